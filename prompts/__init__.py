@@ -1,0 +1,1 @@
+"""The prompts and demonstrations, as data. Read them with jarvis_agent.prompting."""

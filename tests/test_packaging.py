@@ -1,0 +1,231 @@
+"""What is installed is what stands in the tree: one package, whole, and light to import."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jarvis_agent
+import jarvis_agent.tools
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
+LINKS = {"jarvis_agent/tools": "../tools", "jarvis_agent/prompts": "../prompts"}
+HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio", "ray", "numpy", "cv2"}
+
+
+def _run(code: str, *, cwd: Path = ROOT, path: Path | None = None) -> str:
+    """What a fresh interpreter prints; `path` comes first on its sys.path."""
+    prelude = f"import sys; sys.path.insert(0, {str(path)!r})\n" if path else ""
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + code],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Top-level modules that a statement loads in a fresh interpreter."""
+    code = f"import json, sys\n{statement}\nprint(json.dumps([n.partition('.')[0] for n in sys.modules]))"
+    return set(json.loads(_run(code)))
+
+
+def _is_code(path: Path) -> bool:
+    return "__pycache__" not in path.parts and path.suffix != ".pyc"
+
+
+def _packages_in(folder: Path, name: str) -> Iterator[str]:
+    """Names of the import packages in a folder, links not followed."""
+    if (folder / "__init__.py").is_file():
+        yield name
+        for child in sorted(folder.iterdir()):
+            if child.is_dir() and not child.is_symlink():
+                yield from _packages_in(child, f"{name}.{child.name}")
+
+
+def _files_of_the_packages() -> set[str]:
+    """Every file that the wheel must hold, by its path in the wheel."""
+    homes = {"jarvis_agent": "jarvis_agent", "tools": "jarvis_agent/tools", "prompts": "jarvis_agent/prompts"}
+    found = set()
+    for folder, target in homes.items():
+        for path in (ROOT / folder).rglob("*"):
+            inside = path.relative_to(ROOT / folder)
+            behind_a_link = any(
+                (ROOT / folder / parent).is_symlink() for parent in [inside, *inside.parents[:-1]]
+            )
+            if path.is_file() and _is_code(path) and not behind_a_link:
+                found.add(f"{target}/{inside.as_posix()}")
+    return found
+
+
+def test_the_package_list_is_the_tree() -> None:
+    tree = [
+        *_packages_in(ROOT / "jarvis_agent", "jarvis_agent"),
+        *_packages_in(ROOT / "tools", "jarvis_agent.tools"),
+        *_packages_in(ROOT / "prompts", "jarvis_agent.prompts"),
+    ]
+    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(tree)
+
+
+def test_tools_and_prompts_are_mapped_to_their_top_level_folders() -> None:
+    for name in PROJECT["tool"]["setuptools"]["packages"]:
+        if name.startswith(("jarvis_agent.tools", "jarvis_agent.prompts")):
+            assert PACKAGES[name] == name.removeprefix("jarvis_agent.").replace(".", "/")
+
+
+@pytest.mark.parametrize(("link", "target"), LINKS.items())
+def test_the_links_point_at_the_top_level_folders(link: str, target: str) -> None:
+    if not (ROOT / link).is_symlink():
+        pytest.skip("this clone has no symbolic links (git's core.symlinks is off)")
+    assert (ROOT / link).readlink().as_posix() == target
+
+
+def test_the_versions_agree() -> None:
+    assert PROJECT["project"]["version"] == jarvis_agent.__version__
+    assert f"[{jarvis_agent.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_requirement_is_pinned_in_the_constraints() -> None:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {canonicalize_name(pin.name): pin for pin in (Requirement(x) for x in lines if x and x[0] != "#")}
+    groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
+    for requirement in (Requirement(text) for group in groups for text in group):
+        if requirement.name == "jarvis-agent":
+            continue
+        (pin,) = pins[canonicalize_name(requirement.name)].specifier
+        assert pin.operator == "=="
+        assert requirement.specifier.contains(pin.version), f"{requirement} excludes the pin {pin.version}"
+
+
+def test_the_extra_all_is_every_extra_but_the_gpl_voice() -> None:
+    from packaging.requirements import Requirement
+
+    extras = PROJECT["project"]["optional-dependencies"]
+    (everything,) = [Requirement(text) for text in extras["all"]]
+    assert everything.extras == set(extras) - {"all", "dev", "starter-tts"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        ("import jarvis_agent", HEAVY | {"langchain", "langchain_core", "pydantic", "huggingface_hub"}),
+        ("import jarvis_agent.cli", HEAVY | {"langchain", "langchain_core", "huggingface_hub", "PIL"}),
+        ("from jarvis_agent import TaskSpec, register_task", HEAVY | {"langchain", "langchain_core"}),
+        ("from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings", HEAVY),
+    ],
+)
+def test_imports_stay_light(statement: str, unwanted: set[str]) -> None:
+    assert not _loaded_by(statement) & unwanted
+
+
+def test_the_public_names() -> None:
+    assert jarvis_agent.__all__ == [
+        "JarvisAgent",
+        "JarvisToolkit",
+        "Plan",
+        "RegisteredSource",
+        "Request",
+        "Resource",
+        "Run",
+        "Settings",
+        "Task",
+        "TaskResult",
+        "TaskSpec",
+        "hf_tools",
+        "register_task",
+    ]
+    assert jarvis_agent.tools.__all__ == [
+        "Arg",
+        "HFTaskTool",
+        "JarvisToolkit",
+        "Modality",
+        "TASKS",
+        "TaskSpec",
+        "hf_tools",
+        "register_task",
+    ]
+
+
+@pytest.mark.parametrize("module", ["jarvis_agent", "jarvis_agent.tools"])
+def test_every_public_name_can_be_imported(module: str) -> None:
+    _run(f"import {module} as m; [getattr(m, name) for name in m.__all__]")
+
+
+def test_no_source_file_is_longer_than_450_lines() -> None:
+    folders = ("jarvis_agent", "tools", "prompts", "tests", "benchmarks")
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    long = {str(path.relative_to(ROOT)): n for path in sources if (n := _line_count(path)) > 450}
+    assert len(sources) > 20
+    assert not long
+
+
+def _line_count(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def _copy_of_the_tree(target: Path, *, links: bool) -> Path:
+    ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "outputs", "build", "dist")
+    shutil.copytree(ROOT, target, symlinks=True, ignore=ignored)
+    for link, points_to in LINKS.items():
+        (target / link).unlink(missing_ok=True)
+        if links:
+            (target / link).symlink_to(points_to)
+        else:
+            (target / link).write_text(points_to, encoding="utf-8")
+    return target
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with symlinks", "without symlinks"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel made from that sdist, of a clone with or without symlinks."""
+    clone = _copy_of_the_tree(tmp_path_factory.mktemp("clone") / "jarvis", links=request.param)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(clone / "dist"), str(clone)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return clone / "dist"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_wheel_made_from_the_sdist_is_whole(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        archive.extractall(tmp_path)
+    assert names == _files_of_the_packages()
+    code = "import jarvis_agent.tools.table as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
+    assert [Path(word).parent for word in _run(code, cwd=tmp_path, path=tmp_path).split()] == [
+        tmp_path / "jarvis_agent" / "tools",
+        tmp_path / "jarvis_agent" / "prompts",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_sdist_holds_the_sources_and_the_licence(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "tools/table.py", "prompts/__init__.py"} <= names
