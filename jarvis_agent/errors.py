@@ -1,0 +1,96 @@
+"""Every error that jarvis_agent raises or records, in one tree.
+
+    JarvisError
+    ├── ConfigError               settings, keys or names that can not work
+    │   └── MissingExtraError     an optional package is not installed
+    ├── InputError                the request, or a file or URL that it names, can not be used
+    │   └── ForbiddenError        a file or URL that this request may not read
+    ├── PlanError                 a plan that can not be made or mended
+    ├── LLMError                  the language model failed, refused, or timed out
+    ├── NoCandidateError          no expert is left for a task
+    ├── DeadlineError             time ran out
+    └── ExpertError               an expert failed
+        ├── TransientError        worth another try (503, dropped connection, timeout)
+        │   └── RateLimitedError  worth another try after `retry_after` seconds
+        ├── OutOfMemoryError      the model does not fit; a smaller one may
+        ├── UnsupportedError      this expert can not do this; another one may
+        └── BadInputError         no expert can do this with this input
+
+Messages are written for the person who sees them: what was tried, and what to do now.
+Only `ConfigError` and `InputError` leave `JarvisAgent.invoke`; the others are recorded in the run.
+"""
+
+from __future__ import annotations
+
+
+class JarvisError(Exception):
+    """Base of every error of this package."""
+
+
+class ConfigError(JarvisError):
+    """A setting, key or name is wrong."""
+
+
+class MissingExtraError(ConfigError):
+    """An optional package is missing; the message says which command installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        """`what` needs the optional dependencies named `extra` (one of pyproject's extras)."""
+        super().__init__(f'{what} needs the extra "{extra}": pip install "jarvis-agent[{extra}]"')
+        self.extra = extra
+
+
+class InputError(JarvisError):
+    """The request, or something that it names, can not be used."""
+
+
+class ForbiddenError(InputError):
+    """A file or URL that neither the request nor the settings allow."""
+
+
+class PlanError(JarvisError):
+    """A plan could not be made or mended."""
+
+
+class LLMError(JarvisError):
+    """The language model failed, refused, or did not answer in time."""
+
+
+class NoCandidateError(JarvisError):
+    """No expert can do the task; `rejected` says why, by model id."""
+
+    def __init__(self, message: str, rejected: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.rejected = rejected or {}
+
+
+class DeadlineError(JarvisError):
+    """A run, stage, task or attempt did not finish in its time."""
+
+
+class ExpertError(JarvisError):
+    """An expert failed; the next candidate is tried."""
+
+
+class TransientError(ExpertError):
+    """A failure that another try may not meet."""
+
+
+class RateLimitedError(TransientError):
+    """The provider asks to wait `retry_after` seconds (None: it did not say)."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class OutOfMemoryError(ExpertError):
+    """The model does not fit into the memory of the device."""
+
+
+class UnsupportedError(ExpertError):
+    """This expert can not do what was asked; another may."""
+
+
+class BadInputError(ExpertError):
+    """The input itself is at fault, so no other candidate is tried."""

@@ -1,0 +1,170 @@
+"""What comes in: a Request, and the Brief that the stages work from.
+
+Request.of("How many cats are in a.jpg?")
+Request.of({"input": "…", "files": ["a.jpg"], "chat_history": [HumanMessage("hi"), AIMessage("hello")]})
+Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type": "image", "url": "…"}])]})
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages.utils import convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from pydantic import Field, ValidationError, field_validator
+
+from jarvis_agent.errors import InputError
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.types import Frozen, Resource, Usage
+
+_URL = re.compile(r"https?://[^\s\"'<>「」，。、]+", re.IGNORECASE)
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|“([^”\n]+)”|`([^`\n]+)`")
+_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~/\\@+=-]*[\w~-]\.[A-Za-z][A-Za-z0-9]{1,4}(?![\w.]*\w)", re.ASCII)
+
+
+class Request(Frozen):
+    """A request to the agent.
+
+    Attributes:
+        input: the request in plain words.
+        files: paths or http(s) URLs that come with it.
+        chat_history: earlier messages of the chat, oldest first.
+        messages: LangChain messages instead of `input`; the last human one is the request, with its image
+            and audio content blocks as files, and the ones before it are the history.
+    """
+
+    input: str = ""
+    files: list[str] = Field(default_factory=list)
+    chat_history: list[AnyMessage] = Field(default_factory=list)
+    messages: list[AnyMessage] = Field(default_factory=list)
+
+    @field_validator("chat_history", "messages", mode="before")
+    @classmethod
+    def _as_messages(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        # A dict with a "type" is a dumped message, which pydantic reads; the rest are LangChain's short forms.
+        dumped = [isinstance(item, dict) and "type" in item for item in value]
+        return [
+            item if is_dumped else convert_to_messages([item])[0]
+            for item, is_dumped in zip(value, dumped, strict=True)
+        ]
+
+    @field_validator("files", mode="before")
+    @classmethod
+    def _as_strings(cls, value: Any) -> Any:
+        return [str(item) for item in value] if isinstance(value, list | tuple) else value
+
+    @classmethod
+    def of(cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage) -> Request:
+        """Anything that `JarvisAgent.invoke` takes, as a Request.
+
+        Raises:
+            InputError: the value has another form; the message names it.
+        """
+        if isinstance(value, Request):
+            return value
+        if isinstance(value, str):
+            return cls(input=value)
+        if isinstance(value, BaseMessage):
+            value = [value]
+        if isinstance(value, list):
+            value = {"messages": value}
+        try:
+            return cls.model_validate(value)
+        except (ValidationError, NotImplementedError, ValueError) as error:
+            raise InputError(
+                'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} '
+                f'or {{"messages": […]}}; this one can not be read: {error}'
+            ) from error
+
+    @property
+    def text(self) -> str:
+        """The request's words, whichever field they came in."""
+        if self.input.strip():
+            return self.input.strip()
+        last = self._last_human()
+        return str(self.messages[last].text).strip() if last is not None else ""
+
+    @property
+    def history(self) -> list[BaseMessage]:
+        """The messages before the request."""
+        last = self._last_human() if not self.input.strip() else None
+        earlier = self.messages[:last] if last is not None else self.messages
+        return [*self.chat_history, *earlier]
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """Content blocks of the request's message that are not text: images, audio, video, files."""
+        last = self._last_human()
+        if last is None or self.input.strip():
+            return []
+        return [dict(block) for block in self.messages[last].content_blocks if block["type"] != "text"]
+
+    def _last_human(self) -> int | None:
+        places = [i for i, message in enumerate(self.messages) if isinstance(message, HumanMessage)]
+        return places[-1] if places else None
+
+
+def mentions(text: str) -> list[str]:
+    """The URLs and file names that a text names, in its order, each once.
+
+    File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
+    ("my photo.png").
+    """
+    found: list[tuple[int, str]] = []
+    for pattern in (_URL, _QUOTED, _PATH):
+        for match in pattern.finditer(text):
+            word = next((group for group in match.groups() if group), match.group())
+            if pattern is _QUOTED and not re.search(r"\.[A-Za-z][A-Za-z0-9]{1,4}$", word):
+                continue
+            if any(start <= match.start() < start + len(known) + 2 for start, known in found):
+                continue
+            found.append((match.start(), word.rstrip(".,;:!?)")))
+    return list(dict.fromkeys(word for _, word in sorted(found)))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """An earlier turn of the chat: what was asked, what was answered, what was made or given."""
+
+    request: str
+    answer: str
+    resources: tuple[Resource, ...] = ()
+
+
+class Meter:
+    """Counts the language model's calls and tokens by stage, for one run."""
+
+    def __init__(self) -> None:
+        self.usage: dict[str, Usage] = {}
+
+    def add(self, stage: str, usage: Usage) -> None:
+        """Count `usage` for a stage."""
+        self.usage[stage] = self.usage.get(stage, Usage()) + usage
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """All that the stages know of a request.
+
+    Attributes:
+        request: its words.
+        files: its files, those that its words name too. `name` is the spelling by which the request (and
+            so the plan) names each of them.
+        turns: earlier turns of the chat, oldest first.
+        specs: the task types that the plan may use, by name.
+        meter: counts the language model's tokens.
+        config: LangChain's config of the run, for callbacks and tracing.
+    """
+
+    request: str
+    files: tuple[Resource, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    specs: Mapping[str, TaskSpec] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+    config: RunnableConfig | None = None

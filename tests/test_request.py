@@ -1,0 +1,77 @@
+"""What comes in: every form of a request, and the files that its words name."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from jarvis_agent.errors import InputError
+from jarvis_agent.request import Meter, Request, mentions
+from jarvis_agent.types import Usage
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("How many objects in e1.jpg?", ["e1.jpg"]),
+        ("A: a.jpg, B: b.jpg, C: c.jpg, how many zebras?", ["a.jpg", "b.jpg", "c.jpg"]),
+        ("open 'my holiday photo.png' and ./x/y-z.wav.", ["my holiday photo.png", "./x/y-z.wav"]),
+        ("see https://example.org/a/b.png, please", ["https://example.org/a/b.png"]),
+        ("描述examples/cat.jpg里的图片", ["examples/cat.jpg"]),
+        ("图片“猫.png”里有什么", ["猫.png"]),
+        (r"read C:\pictures\cat.jpg", [r"C:\pictures\cat.jpg"]),
+        ("a.jpg and a.jpg again", ["a.jpg"]),
+        ("Version 1.2 costs 3.50, e.g. today. See you at 5 p.m.", []),
+        ("I said: \"hello there\". It's 'fine'.", []),
+    ],
+)
+def test_the_files_and_addresses_that_a_request_names_are_found(text, names):
+    assert mentions(text) == names
+
+
+def test_a_text_a_dict_and_messages_are_requests():
+    assert Request.of("hi").text == "hi"
+    assert Request.of({"input": "hi", "files": ["a.jpg"]}).files == ["a.jpg"]
+    assert Request.of({"messages": [("human", "hi")]}).text == "hi"
+    assert Request.of([HumanMessage("hi")]).text == "hi"
+    assert Request.of(HumanMessage("hi")).text == "hi"
+
+
+def test_the_last_human_message_is_the_request_and_the_ones_before_are_history():
+    request = Request.of({"messages": [("human", "one"), ("ai", "two"), ("human", "three")]})
+    assert request.text == "three"
+    assert [str(message.text) for message in request.history] == ["one", "two"]
+
+
+def test_pictures_in_a_message_come_as_blocks():
+    content = [
+        {"type": "text", "text": "what is it?"},
+        {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+    request = Request.of({"messages": [HumanMessage(content)]})
+    assert request.text == "what is it?"
+    assert [block["type"] for block in request.blocks] == ["image", "image"]
+
+
+def test_chat_history_may_be_tuples_or_messages():
+    request = Request.of({"input": "and now?", "chat_history": [("human", "a"), AIMessage("b")]})
+    assert [message.type for message in request.history] == ["human", "ai"]
+
+
+@pytest.mark.parametrize("value", [{"inptu": "hi"}, 7, {"messages": "hi there"}, {"files": 3}])
+def test_another_form_is_refused_with_the_forms_that_there_are(value):
+    with pytest.raises(InputError, match="a request is a text, or a dict"):
+        Request.of(value)
+
+
+def test_a_request_survives_json():
+    request = Request.of({"input": "x", "files": ["a"], "chat_history": [("human", "q"), ("ai", "a")]})
+    assert Request.model_validate_json(request.model_dump_json()) == request
+
+
+def test_the_meter_adds_up_by_stage():
+    meter = Meter()
+    for _ in range(2):
+        meter.add("plan", Usage(calls=1, input_tokens=10, output_tokens=3))
+    assert meter.usage == {"plan": Usage(calls=2, input_tokens=20, output_tokens=6)}

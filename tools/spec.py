@@ -1,0 +1,110 @@
+"""What a task type is: its name, what it takes, what it makes.
+
+TaskSpec(
+    name="object-detection",
+    category="vision",
+    description="Find the objects in an image, each with a box, a label and a score.",
+    inputs=(Arg("image", "image"),),
+    outputs=("image", "data", "text"),
+)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Modality = Literal["text", "image", "audio", "video", "table", "3d", "data", "file"]
+"""A kind of resource. `data` is JSON without a file, `file` anything else."""
+
+ArgKind = Modality | Literal["any"]
+"""The kind of an argument; `any` is an argument of a tool that is not of the Hub: it takes every resource."""
+
+Category = Literal["text", "vision", "audio", "multimodal", "tabular", "control", "media", "tool"]
+
+MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "table", "3d", "file"})
+"""The kinds that are files."""
+
+ARG_ALIASES: dict[str, str] = {
+    "question": "text",
+    "query": "text",
+    "prompt": "text",
+    "input": "text",
+    "inputs": "text",
+    "sentence": "text",
+    "img": "image",
+    "picture": "image",
+    "image_path": "image",
+    "image_url": "image",
+    "speech": "audio",
+    "sound": "audio",
+    "audio_path": "audio",
+    "video_path": "video",
+    "candidate_labels": "labels",
+    "classes": "labels",
+    "source_language": "src_lang",
+    "source_lang": "src_lang",
+    "target_language": "tgt_lang",
+    "target_lang": "tgt_lang",
+    "language": "tgt_lang",
+    "document": "image",
+    "documents": "sentences",
+    "texts": "sentences",
+    "mask_image": "mask",
+    "control_image": "image",
+    "control": "image",
+}
+"""Other spellings of argument names → the one canon. An alias is used only where the task has the
+canonical argument and lacks one of the alias's own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument of a task.
+
+    `many` says that the task takes a list as a whole; elsewhere a list fans out into separate tasks.
+    """
+
+    name: str
+    kind: ArgKind
+    required: bool = True
+    many: bool = False
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """A type of task.
+
+    Attributes:
+        name: the Hub's name of the task (`pipeline_tag`), or one of ours where the Hub has none.
+        category: the group under which `jarvis tasks` lists it.
+        description: one sentence for the planner.
+        inputs: its arguments, the principal ones first.
+        outputs: the kinds that it makes, the principal one first. `<resource>-N` in an argument of kind
+            K stands for the resource of kind K that task N made. "text" is last where the text merely
+            sums up data ("2 cats and 1 dog").
+        aliases: other names, those of the paper among them.
+        needs_model: False for algorithms, which have no models to choose from.
+    """
+
+    name: str
+    category: Category
+    description: str
+    inputs: tuple[Arg, ...]
+    outputs: tuple[Modality, ...]
+    aliases: tuple[str, ...] = field(default=())
+    needs_model: bool = True
+
+    def arg(self, name: str) -> Arg | None:
+        """The argument of that name, or None."""
+        return next((arg for arg in self.inputs if arg.name == name), None)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the arguments without which the task can not run."""
+        return tuple(arg.name for arg in self.inputs if arg.required)
+
+    def makes(self, kind: str) -> bool:
+        """Whether the task's result can stand in an argument of this kind."""
+        return kind in self.outputs
