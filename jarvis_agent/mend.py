@@ -1,0 +1,282 @@
+"""Binding: a draft becomes tasks, once everything that it refers to is known.
+
+    bound = bind(node, find, fresh_id, room)
+    bound.tasks      # one task; several where a list fans out
+    bound.notes      # what was mended on the way
+
+- A reference must point at a task that makes the kind of thing that the argument takes. If it does not, it
+  is mended to the nearest task that does: first among the task's own dependencies, then among their ancestors.
+- A required argument that is missing is taken from the one dependency that makes its kind and has no other use.
+- A list in an argument that takes one thing fans out into tasks of their own, and a reference to such a task
+  means all of them. Lists of one length in several arguments go in step; others are combined.
+- A task's `dep` is what its planner wrote, together with what its arguments refer to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import mimetypes
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jarvis_agent.draft import Draft, kind_of, listing
+from jarvis_agent.errors import PlanError
+from jarvis_agent.nodes import Node
+from jarvis_agent.refs import listed_refs, ref, refs_in, substitute
+from jarvis_agent.tools.spec import MEDIA, Arg
+from jarvis_agent.types import Task
+
+MAX_FAN_OUT = 64
+"""Tasks that one task with lists in its arguments may become."""
+
+_LONGEST_NAME = 1000
+_KINDS = (*sorted(MEDIA), "text", "data", "any")
+_URL = re.compile(r"https?://", re.IGNORECASE)
+
+
+Find = Callable[[int, str], Node | None]
+"""Gives the final node that an id means in an argument of a kind; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a draft became: its tasks, the nodes that they need, and what was mended."""
+
+    tasks: tuple[Task, ...]
+    needs: tuple[Node, ...]
+    notes: tuple[str, ...]
+
+
+def bind(node: Node, find: Find, fresh_id: Callable[[], int], room: int) -> Bound:
+    """Turn a node's draft into tasks.
+
+    Args:
+        node: its draft is there, and what it mentions is final or will never be.
+        find: the nodes that ids mean for it.
+        fresh_id: gives ids for further tasks where a list fans out.
+        room: how many tasks there is room for; at least 1.
+
+    Raises:
+        PlanError: a reference can not be mended, or a required argument is missing.
+    """
+    assert node.draft is not None
+    binding = _Binding(node, node.draft, find)
+    limit = min(room, MAX_FAN_OUT)
+    rows = list(_fanned(binding.choices(), limit + 1))
+    if len(rows) > limit:
+        binding.notes.append(f"its lists make more than {limit} tasks; only the first {limit} were kept")
+    ids = [node.id, *(fresh_id() for _ in rows[1:limit])]
+    if len(ids) > 1:
+        binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
+    tasks = tuple(
+        Task(task=node.draft.spec.name, id=i, dep=binding.deps(args), args=args)
+        for i, args in zip(ids, rows, strict=False)
+    )
+    return Bound(tasks, binding.needs, tuple(binding.notes))
+
+
+class _Binding:
+    """The binding of one draft: what its references and dependencies mean."""
+
+    def __init__(self, node: Node, draft: Draft, find: Find) -> None:
+        self.notes = list(draft.notes)
+        self._node = node
+        self._draft = draft
+        self._find = find
+        self._written: dict[int, Node] = {}
+        self._meant: dict[tuple[int, str], Node] = {}
+        self._mended: dict[tuple[int, str], Node] = {}
+        for i in draft.deps:
+            if found := find(i, "any"):
+                self._written[i] = found
+            else:
+                self.notes.append(f"its dependency on {i} was left out: it {self._why_not(i)}")
+        for name, value in draft.args.items():
+            for i in refs_in(value):
+                self._well_typed(i, kind_of(name, draft.spec))
+
+    @property
+    def needs(self) -> tuple[Node, ...]:
+        """Every node that it was bound to."""
+        return tuple(dict.fromkeys((*self._written.values(), *self._meant.values(), *self._mended.values())))
+
+    def deps(self, args: Mapping[str, Any]) -> list[int]:
+        """`dep` of the task with these arguments.
+
+        An id that the planner wrote means every task that it fanned out into, unless the arguments take some.
+        """
+        ids = set(refs_in(args))
+        for i, node in self._written.items():
+            meant = [other for (j, _), other in self._meant.items() if j == i] or [node]
+            theirs = {task_id for other in meant for task_id in other.ids}
+            if not ids & theirs:
+                ids |= theirs
+        return sorted(ids) or [-1]
+
+    def choices(self) -> dict[str, list[Any]]:
+        """For each argument the values that it takes: several where the task is to fan out.
+
+        Raises:
+            PlanError: a reference can not be mended, or a required argument is missing.
+        """
+        spec = self._draft.spec
+        args: dict[str, list[Any]] = {}
+        for name, value in self._draft.args.items():
+            arg = spec.arg(name)
+            if values := self._values(value, arg) if arg else [self._inside(value, "any")]:
+                args[name] = values
+        self._place(args)
+        for arg in spec.inputs:
+            if arg.required and arg.name not in args:
+                args[arg.name] = self._values(self._missing(arg), arg)
+        return args
+
+    def _values(self, value: Any, arg: Arg) -> list[Any]:
+        """The value of an argument; several if it fans out into them, none if there is nothing in it."""
+        items = value if isinstance(value, list) else [value]
+        texts = all(isinstance(item, str) for item in items)
+        if arg.kind == "any" and not (texts and all(map(listed_refs, items))):
+            return [self._inside(value, arg.kind)]
+        if arg.kind in ("data", "table") and not arg.many and not texts:
+            return [self._inside(value, arg.kind)]
+        if not arg.many:
+            return list(self._items(items, arg))
+        if isinstance(value, str) and arg.kind == "data" and not refs_in(value):
+            items = value.split(",")
+        whole = list(self._items(items, arg))
+        return [whole] if whole else []
+
+    def _items(self, items: Iterable[Any], arg: Arg) -> Iterator[Any]:
+        """The single values in a list: nested lists and lists of references taken apart."""
+        for item in items:
+            if item is None or item == "":
+                continue
+            if isinstance(item, list):
+                yield from self._items(item, arg)
+            elif isinstance(item, str) and (listed := listed_refs(item)):
+                yield from (ref(i) for n in listed for i in self._target(n, arg.kind).ids)
+            elif isinstance(item, str) and arg.kind in MEDIA and refs_in(item):
+                yield from self._files(item, arg)
+            elif isinstance(item, str):
+                yield self._inside(item.strip() if arg.many else item, arg.kind)
+            else:
+                yield item if arg.kind == "data" else json.dumps(item, ensure_ascii=False)
+
+    def _files(self, text: str, arg: Arg) -> Iterator[str]:
+        """References and file names in one text: "<resource>-0, b.jpg"; words around a reference are no files."""
+        for part in text.split(","):
+            found = refs_in(part)
+            yield from (ref(i) for n in found for i in self._target(n, arg.kind).ids)
+            if not found and part.strip():
+                yield part.strip()
+
+    def _inside(self, value: Any, kind: str) -> Any:
+        """The value with each reference in it put as the ids that it means."""
+
+        def put(n: int) -> str:
+            return ", ".join(ref(i) for i in self._target(n, kind).ids)
+
+        return substitute(value, put)
+
+    def _target(self, n: int, kind: str) -> Node:
+        """The node that a reference in an argument of this kind means.
+
+        Raises:
+            PlanError: it makes no such thing, and neither does any task before this one.
+        """
+        known = self._well_typed(n, kind) or self._mended.get((n, kind))
+        if known:
+            return known
+        wrong = f"makes no {kind}" if self._find(n, kind) else self._why_not(n)
+        nearest = self._nearest(kind)
+        if nearest is None:
+            raise PlanError(f"{ref(n)} can not be its {kind}: it {wrong}")
+        self.notes.append(f"{ref(n)} {wrong}; the {kind} of {nearest} was taken instead")
+        self._mended[n, kind] = nearest
+        return nearest
+
+    def _well_typed(self, n: int, kind: str) -> Node | None:
+        """The node that an id means, if it makes this kind."""
+        found = self._find(n, kind)
+        if found is None or not found.makes(kind):
+            return None
+        return self._meant.setdefault((n, kind), found)
+
+    def _nearest(self, kind: str) -> Node | None:
+        """The nearest node before this one that makes a kind; those that no argument uses yet come first."""
+        used = set(self._meant.values())
+        mentioned = (self._find(i, "any") for i, _ in self._draft.mentions)
+        level = list(dict.fromkeys(other for other in mentioned if other))
+        seen = set(level)
+        while level:
+            level.sort(key=lambda other: (other in used, -other.place))
+            found = next((other for other in level if other.makes(kind)), None)
+            if found:
+                return found
+            above = dict.fromkeys(further for other in level for further in other.needs)
+            level = [other for other in above if other not in seen]
+            seen.update(level)
+        return None
+
+    def _place(self, args: dict[str, list[Any]]) -> None:
+        """Give values without a known name to the arguments that are missing, by their kind.
+
+        One with a name of its own is taken only for an argument that must be there.
+        """
+        left_out: list[Any] = []
+        for name, value in self._draft.loose:
+            kinds = self._kinds(value)
+            free = [arg for arg in self._draft.spec.inputs if arg.name not in args]
+            fitting = [arg for arg in free if arg.kind in kinds and (arg.required or not name)]
+            target = min(fitting, key=lambda arg: not arg.required, default=None)
+            if target is None:
+                left_out.append(name or value)
+                continue
+            args[target.name] = self._values(value, target)
+            self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
+        if left_out:
+            self.notes.append(f"{self._draft.spec.name} has no place for {listing(left_out)}, which was left out")
+
+    def _kinds(self, value: Any) -> frozenset[str]:
+        """The kinds that a value may be of."""
+        if isinstance(value, list) and value:
+            return self._kinds(value[0]) | {"data"}
+        if not isinstance(value, str):
+            return frozenset({"data", "any"})
+        if refs := refs_in(value):
+            made = self._find(refs[0], "any")
+            return frozenset(kind for kind in _KINDS if made and made.makes(kind))
+        kind = (mimetypes.guess_type(value[-_LONGEST_NAME:].strip())[0] or "").partition("/")[0]
+        if kind in MEDIA:
+            return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
+        return frozenset(_KINDS if _URL.match(value) else ("text", "any"))
+
+    def _missing(self, arg: Arg) -> str:
+        """A reference for a required argument that was not given.
+
+        Raises:
+            PlanError: there is not exactly one dependency that it can come from.
+        """
+        used = {*self._meant.values(), *self._mended.values()}
+        makers = [i for i, node in self._written.items() if node not in used and node.makes(arg.kind)]
+        if len(makers) != 1:
+            raise PlanError(f'its argument "{arg.name}" is missing')
+        self._meant[makers[0], arg.kind] = self._written[makers[0]]
+        self.notes.append(f'its missing "{arg.name}" was taken from {self._written[makers[0]]}')
+        return ref(makers[0])
+
+    def _why_not(self, n: int) -> str:
+        return self._node.refused.get(n, "means no task of the plan")
+
+
+def _fanned(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
+    """The arguments of each task that the lists make."""
+    lists = {name: values for name, values in choices.items() if len(values) > 1}
+    in_step = len({len(values) for values in lists.values()}) == 1
+    rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())
+    for row in itertools.islice(rows, room):
+        picked = dict(zip(lists, row, strict=True))
+        yield {name: picked.get(name, values[0]) for name, values in choices.items()}
