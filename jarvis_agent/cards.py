@@ -1,0 +1,189 @@
+"""What a model says of itself: its card, its tags, its config and the names of its files.
+
+    facts({"license": "mit", "language": "en"}, tags=[])      {"license": "mit", "languages": ("en",)}
+    traits("image-to-text", "microsoft/trocr-base", [])       ("ocr",)
+    library_of(["config.json", "model.safetensors"])          "transformers"
+
+Cards are written by strangers: a field of the wrong type counts as absent, and every text is kept short.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".pt", ".pth", ".skops")
+"""Suffixes of files that hold weights, the safest first."""
+
+_NOT_WEIGHTS = {"training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt"}
+_READS_TEXT = re.compile(r"ocr(?![a-z])|nougat|donut|texify|handwrit|printed-text|pix2tex|latex")
+_DIRECTION = re.compile(r"-([a-z]{2})-([a-z]{2})$")
+_MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]+>|[*_`]+")
+_HEADER = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
+_NO_PROSE = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
+_LONGEST = 300
+
+_TASK_OF_ARCHITECTURE: tuple[tuple[str, str], ...] = (
+    ("LayoutLM\\w*ForQuestionAnswering", "document-question-answering"),
+    (
+        "ForVisualQuestionAnswering|ViltForQuestionAnswering|BlipForQuestionAnswering",
+        "visual-question-answering",
+    ),
+    ("ForQuestionAnswering", "question-answering"),
+    ("ForSequenceClassification", "text-classification"),
+    ("ForTokenClassification", "token-classification"),
+    ("ForImageClassification", "image-classification"),
+    ("ForVideoClassification", "video-classification"),
+    ("ForAudioClassification", "audio-classification"),
+    ("ForObjectDetection", "object-detection"),
+    ("For(Semantic|Instance|Universal|Image)?Segmentation", "image-segmentation"),
+    ("ForDepthEstimation", "depth-estimation"),
+    ("ForCTC|ForSpeechSeq2Seq|WhisperForConditionalGeneration", "automatic-speech-recognition"),
+    ("ForTextToSpeech|VitsModel", "text-to-speech"),
+    ("VisionEncoderDecoderModel|Blip\\w*ForConditionalGeneration", "image-to-text"),
+    ("Marian|M2M100|NllbMoe", "translation"),
+    ("(Bart|Pegasus)\\w*ForConditionalGeneration", "summarization"),
+    ("ForCausalLM|LMHeadModel", "text-generation"),
+)
+_LIBRARY_OF_FILE: tuple[tuple[str, str], ...] = (
+    ("model_index.json", "diffusers"),
+    ("modules.json", "sentence-transformers"),
+    ("config.json", "transformers"),
+)
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """A card's field as texts: it may be one text or a list of them."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple) else ()
+
+
+def brief_text(text: str, longest: int = _LONGEST) -> str:
+    """A text on one line, cut at a word's end."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else line[:longest].rsplit(" ", 1)[0] + " …"
+
+
+def facts(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
+    """The licence and the languages that a card names, as fields of a Candidate.
+
+    A model for many languages ("multilingual") has none in the list, which means: unknown.
+    """
+    of_tags = (tag.removeprefix("license:") for tag in tags if tag.startswith("license:"))
+    named = [code.lower() for code in strings(card.get("language"))]
+    codes = [] if "multilingual" in named else [code for code in named if re.fullmatch("[a-z]{2}", code)]
+    return {
+        "license": next((name.lower() for name in (*strings(card.get("license")), *of_tags)), None),
+        "languages": tuple(dict.fromkeys(codes)),
+    }
+
+
+def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
+    """One or two sentences from a card's metadata, for a model of which nothing more is known."""
+    parts = {
+        "Trained on": [*strings(card.get("datasets")), *_after("dataset:", tags)],
+        "Based on": strings(card.get("base_model")),
+        "Measured by": strings(card.get("metrics")),
+        "Languages:": strings(card.get("language")),
+        "Tags:": [tag for tag in strings(card.get("tags")) if ":" not in tag],
+    }
+    said = [
+        f"{label} {', '.join(list(dict.fromkeys(names))[:4])}." for label, names in parts.items() if names
+    ]
+    return brief_text(" ".join(said))
+
+
+def first_paragraph(readme: str) -> str:
+    """The first paragraph of a card's text that is prose; "" if there is none."""
+    for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", readme)):
+        plain = brief_text(_MARKUP.sub(lambda found: found[1] or "", block))
+        if len(plain.split()) >= 6 and not block.lstrip().startswith(("#", "|", ">", "-", "!")):
+            return plain
+    return ""
+
+
+def traits(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
+    """What a model is good for within its task: reading text or captions, or a direction of translation."""
+    if task == "image-to-text":
+        return ("ocr",) if _READS_TEXT.search(" ".join((model_id, *tags)).lower()) else ("caption",)
+    if task == "translation" and (direction := _DIRECTION.search(model_id.lower())):
+        return (f"from:{direction[1]}", f"to:{direction[2]}")
+    return ()
+
+
+def task_of(config: Mapping[str, Any]) -> str | None:
+    """The task that a transformers config's architecture is for, or None."""
+    names = " ".join(strings(config.get("architectures")))
+    return next(
+        (task for pattern, task in _TASK_OF_ARCHITECTURE if names and re.search(pattern, names)), None
+    )
+
+
+def library_of(files: Iterable[str]) -> str | None:
+    """The library that a model's files are for, told by the names of those at its top."""
+    names = set(files)
+    return next((library for file, library in _LIBRARY_OF_FILE if file in names), None)
+
+
+def weight_bytes(sizes: Mapping[str, int]) -> int:
+    """Bytes of a model's weights, from the sizes of its files; copies in other formats are counted once."""
+    for suffix in WEIGHTS:
+        found = [
+            size
+            for name, size in sizes.items()
+            if name.endswith(suffix) and Path(name).name not in _NOT_WEIGHTS
+        ]
+        if found:
+            return sum(found)
+    return 0
+
+
+def model_at(path: Path) -> dict[str, Any]:
+    """What the files at a path say of the model there, as fields of a Candidate."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    root = path.parent if path.is_file() else path
+    sizes = {str(file.relative_to(root)): file.stat().st_size for file in files}
+    size = weight_bytes(sizes) or None
+    return {"path": path.resolve(), "local": True, "size": size, "library": library_of(sizes)}
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether every shard that the folder's weight indexes name is there."""
+    for index in folder.rglob("*.index.json"):
+        shards = set(read_json(index).get("weight_map", {}).values())
+        if not all((index.parent / str(shard)).exists() for shard in shards):
+            return False
+    return True
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; {} if there is none that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_card(path: Path) -> tuple[dict[str, Any], str]:
+    """The metadata and the text of a model card (a README.md); ({}, "") if there is none that can be read."""
+    import yaml
+
+    try:
+        content = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return {}, ""
+    header = _HEADER.match(content)
+    try:
+        metadata = yaml.safe_load(header[1]) if header else {}
+    except yaml.YAMLError:
+        metadata = {}
+    return metadata if isinstance(metadata, dict) else {}, content[header.end() :] if header else content
+
+
+def _after(prefix: str, tags: Iterable[str]) -> list[str]:
+    return [tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)]

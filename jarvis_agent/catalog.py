@@ -1,0 +1,190 @@
+"""Where models are found. A ModelSource lists the candidates for a task; the selector asks all of them.
+
+    RegisteredSource({"id": "my-org/my-detr", "task": "object-detection", "path": "/models/detr"})
+    RegisteredSource.from_yaml("models.yaml")
+    CacheSource(settings)      what has been downloaded already (jarvis_agent.cache)
+    HubSource(settings)        the Hub itself (jarvis_agent.hub)
+    StarterSource(settings)    models inside packages (jarvis_agent.starter)
+
+A new source is a class with a `name` and one method, found through the entry-point group
+`jarvis_agent.model_sources`; it is called with the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from pydantic import Field, ValidationError
+
+from jarvis_agent import cards
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import closest_tasks, find_task
+from jarvis_agent.types import Candidate, Frozen, StrPath
+
+ENTRY_POINTS = "jarvis_agent.model_sources"
+
+
+@runtime_checkable
+class ModelSource(Protocol):
+    """Lists models."""
+
+    name: ClassVar[str]
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """At most `limit` models for the task, the most downloaded first; [] if it has none.
+
+        Raises:
+            JarvisError: the source could not be asked. The selector notes it and asks the other sources.
+        """
+        ...
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """A source that also knows models which its lists leave out."""
+
+    async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
+        """The model of that id; None if there is none. Raises what `candidates` raises."""
+        ...
+
+
+def discover_sources(settings: Settings) -> list[ModelSource]:
+    """The sources that installed packages bring, each made with the settings.
+
+    Raises:
+        ConfigError: one of them can not be loaded, or is no source.
+    """
+    found: list[ModelSource] = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        origin = f"the model source {entry.name!r} ({entry.value})"
+        try:
+            source = entry.load()(settings)
+        except Exception as error:
+            raise ConfigError(
+                f"{origin} can not be loaded: {error}; mend or uninstall its package"
+            ) from error
+        if not isinstance(source, ModelSource):
+            raise ConfigError(f"{origin} is no model source: it lacks `name` or `candidates`")
+        found.append(source)
+    return found
+
+
+class Registration(Frozen):
+    """A model in the user's own words; the fields are those of a Candidate.
+
+    `path` is a local file or directory with the model; `url` a dedicated inference endpoint that serves it.
+    """
+
+    id: str = Field(min_length=1)
+    task: str
+    description: str = ""
+    path: StrPath | None = None
+    url: str | None = Field(None, pattern="^https?://")
+    revision: str | None = None
+    library: str | None = None
+    backend: str | None = None
+    license: str | None = None
+    languages: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    size: int | None = Field(None, ge=0)
+    downloads: int = Field(0, ge=0)
+    gated: bool = False
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def candidate(self) -> Candidate:
+        """This model as a Candidate of its task. What is not said is told by its id and its files."""
+        said = {name: value for name, value in self if value is not None and name not in ("url", "path")}
+        said["traits"] = self.traits or cards.traits(self.task, self.id, ())
+        said["metadata"] = {**self.metadata, "url": self.url} if self.url else self.metadata
+        return Candidate(**{**(cards.model_at(self.path) if self.path else {}), **said})
+
+
+class RegisteredSource:
+    """The user's own models, by description.
+
+    Args:
+        models: one description a model, or lists of them. The fields are those of `Registration`.
+
+    Raises:
+        ConfigError: a description is wrong; the message names the model, the field and what to do.
+    """
+
+    name: ClassVar[str] = "registered"
+
+    def __init__(self, *models: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
+        described = [one for given in models for one in ([given] if isinstance(given, Mapping) else given)]
+        self._models = [_register(one, place) for place, one in enumerate(described, start=1)]
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> RegisteredSource:
+        """The models that a YAML file lists, at its top or under `models:`. Paths are relative to the file.
+
+        Raises:
+            ConfigError: the file can not be read, or a description in it is wrong.
+        """
+        import yaml
+
+        file = Path(path)
+        try:
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"the list of models {file} can not be read: {error}") from error
+        models = content.get("models") if isinstance(content, dict) else content
+        if not isinstance(models, list):
+            raise ConfigError(f"{file} lists no models; write a list of descriptions with `id` and `task`")
+        try:
+            return cls([_relative_to(file.parent, model) for model in models])
+        except ConfigError as error:
+            raise ConfigError(f"{file}: {error}") from error
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """The models registered for the task, in the order in which they were given."""
+        return [model for model in self._models if model.task == spec.name][:limit]
+
+
+def _relative_to(folder: Path, model: Any) -> Any:
+    if isinstance(model, dict) and isinstance(model.get("path"), str):
+        return {**model, "path": folder / Path(model["path"]).expanduser()}
+    return model
+
+
+def _register(model: Any, place: int) -> Candidate:
+    label = f"model {place}"
+    if not isinstance(model, Mapping):
+        raise ConfigError(f'{label} is no description; write {{"id": …, "task": …}}')
+    label += f" ({model['id']})" if model.get("id") else ""
+    try:
+        described = Registration.model_validate(dict(model))
+    except ValidationError as error:
+        raise ConfigError(f"{label}: {'; '.join(_what_is_wrong(e) for e in error.errors())}") from error
+    spec = find_task(described.task)
+    if spec is None:
+        close = closest_tasks(described.task)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`jarvis tasks` lists them all"
+        raise ConfigError(f"{label}: task {described.task!r} is not known; {hint}")
+    path = described.path.expanduser() if described.path else None
+    if path is not None and not path.exists():
+        raise ConfigError(f"{label}: path {path} does not exist; give the model's directory")
+    return described.model_copy(update={"task": spec.name, "path": path}).candidate()
+
+
+def _what_is_wrong(error: Any) -> str:
+    field = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        close = get_close_matches(field, Registration.model_fields, n=1)
+        hint = (
+            f'did you mean "{close[0]}"?'
+            if close
+            else f"the fields are {', '.join(Registration.model_fields)}"
+        )
+        return f'field "{field}" is not known; {hint}'
+    if error["type"] == "missing":
+        return f'field "{field}" is missing; each model needs an id and a task'
+    return f'field "{field}": {error["msg"]} (it is {error["input"]!r})'

@@ -1,0 +1,146 @@
+"""The models of the Hugging Face Hub: one request lists the candidates for a task and says who serves them.
+
+source = HubSource(settings)
+await source.candidates(TASKS["object-detection"], limit=20)
+await source.find(TASKS["object-detection"], "facebook/detr-resnet-50", "v1.0")
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from jarvis_agent import cards
+from jarvis_agent.errors import NoCandidateError
+from jarvis_agent.hub_lists import HubLists, Row
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.types import Candidate
+
+EXPAND = (
+    "cardData",
+    "downloads",
+    "gated",
+    "inferenceProviderMapping",
+    "library_name",
+    "likes",
+    "pipeline_tag",
+    "safetensors",
+    "sha",
+    "tags",
+)
+"""What the Hub is asked to say of each model."""
+
+NOT_OF_THE_HUB = frozenset({"control", "media", "tool"})
+"""Categories whose task types are ours: the Hub tags no model with them."""
+
+_BYTES_OF_DTYPE = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2}
+_SERVED_AS = {"text-generation": {"text-generation", "conversational"}}
+
+
+class HubSource:
+    """Lists the Hub's models by downloads. `HF_ENDPOINT`, `HF_TOKEN` and offline mode are honoured.
+
+    The parameters after `settings` are those of `HubLists`.
+    """
+
+    name: ClassVar[str] = "hub"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        endpoint: str | None = None,
+        cache_dir: Path | None = None,
+        fresh: float = 3600.0,
+        timeout: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._lists = HubLists(
+            settings, endpoint=endpoint, cache_dir=cache_dir, fresh=fresh, timeout=timeout, clock=clock
+        )
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """The most downloaded models that the Hub tags with the task; [] offline.
+
+        Raises:
+            TransientError: the Hub can not be reached or is in trouble, and no older list is there.
+            ConfigError: it refuses the token.
+        """
+        if self._is_offline() or spec.category in NOT_OF_THE_HUB:
+            return []
+        params = {"pipeline_tag": spec.name, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
+        rows = await self._lists.rows("/api/models", params)
+        return [candidate_of(row, spec) for row in rows if isinstance(row.get("id"), str)]
+
+    async def find(self, spec: TaskSpec, model_id: str, revision: str | None = None) -> Candidate | None:
+        """One model of the Hub, at a revision; None if the Hub has none of that id.
+
+        Raises:
+            TransientError, ConfigError: as `candidates`.
+        """
+        if self._is_offline():
+            return None
+        path = f"/api/models/{quote(model_id)}" + (
+            f"/revision/{quote(revision, safe='')}" if revision else ""
+        )
+        try:
+            rows = await self._lists.rows(path, {"expand": list(EXPAND)})
+        except NoCandidateError:
+            return None
+        return candidate_of({"id": model_id, **rows[0]}, spec) if rows else None
+
+    def _is_offline(self) -> bool:
+        from huggingface_hub import constants
+
+        return self._settings.offline or constants.HF_HUB_OFFLINE
+
+
+def candidate_of(row: Row, spec: TaskSpec) -> Candidate:
+    """A row of the Hub's API as a candidate for a task."""
+    data = row.get("cardData")
+    card: dict[str, Any] = data if isinstance(data, dict) else {}
+    tags = cards.strings(row.get("tags"))
+    served = _served(row.get("inferenceProviderMapping"), spec)
+    return Candidate(
+        id=row["id"],
+        task=spec.name,
+        source="hub",
+        library=row.get("library_name") or None,
+        description=cards.describe(card, tags),
+        revision=row.get("sha") or None,
+        size=_size(row.get("safetensors")),
+        downloads=row.get("downloads") or 0,
+        likes=row.get("likes") or 0,
+        gated=bool(row.get("gated")),
+        providers=tuple(served),
+        tags=tags,
+        traits=cards.traits(spec.name, row["id"], tags),
+        metadata={"providers": served} if served else {},
+        **cards.facts(card, tags),
+    )
+
+
+def _served(mapping: Any, spec: TaskSpec) -> dict[str, dict[str, str]]:
+    """The providers that serve a model live for a task: `{"fal-ai": {"id": …, "task": …}}`."""
+    if isinstance(mapping, dict):
+        mapping = [{"provider": name, **entry} for name, entry in mapping.items() if isinstance(entry, dict)]
+    entries = [entry for entry in mapping if isinstance(entry, dict)] if isinstance(mapping, list) else []
+    wanted = _SERVED_AS.get(spec.name, {spec.name})
+    return {
+        str(entry.get("provider")): {"id": str(entry.get("providerId")), "task": entry["task"]}
+        for entry in entries
+        if entry.get("status") == "live" and entry.get("task") in wanted
+    }
+
+
+def _size(safetensors: Any) -> int | None:
+    """Bytes of the weights, from the count of parameters of each type of number."""
+    counts = safetensors.get("parameters") if isinstance(safetensors, dict) else None
+    if not isinstance(counts, dict) or not counts:
+        return None
+    return sum(int(count) * _BYTES_OF_DTYPE.get(dtype, 1) for dtype, count in counts.items())

@@ -1,0 +1,121 @@
+"""Models in the Hub's cache, as huggingface_hub lays it out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jarvis_agent.cache import CacheSource
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate
+
+DETECTION = TASKS["object-detection"]
+CARD = """---
+license: mit
+pipeline_tag: object-detection
+language: en
+library_name: transformers
+---
+# DETR
+
+Finds the objects of photos very well indeed.
+"""
+
+
+def put(
+    cache: Path, model: str, files: dict[str, str], commit: str = "c0ffee", ref: str | None = "main"
+) -> Path:
+    """Lay a model into a cache, and return its snapshot."""
+    repo = cache / f"models--{model.replace('/', '--')}"
+    snapshot = repo / "snapshots" / commit
+    for name, content in files.items():
+        file = snapshot / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    if ref:
+        (repo / "refs").mkdir(exist_ok=True)
+        (repo / "refs" / ref).write_text(commit)
+    return snapshot
+
+
+async def found(cache: Path, task: str = "object-detection") -> list[Candidate]:
+    return await CacheSource(Settings(), cache_dir=cache).candidates(TASKS[task], 10)
+
+
+async def test_a_downloaded_model_is_found_with_its_card(tmp_path: Path) -> None:
+    snapshot = put(
+        tmp_path, "org/detr", {"README.md": CARD, "model.safetensors": "12345", "config.json": "{}"}
+    )
+    [candidate] = await found(tmp_path)
+    assert candidate.id == "org/detr"
+    assert candidate.local
+    assert (candidate.path, candidate.revision, candidate.size) == (snapshot, "c0ffee", 5)
+    assert (candidate.license, candidate.languages, candidate.library) == ("mit", ("en",), "transformers")
+    assert candidate.description == "Finds the objects of photos very well indeed."
+    assert await found(tmp_path, "translation") == []
+
+
+async def test_without_a_card_the_config_tells_the_task(tmp_path: Path) -> None:
+    config = json.dumps({"architectures": ["DetrForObjectDetection"]})
+    put(tmp_path, "org/detr", {"config.json": config, "pytorch_model.bin": "1"})
+    [candidate] = await found(tmp_path)
+    assert candidate.library == "transformers"
+
+
+async def test_a_model_is_offered_for_every_task_that_it_names(tmp_path: Path) -> None:
+    card = "---\npipeline_tag: sentence-similarity\ntags: [feature-extraction, transformers]\n---\n"
+    put(tmp_path, "org/minilm", {"README.md": card, "modules.json": "[]", "model.safetensors": "1"})
+    [similarity] = await found(tmp_path, "sentence-similarity")
+    [features] = await found(tmp_path, "feature-extraction")
+    assert similarity.library == features.library == "sentence-transformers"
+
+
+async def test_a_model_without_its_weights_is_not_offered(tmp_path: Path) -> None:
+    put(tmp_path, "org/card-only", {"README.md": CARD, "config.json": "{}"})
+    index = json.dumps({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})
+    put(
+        tmp_path, "org/half", {"README.md": CARD, "model.safetensors.index.json": index, "1.safetensors": "1"}
+    )
+    assert await found(tmp_path) == []
+
+
+async def test_main_comes_before_other_revisions_and_all_are_known(tmp_path: Path) -> None:
+    weights = {"README.md": CARD, "model.safetensors": "1"}
+    main = put(tmp_path, "org/detr", weights, "aaa")
+    old = put(tmp_path, "org/detr", weights, "bbb", "v1")
+    put(tmp_path, "org/detr", {"README.md": CARD}, "ccc", "empty")
+    [candidate] = await found(tmp_path)
+    assert candidate.revision == "aaa"
+    assert candidate.metadata["revisions"] == {
+        "aaa": str(main), "main": str(main), "bbb": str(old), "v1": str(old),
+    }  # fmt: skip
+
+
+async def test_data_sets_and_unknown_folders_are_passed_over(tmp_path: Path) -> None:
+    put(tmp_path, "org/detr", {"README.md": CARD, "model.safetensors": "1"})
+    (tmp_path / "datasets--org--data" / "snapshots" / "x").mkdir(parents=True)
+    (tmp_path / "lost+found").mkdir()
+    assert [candidate.id for candidate in await found(tmp_path)] == ["org/detr"]
+
+
+async def test_no_cache_is_no_error(tmp_path: Path) -> None:
+    assert await found(tmp_path / "none") == []
+
+
+async def test_a_cache_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "hub").touch()
+    with pytest.raises(ConfigError, match="HF_HOME"):
+        await found(tmp_path / "hub")
+
+
+async def test_a_scan_is_good_for_a_minute(tmp_path: Path) -> None:
+    now = 0.0
+    source = CacheSource(Settings(), cache_dir=tmp_path, clock=lambda: now)
+    assert await source.candidates(DETECTION, 10) == []
+    put(tmp_path, "org/detr", {"README.md": CARD, "model.safetensors": "1"})
+    now = 59.0
+    assert await source.candidates(DETECTION, 10) == []
+    now = 61.0
+    assert len(await source.candidates(DETECTION, 10)) == 1
