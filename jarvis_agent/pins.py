@@ -1,0 +1,68 @@
+"""Models that the user fixed for a task, `models={"object-detection": "facebook/detr-resnet-50@revision"}`.
+
+pins = read_pins({"object-det": "facebook/detr-resnet-50@v1.0"})
+pins["object-detection"]        # Pin(id="facebook/detr-resnet-50", revision="v1.0")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jarvis_agent import cards
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import closest_tasks, find_task
+from jarvis_agent.types import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """An id with or without a revision, or a local path."""
+
+    id: str
+    revision: str | None = None
+    path: Path | None = None
+
+    def candidate(self, spec: TaskSpec) -> Candidate:
+        """The pinned model, of which nothing is known but its id or its files."""
+        at = cards.model_at(self.path) if self.path else {"revision": self.revision}
+        return Candidate(id=self.id, task=spec.name, source="pinned", **at)
+
+    def at_revision(self, candidate: Candidate) -> Candidate:
+        """The candidate at the pinned revision, which is on this machine only if it was downloaded."""
+        if self.revision in (None, candidate.revision):
+            return candidate
+        path = candidate.metadata.get("revisions", {}).get(self.revision)
+        here = {"local": path is not None, "path": Path(path) if path else None}
+        return candidate.model_copy(update={"revision": self.revision, **here})
+
+
+def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
+    """The pins by the proper name of their task.
+
+    Raises:
+        ConfigError: a task is unknown, or what looks like a path does not exist.
+    """
+    return {_task_name(name): _read(text) for name, text in pins.items()}
+
+
+def _read(text: str) -> Pin:
+    path = Path(text).expanduser()
+    if text.strip() and path.exists():
+        return Pin(text, path=path)
+    if not text.strip() or text.startswith(("/", ".", "~")):
+        raise ConfigError(
+            f"the pinned model {text!r} is neither an id of the Hub nor a directory that exists"
+        )
+    name, _, revision = text.partition("@")
+    return Pin(name, revision or None)
+
+
+def _task_name(name: str) -> str:
+    spec = find_task(name)
+    if spec is None:
+        close = ", ".join(closest_tasks(name)) or "`jarvis tasks` lists them all"
+        raise ConfigError(f"a model is pinned for the unknown task {name!r}; close to it: {close}")
+    return spec.name

@@ -1,0 +1,237 @@
+"""Model selection, the paper's second stage: filter and rank the candidates, and let the LLM choose one.
+
+    selector = Selector(sources, backends, settings, controller)
+    selection = await selector.select(task, spec, brief)
+    selection.model, selection.reason      # "facebook/detr-resnet-50", "it knows zebras"
+    selection.ladder                       # that one, then those that are tried if it fails
+
+Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
+machine first (or what is hosted, by policy), then by downloads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.catalog import Finder, ModelSource
+from jarvis_agent.choice import choice_schema, read_choice
+from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
+from jarvis_agent.filters import Case, Shortlist, backend_for, merged, refusal, shortlist
+from jarvis_agent.hints import hints as hints
+from jarvis_agent.hints import script
+from jarvis_agent.pins import Pin, read_pins
+from jarvis_agent.prompting import PromptSet, load_prompts
+from jarvis_agent.request import Brief
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate, Selection, Task
+
+if TYPE_CHECKING:
+    from jarvis_agent.llm import Controller
+
+_POOL = 6
+"""How many times `top_k` candidates a source is asked for: the filters leave few of them."""
+
+_SHOWN = 4
+
+
+class Selector:
+    """Chooses the expert for each task.
+
+    Args:
+        sources: where candidates come from, the most trusted first.
+        backends: what can run them.
+        settings: policy, limits, `top_k`.
+        controller: the LLM that chooses; None: the rank does.
+        prompts: the prompts; None: those that the settings name.
+        pins: by task, models that are not chosen but given: "org/model", "org/model@revision", or a path.
+
+    Raises:
+        ConfigError: a pin names an unknown task, or a path that does not exist.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[ModelSource],
+        backends: Sequence[Backend],
+        settings: Settings,
+        controller: Controller | None = None,
+        prompts: PromptSet | None = None,
+        pins: Mapping[str, str] | None = None,
+    ) -> None:
+        self._sources = sources
+        self._backends = backends
+        self._settings = settings
+        self._controller = controller
+        self._prompts = prompts or load_prompts(settings.prompts)
+        self._pins = read_pins(pins or {})
+
+    async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
+        """The ladder of candidates for a task, the chosen one first.
+
+        Raises:
+            NoCandidateError: nothing can do the task; the message says why, and what would help.
+        """
+        case = Case(task, spec, self._settings, hints(task, brief), script(brief.request))
+        if pin := self._pins.get(spec.name):
+            return await self._pinned(pin, case)
+        listed = await self.shortlist(case)
+        if listed.kept:
+            selection = await self._choose(listed, case, brief)
+            return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
+        if case.wanted.get("ocr") is False and (other := await self._classify_instead(task, brief)):
+            return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
+        raise _nothing_left(case, listed.rejected)
+
+    async def shortlist(self, case: Case) -> Shortlist:
+        """What the sources offer, filtered and ranked. Sources that failed are in `rejected` too."""
+        lists, failed = await self._ask_sources(case.spec)
+        listed = shortlist(merged(lists, self._settings), case, self._backends)
+        return Shortlist(listed.kept, {**failed, **listed.rejected})
+
+    async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
+        limit = self._settings.top_k * _POOL
+        answers = await asyncio.gather(
+            *(source.candidates(spec, limit) for source in self._sources), return_exceptions=True
+        )
+        lists: list[list[Candidate]] = []
+        failed: dict[str, str] = {}
+        for source, answer in zip(self._sources, answers, strict=True):
+            if isinstance(answer, Exception):
+                failed[_label(source)] = str(answer) or type(answer).__name__
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                lists.append(list(answer))
+        return lists, failed
+
+    async def _choose(self, listed: Shortlist, case: Case, brief: Brief) -> Selection:
+        """One of the top K: the only one, the LLM's choice, or the first by rank."""
+        top = listed.kept[: self._settings.top_k]
+        ranked = _selection(top[0], top, _reason_of_rank(top), "rank", case, listed.rejected)
+        if len(top) == 1:
+            return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
+        if self._controller is None:
+            return ranked
+        messages = self._prompts.select_messages(brief, case.task, top, case.spec)
+        try:
+            said = await self._controller.complete("select", messages, brief, schema=choice_schema(top))
+        except LLMError as error:
+            return ranked.model_copy(update={"reason": f"{ranked.reason}; the LLM could not choose: {error}"})
+        chosen, reason = read_choice(said, top)
+        if chosen is None:
+            return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
+        return _selection(chosen, top, reason, "llm", case, listed.rejected)
+
+    async def _classify_instead(self, task: Task, brief: Brief) -> Selection | None:
+        """Where nothing describes images, say at least what is in one; None if nothing does that either."""
+        spec = TASKS["image-classification"]
+        try:
+            selection = await self.select(task.model_copy(update={"task": spec.name}), spec, brief)
+        except NoCandidateError:
+            return None
+        note = (
+            "no model here describes images in words, so the image is classified instead; "
+            f"{_advice(self._settings)}"
+        )
+        return selection.model_copy(update={"note": note})
+
+    async def _pinned(self, pin: Pin, case: Case) -> Selection:
+        candidate, failed = await self._look_up(pin, case.spec)
+        reason = refusal(candidate, Case(case.task.model_copy(update={"args": {}}), case.spec, case.settings))
+        backend = None
+        if reason is None:
+            backend, reason = backend_for(candidate, case.spec, self._backends, self._settings)
+        if backend is None:
+            rejected = {candidate.id: reason or "", **failed}
+            raise NoCandidateError(
+                f"the model {candidate.id}, which is pinned for {case.spec.name}, can not be used: {reason}",
+                rejected,
+            )
+        candidate = candidate.model_copy(update={"backend": backend.name})
+        return _selection(candidate, [candidate], "it was pinned by the user", "pinned", case, failed)
+
+    async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
+        """What the sources know of a pinned model; for one that they do not know, just its id."""
+        if pin.path is not None:
+            return pin.candidate(spec), {}
+        lists, failed = await self._ask_sources(spec)
+        known = next((one for one in merged(lists, self._settings) if one.id.lower() == pin.id.lower()), None)
+        if known is not None:
+            return pin.at_revision(known), failed
+        finders = [one for one in self._sources if isinstance(one, Finder) and _label(one) not in failed]
+        for source in finders:
+            try:
+                found = await source.find(spec, pin.id, pin.revision)
+            except JarvisError as error:
+                failed[_label(source)] = str(error)
+                continue
+            if found is not None:
+                return pin.at_revision(found), failed
+        if finders and not failed and not self._settings.offline:
+            raise NoCandidateError(
+                f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
+            )
+        return pin.candidate(spec), failed
+
+
+def _label(source: ModelSource) -> str:
+    """The name under which the failure of a source is recorded."""
+    return f"source {source.name}"
+
+
+def _selection(
+    chosen: Candidate, top: Sequence[Candidate], reason: str, by: Any, case: Case, rejected: dict[str, str]
+) -> Selection:
+    return Selection(
+        model=chosen.id,
+        reason=reason,
+        by=by,
+        ladder=[chosen, *(candidate for candidate in top if candidate is not chosen)],
+        rejected=rejected,
+        task=case.spec.name,
+    )
+
+
+def _reason_of_rank(top: Sequence[Candidate]) -> str:
+    first, others = top[0], f"{len(top)} candidates"
+    if first.local and not all(candidate.local for candidate in top):
+        return f"of {others} it is on this machine already"
+    if first.downloads > 0:
+        return f"of {others} it has the most downloads ({first.downloads:,})"
+    return f"it is the first of {others}"
+
+
+def _note_on(chosen: Candidate, case: Case) -> str:
+    """What the user should know of a choice for want of a better one."""
+    if case.wanted.get("ocr") and "ocr" not in chosen.traits:
+        return "no model here is made for reading text, so one that describes images is asked"
+    return ""
+
+
+def _nothing_left(case: Case, rejected: dict[str, str]) -> NoCandidateError:
+    told = [f"{name}: {reason}" for name, reason in rejected.items()]
+    more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
+    reasons = "; ".join(told[:_SHOWN] + more) or "no source lists any"
+    return NoCandidateError(
+        f"no model can do {case.spec.name} here ({reasons}). What helps: {_advice(case.settings)}; "
+        f"`jarvis models {case.spec.name}` lists what there is",
+        rejected,
+    )
+
+
+def _advice(settings: Settings) -> str:
+    """What would bring more models."""
+    advice = []
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        advice.append('pip install "jarvis-agent[local]" runs models of the Hub on this machine')
+    if settings.offline:
+        advice.append("without HF_HUB_OFFLINE models can be found on the Hub")
+    elif settings.token is None:
+        advice.append("with HF_TOKEN set, models that others host can be asked")
+    return ", ".join(advice) or "RegisteredSource adds models of your own"

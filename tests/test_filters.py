@@ -1,0 +1,215 @@
+"""Which candidates stay, and in which order."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.filters import Case, Shortlist, backend_for, merged, shortlist
+from jarvis_agent.settings import Settings
+from jarvis_agent.testing import FakeBackend
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate, Task
+
+LOCAL = FakeBackend(dict.fromkeys(TASKS, "x"), "here", local=True)
+
+
+class Elsewhere(FakeBackend):
+    """Runs what providers serve."""
+
+    def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+        return None if candidate.providers else "no provider serves it"
+
+
+HOSTED = Elsewhere({}, "there", local=False)
+BACKENDS: list[Backend] = [LOCAL, HOSTED]
+
+
+def settings(**fields: Any) -> Settings:
+    return Settings(**{"offline": False, **fields})
+
+
+def model(id: str = "a/b", task: str = "object-detection", **fields: Any) -> Candidate:  # noqa: A002
+    return Candidate(id=id, task=task, **{"source": "hub", **fields})
+
+
+def listed(
+    *models: Candidate,
+    task: str = "object-detection",
+    args: dict[str, Any] | None = None,
+    wanted: Any = None,
+    language: str | None = None,
+    **given: Any,
+) -> Shortlist:
+    case = Case(
+        Task(task=task, id=0, args=args or {}), TASKS[task], settings(**given), wanted or {}, language
+    )
+    return shortlist(models, case, BACKENDS)
+
+
+def order(found: Shortlist) -> list[str]:
+    return [candidate.id for candidate in found.kept]
+
+
+def test_what_is_here_comes_first_then_downloads_decide() -> None:
+    models = (model("few", downloads=1), model("many", downloads=9), model("here", local=True))
+    assert order(listed(*models)) == ["here", "many", "few"]
+
+
+def test_hosted_first_turns_the_order_round() -> None:
+    models = (model("here", local=True, downloads=99), model("served", providers=("fal-ai",)))
+    found = listed(*models, policy="hosted-first")
+    assert order(found) == ["served", "here"]
+    assert [candidate.backend for candidate in found.kept] == ["there", "here"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "backend"),
+    [("local-first", "here"), ("hosted-first", "there"), ("local-only", "here"), ("hosted-only", "there")],
+)
+def test_the_policy_decides_where_a_model_runs(policy: str, backend: str) -> None:
+    [candidate] = listed(model(providers=("fal-ai",)), policy=policy).kept
+    assert candidate.backend == backend
+
+
+def test_a_policy_shuts_the_other_places_out() -> None:
+    found = listed(model(local=True), policy="hosted-only")
+    assert found.kept == []
+    assert "the policy is hosted-only" in found.rejected["a/b"]
+
+
+def test_algorithms_run_whatever_the_policy() -> None:
+    canny = model("opencv/canny", "canny-control", local=True)
+    assert order(listed(canny, task="canny-control", policy="hosted-only")) == ["opencv/canny"]
+
+
+def test_what_is_too_large_to_download_is_asked_for_elsewhere() -> None:
+    large = {"size": 5_000, "providers": ("fal-ai",)}
+    assert listed(model(**large), max_download=4_000).kept[0].backend == "there"
+    assert listed(model(**large, local=True), max_download=4_000).kept[0].backend == "here"
+    assert "5,000 bytes" in listed(model(size=5_000), max_download=4_000).rejected["a/b"]
+    assert "JARVIS_MAX_DOWNLOAD=0" in listed(model(), max_download=0).rejected["a/b"]
+
+
+def test_offline_only_what_is_here_stays() -> None:
+    found = listed(model("here", local=True), model("there"), offline=True)
+    assert order(found) == ["here"]
+    assert "offline" in found.rejected["there"]
+
+
+@pytest.mark.parametrize(
+    ("license_", "reason"),
+    [("mit", None), ("MIT", None), ("gpl-3.0", "its licence is gpl-3.0"), (None, "it names no licence")],
+)
+def test_only_allowed_licences_stay(license_: str | None, reason: str | None) -> None:
+    told = listed(model(license=license_), licenses=["MIT"]).rejected.get("a/b")
+    assert told is None if reason is None else reason in (told or "")
+
+
+def test_a_gated_model_needs_a_token_or_to_be_here() -> None:
+    assert "accept its terms at https://huggingface.co/a/b" in listed(model(gated=True)).rejected["a/b"]
+    assert order(listed(model(gated=True, local=True))) == ["a/b"]
+    assert order(listed(model(gated=True), hf_token="hf_x")) == ["a/b"]
+
+
+def test_a_model_of_another_language_goes() -> None:
+    voices = (model("english", "text-to-speech", languages=("en",)), model("any", "text-to-speech"))
+    found = listed(*voices, task="text-to-speech", args={"text": "你好"})
+    assert order(found) == ["any"]
+    assert "zh" in found.rejected["english"]
+
+
+def test_a_translator_of_another_direction_goes() -> None:
+    ways = [
+        model(
+            f"opus-{one}-{other}",
+            "translation",
+            traits=(f"from:{one}", f"to:{other}"),
+            languages=("en", "fr"),
+        )
+        for one, other in (("en", "fr"), ("fr", "en"))
+    ]
+    found = listed(*ways, task="translation", args={"text": "Hi", "src_lang": "en", "tgt_lang": "French"})
+    assert order(found) == ["opus-en-fr"]
+    assert found.rejected["opus-fr-en"] == "it translates from fr, and not from en"
+
+
+def test_recordings_prefer_models_that_know_the_requests_language() -> None:
+    english = model("english", "automatic-speech-recognition", local=True, languages=("en",))
+    every = model("every", "automatic-speech-recognition")
+    spoken = {"task": "automatic-speech-recognition", "language": "zh"}
+    assert order(listed(english, every, **spoken)) == ["every", "english"]
+    assert order(listed(english, **spoken)) == ["english"]
+
+
+READER = model("reader", "image-to-text", traits=("ocr",), local=True)
+BOTH = model("both", "image-to-text", traits=("ocr", "caption"))
+TELLER = model("teller", "image-to-text", traits=("caption",))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "models", "kept"),
+    [
+        ({"ocr": True}, (TELLER, READER, BOTH), ["reader", "both"]),
+        ({"ocr": True}, (TELLER,), ["teller"]),
+        ({"ocr": False}, (READER, TELLER, BOTH), ["teller", "both"]),
+        ({"ocr": False}, (READER,), []),
+        ({}, (READER, TELLER), ["teller", "reader"]),
+        ({}, (READER,), ["reader"]),
+    ],
+)
+def test_readers_read_and_tellers_tell(
+    wanted: dict[str, bool], models: tuple[Candidate, ...], kept: list[str]
+) -> None:
+    found = listed(*models, task="image-to-text", wanted=wanted)
+    assert order(found) == kept
+    assert set(found.rejected) == {candidate.id for candidate in models} - set(kept)
+
+
+def test_a_candidate_that_names_its_backend_has_no_other() -> None:
+    wants = model(backend="there", local=True)
+    backend, reason = backend_for(wants, TASKS["object-detection"], BACKENDS, settings())
+    assert (backend, reason) == (None, "no provider serves it")
+    backend, reason = backend_for(model(backend="gone"), TASKS["object-detection"], BACKENDS, settings())
+    assert backend is None
+    assert reason == "the backend 'gone' is not installed"
+
+
+def test_every_backends_reason_is_told() -> None:
+    narrow = FakeBackend({}, "narrow")
+    _, reason = backend_for(model(), TASKS["object-detection"], [narrow, HOSTED], settings())
+    assert (
+        reason
+        == "narrow: the backend narrow has no result for object-detection; there: no provider serves it"
+    )
+
+
+def test_a_model_of_several_sources_is_one_candidate() -> None:
+    cached = model(
+        source="cache", local=True, path=Path("/cache/b"), revision="abc", size=7, library="transformers"
+    )
+    on_hub = model(downloads=9, likes=3, license="mit", gated=True, revision="def", providers=("fal-ai",),
+                   metadata={"providers": {"fal-ai": {"id": "x", "task": "y"}}})  # fmt: skip
+    [one] = merged([[cached], [on_hub]], settings())
+    assert (one.local, one.path, one.revision, one.size) == (True, Path("/cache/b"), "abc", 7)
+    assert (one.downloads, one.likes, one.license, one.providers) == (9, 3, "mit", ("fal-ai",))
+    assert one.metadata == on_hub.metadata
+    assert [c.id for c in merged([[model("x")], [model("y"), model("x")]], settings())] == ["x", "y"]
+
+
+def test_where_models_are_hosted_first_the_served_one_gives_the_place() -> None:
+    starter = model(source="starter", local=True, path=Path("/w"), backend="starter")
+    on_hub = model(providers=("fal-ai",), revision="def")
+    [here] = merged([[starter], [on_hub]], settings())
+    [there] = merged([[starter], [on_hub]], settings(policy="hosted-first"))
+    assert (here.backend, here.local) == ("starter", True)
+    assert (there.backend, there.local, there.path) == (None, False, None)
+
+
+def test_the_users_words_on_a_model_count_most() -> None:
+    own = model(source="registered", description="Mine.", traits=("ocr",), backend="mine")
+    cached = model(source="cache", local=True, path=Path("/c"), description="Theirs.", traits=("caption",))
+    [one] = merged([[own], [cached]], settings())
+    assert (one.description, one.traits, one.backend) == ("Mine.", ("ocr",), "mine")
+    assert (one.local, one.path) == (True, Path("/c"))
