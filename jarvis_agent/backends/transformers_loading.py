@@ -1,0 +1,198 @@
+"""Load a model with transformers: the right class for the task, on the right device, with all of its weights.
+
+way = choose_way(TASK_WAYS["image-classification"], config)
+loaded = load_model(way, folder, candidate, settings)     # Loaded: .model .tokenizer .pipe …
+way.run(loaded, call)                                     # raw output
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.errors import ConfigError, UnsupportedError
+from jarvis_agent.settings import Settings
+from jarvis_agent.types import Candidate
+
+_LOADING = threading.Lock()
+"""transformers changes torch's default dtype and initialisers while it builds a model: one at a time."""
+
+_PARTS = {
+    "tokenizer": "AutoTokenizer",
+    "image_processor": "AutoImageProcessor",
+    "feature_extractor": "AutoFeatureExtractor",
+    "processor": "AutoProcessor",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model on its device, and what prepares its inputs.
+
+    `parts` are those that the Way names; `pipe` is the transformers pipeline, if the Way has one.
+    """
+
+    id: str
+    model: Any
+    parts: Mapping[str, Any]
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    pipe: Any = None
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.parts["tokenizer"]
+
+    @property
+    def processor(self) -> Any:
+        return self.parts["processor"]
+
+    def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Tensors of a batch on the model's device, those of floats in its dtype."""
+        device, dtype = self.model.device, self.model.dtype
+        return {
+            name: tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
+            for name, tensor in batch.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to do a task with transformers.
+
+    Attributes:
+        auto: name of the auto class, which knows the models that fit.
+        parts: what prepares the inputs: "tokenizer", "image_processor", "feature_extractor", "processor".
+        run: gives the raw output. Called in a worker thread, for one call at a time.
+        pipeline: name of the transformers pipeline that `run` uses.
+        only: model types to which the way is limited; empty: all that the auto class knows.
+        prepare: loads what else is needed; its result is `Loaded.extras`.
+        exact: the model is loaded in float32 unless the settings name a dtype: what follows it needs that.
+    """
+
+    auto: str
+    parts: tuple[str, ...]
+    run: Callable[[Loaded, Call], Any]
+    pipeline: str | None = None
+    only: frozenset[str] = frozenset()
+    prepare: Callable[[Candidate, Settings], Mapping[str, Any]] | None = None
+    exact: bool = False
+
+
+def choose_way(ways: Sequence[Way], config: Any) -> Way | None:
+    """The way that fits a model's config: one for its very architecture if there is, else the first."""
+    import transformers
+
+    fitting = []
+    for way in ways:
+        if way.only and config.model_type not in way.only:
+            continue
+        names = _class_names(getattr(transformers, way.auto), config)
+        if names & set(config.architectures or ()):
+            return way
+        if names:
+            fitting.append(way)
+    return fitting[0] if fitting else None
+
+
+def _class_names(auto: Any, config: Any) -> set[str]:
+    """Names of the model classes that an auto class has for a config."""
+    if auto.__name__ in getattr(config, "auto_map", {}):
+        return {auto.__name__}
+    if type(config) not in auto._model_mapping:
+        return set()
+    found = auto._model_mapping[type(config)]
+    return {cls.__name__ for cls in (found if isinstance(found, tuple) else (found,))}
+
+
+def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings) -> Loaded:
+    """Load the model in a directory.
+
+    Raises:
+        UnsupportedError: weights that the task needs are missing from it.
+        ConfigError: the settings name a device or dtype that is not there.
+    """
+    import transformers
+
+    device = pick_device(settings.device)
+    code = {"trust_remote_code": settings.trust_remote_code}
+    with _LOADING:
+        parts = {
+            name: getattr(transformers, _PARTS[name]).from_pretrained(folder, **code) for name in way.parts
+        }
+        model, report = getattr(transformers, way.auto).from_pretrained(
+            folder,
+            dtype=pick_dtype("float32" if way.exact and settings.dtype == "auto" else settings.dtype, device),
+            use_safetensors=None if settings.allow_pickle else True,
+            output_loading_info=True,
+            **code,
+        )
+        _check_whole(model, report["missing_keys"], candidate)
+        model = model.to(device).eval()
+        pipe = (
+            transformers.pipeline(way.pipeline, model=model, device=device, **parts) if way.pipeline else None
+        )
+        extras = way.prepare(candidate, settings) if way.prepare else {}
+    if "tokenizer" in parts:
+        _limit_length(parts["tokenizer"], model.config)
+    return Loaded(candidate.id, model, parts, extras, pipe)
+
+
+def pick_device(wanted: str) -> Any:
+    """The torch.device for a setting; "auto" is the first GPU, Apple's GPU, or the CPU.
+
+    Raises:
+        ConfigError: there is no such device here.
+    """
+    import torch
+
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not here: {error}") from error
+    return device
+
+
+def pick_dtype(wanted: str, device: Any) -> Any:
+    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that has it, and float32 elsewhere.
+
+    Raises:
+        ConfigError: there is no such dtype.
+    """
+    import torch
+
+    if wanted == "auto":
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if fast else torch.float32
+    dtype = getattr(torch, wanted, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ConfigError(f"{wanted!r} (JARVIS_DTYPE) is no dtype; take auto, float32, bfloat16 or float16")
+    return dtype
+
+
+def _check_whole(model: Any, missing: set[str], candidate: Candidate) -> None:
+    """Refuse a model whose head has no weights: transformers would fill it with random numbers."""
+    base = model.base_model_prefix + "."
+    heads = (
+        sorted(name for name in missing if not name.startswith(base)) if model.base_model is not model else []
+    )
+    if heads:
+        raise UnsupportedError(
+            f"{candidate.id} is not trained for {candidate.task}: it lacks the weights {', '.join(heads[:3])}"
+        )
+
+
+def _limit_length(tokenizer: Any, config: Any) -> None:
+    """Give a tokenizer that knows no limit the model's own, so that long texts are cut and not fatal."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if tokenizer.model_max_length > 1_000_000 and isinstance(positions, int):
+        # RoBERTa and its kin number positions from 2.
+        tokenizer.model_max_length = positions - 2
