@@ -1,0 +1,95 @@
+"""Fetch a URL that the user named: http(s) only, public addresses only, within limits of size and time.
+
+path = await fetch("https://example.org/cat.jpg", folder / "cat.jpg", settings)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx
+
+_MAX_REDIRECTS = 5
+
+
+async def fetch(url: str, target: Path, settings: Settings) -> Path:
+    """Download `url` to `target` and return it. Nothing is left behind when it fails.
+
+    Raises:
+        ForbiddenError: the URL, or one that it redirects to, is not http(s) or leads to a private address.
+        InputError: it can not be fetched, or is larger than `settings.max_file_bytes`.
+    """
+    import httpx
+
+    try:
+        async with asyncio.timeout(settings.url_timeout), httpx.AsyncClient(trust_env=True) as client:
+            for _ in range(_MAX_REDIRECTS + 1):
+                _refuse_other_schemes(url)
+                if not settings.allow_private_urls:
+                    await _refuse_private(url)
+                async with client.stream("GET", url) as response:
+                    if response.is_redirect:
+                        url = str(response.url.join(response.headers["location"]))
+                        continue
+                    response.raise_for_status()
+                    await _save(response, target, settings.max_file_bytes)
+                    return target
+        raise InputError(f"{url} redirects more than {_MAX_REDIRECTS} times")
+    except TimeoutError as error:
+        raise InputError(
+            f"{url} did not arrive within {settings.url_timeout:g} s (JARVIS_URL_TIMEOUT)"
+        ) from error
+    except httpx.HTTPStatusError as error:
+        raise InputError(f"{url} answered {error.response.status_code}; check the address") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise InputError(f"{url} can not be fetched: {error or type(error).__name__}") from error
+
+
+async def _save(response: httpx.Response, target: Path, limit: int) -> None:
+    size = 0
+    try:
+        with target.open("wb") as file:
+            async for chunk in response.aiter_bytes():
+                size += len(chunk)
+                if size > limit:
+                    raise InputError(f"{response.url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+                file.write(chunk)
+    except BaseException:
+        await asyncio.to_thread(target.unlink, missing_ok=True)
+        raise
+
+
+def _refuse_other_schemes(url: str) -> None:
+    if urlsplit(url).scheme.lower() not in ("http", "https"):
+        raise ForbiddenError(f"{url}: only http and https addresses are fetched")
+
+
+async def _refuse_private(url: str) -> None:
+    for address in await _addresses(url):
+        if not ipaddress.ip_address(address).is_global:
+            raise ForbiddenError(
+                f"{url} leads to the private address {address}; set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
+            )
+
+
+async def _addresses(url: str) -> set[str]:
+    """The addresses of a URL's host, which may be written as one."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return {str(ipaddress.ip_address(host))}
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise InputError(f"{url} can not be fetched: the host {host!r} is not known") from error
+    return {str(info[4][0]).partition("%")[0] for info in found}

@@ -1,0 +1,133 @@
+"""Files of media: what they are, by their content, and how they are read and written.
+
+kind, mime = sniff(Path("cat.jpg"))           # ("image", "image/jpeg")
+samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
+"""
+
+from __future__ import annotations
+
+import wave
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.errors import BadInputError, InputError, MissingExtraError
+from jarvis_agent.tools.spec import Modality
+from jarvis_agent.types import Resource
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+_TEXT_KINDS: dict[str, tuple[Modality, str]] = {
+    ".csv": ("table", "text/csv"),
+    ".tsv": ("table", "text/tab-separated-values"),
+    ".json": ("data", "application/json"),
+    ".md": ("text", "text/markdown"),
+    ".html": ("text", "text/html"),
+    ".svg": ("file", "image/svg+xml"),
+}
+_KIND_OF_MIME: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
+
+
+def sniff(path: Path) -> tuple[Modality, str]:
+    """The kind and the media type of a file, from its first bytes; its name only tells texts apart.
+
+    Raises:
+        InputError: the file is missing, empty, not readable, or of a kind that nothing here takes.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(8192)
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a directory; name a file in it") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{path} does not exist; check its name and the working directory") from error
+    except OSError as error:
+        raise InputError(f"{path} can not be read: {error.strerror or error}") from error
+    if not head:
+        raise InputError(f"{path} is empty (0 bytes)")
+    return sniff_bytes(head, path)
+
+
+def sniff_bytes(head: bytes, path: Path) -> tuple[Modality, str]:
+    """As `sniff`, for the first bytes of a file that is named `path`."""
+    import filetype
+
+    guess = filetype.guess(head)
+    if guess is not None:
+        mime = str(guess.mime)
+        if mime == "video/webm" and path.suffix.lower() in (".weba", ".opus"):
+            mime = "audio/webm"
+        return _KIND_OF_MIME.get(mime.partition("/")[0], "file"), mime
+    if head.startswith(b"glTF"):
+        return "3d", "model/gltf-binary"
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # The cut at 8192 bytes may fall within a character.
+        if error.start < len(head) - 4 or b"\0" in head:
+            raise InputError(
+                f"{path} is not a kind of file that is known (its content is no image, sound, video or text)"
+            ) from error
+    if b"\0" in head:
+        raise InputError(f"{path} is not a kind of file that is known (binary data)")
+    return _TEXT_KINDS.get(path.suffix.lower(), ("text", "text/plain"))
+
+
+def open_image(resource: Resource) -> Image:
+    """The image of a resource, turned upright, in RGB or RGBA.
+
+    Raises:
+        BadInputError: it has no file, or the file can not be read as an image.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    if resource.path is None:
+        raise BadInputError(f"an image is needed, and this is a {resource.kind} without a file")
+    try:
+        with Image.open(resource.path) as opened:
+            upright: Image.Image = ImageOps.exif_transpose(opened)
+            return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{resource.path} does not exist any more") from error
+    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
+        raise BadInputError(f"{resource.path} can not be read as an image: {error}") from error
+
+
+def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
+    """The sound of a file: mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
+
+    Raises:
+        BadInputError: the file can not be read as audio, or holds no sound.
+        MissingExtraError: soundfile and soxr are not installed.
+    """
+    try:
+        import numpy as np
+        import soundfile
+        import soxr
+    except ImportError as error:
+        raise MissingExtraError("reading audio", "starter") from error
+    try:
+        samples, native = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, OSError) as error:
+        raise BadInputError(f"{path} can not be read as audio: {error}") from error
+    if not len(samples):
+        raise BadInputError(f"{path} holds no sound (0 samples)")
+    mono = samples.mean(axis=1)
+    resampled = mono if native == rate else soxr.resample(mono, native, rate)
+    return np.ascontiguousarray(resampled, dtype=np.float32)
+
+
+def write_audio(path: Path, samples: Any, rate: int) -> float:
+    """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; returns seconds."""
+    import numpy as np
+
+    mono = np.asarray(samples, dtype=np.float32).reshape(-1)
+    pcm = (np.nan_to_num(mono).clip(-1, 1) * 32767).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(pcm.tobytes())
+    return len(mono) / rate

@@ -1,0 +1,259 @@
+"""The ResourceStore of a run: where its files go, and which files and URLs it may read.
+
+A name in a plan was written by a language model, so it counts for nothing by itself. It is read only if it
+is one of these:
+
+- a file or URL that the user gave or named (`grant`), under the spelling in which he did;
+- a file that this run, or an earlier turn of the same chat, has made (`admit`);
+- a file below a directory that the settings allow.
+
+    store = ResourceStore(settings)
+    await store.grant("cat.jpg")
+    image = await store.resolve("cat.jpg", "image")     # a Resource
+    await store.resolve("/etc/passwd", "image")          # ForbiddenError
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import mimetypes
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.fetch import fetch
+from jarvis_agent.media import sniff
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import MEDIA, Modality
+from jarvis_agent.types import Resource
+
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
+
+
+class ResourceStore:
+    """Files of one run. Thread-safe where backends use it (`new_path`)."""
+
+    def __init__(
+        self, settings: Settings, *, roots: Iterable[Path] = (), directory: Path | None = None
+    ) -> None:
+        """A store that writes to `directory`, by default a new one below `settings.output_dir`.
+
+        `roots` are directories that may be read beside those of the settings.
+        """
+        run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
+        self.settings = settings
+        self.directory = (directory or settings.output_dir / run_id).absolute()
+        self._roots = [path.expanduser().resolve() for path in (*settings.allowed_dirs, *roots)]
+        self._granted: dict[str, Resource | InputError] = {}
+        self._urls: dict[str, asyncio.Lock] = {}
+        self._taken: set[str] = set()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Make the directory, so that a place that can not be written is known before any work is done.
+
+        Raises:
+            InputError: it can not be made; the message says which.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"the output directory {self.directory} can not be made ({error.strerror or error}); "
+                "choose another one with --out or JARVIS_OUTPUT_DIR"
+            ) from error
+
+    def close(self) -> None:
+        """Remove the directory if the run wrote nothing."""
+        try:
+            self.directory.rmdir()
+        except OSError:
+            return
+
+    def new_path(self, suffix: str, stem: str = "file") -> Path:
+        """A path in the run's directory that nobody else has been given; `suffix` is such as ".png"."""
+        stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "file"
+        with self._lock:
+            self.prepare()
+            number = 1
+            name = f"{stem}{suffix}"
+            while name in self._taken or (self.directory / name).exists():
+                number += 1
+                name = f"{stem}-{number}{suffix}"
+            self._taken.add(name)
+        return self.directory / name
+
+    async def grant(self, name: str) -> Resource:
+        """Allow a file or URL that the user gave, and say what it is.
+
+        Raises:
+            InputError: it can not be read or fetched.
+            ForbiddenError: the settings do not let requests name files (a server), or the URL is private.
+        """
+        resource = self._granted[name] = await self._open(name)
+        return resource
+
+    async def grant_mention(self, name: str) -> Resource:
+        """Allow what the words of a request name, which may be no file at all.
+
+        A URL is fetched, and a file that can not be read is complained of, only when a task wants it; until
+        then it is a Resource without a path, its kind guessed from its name.
+        """
+        if _URL.match(name):
+            self._urls.setdefault(name, asyncio.Lock())
+        else:
+            try:
+                return await self.grant(name)
+            except InputError as error:
+                # "What is in cat.jpg?" means the file photos/cat.jpg that comes with it.
+                meant = self._by_file_name(name) if PurePosixPath(name).name == name else None
+                if isinstance(meant, Resource):
+                    return meant
+                self._granted[name] = error
+        return Resource(kind=_kind_by_name(name), name=name)
+
+    def admit(self, resources: Iterable[Resource]) -> None:
+        """Allow files that this chat has made or was given."""
+        for resource in resources:
+            if resource.path is not None:
+                self._granted[str(resource.path)] = resource
+                if resource.name:
+                    self._granted.setdefault(resource.name, resource)
+
+    async def keep(self, block: Mapping[str, Any]) -> Resource:
+        """Store a content block of a message (image, audio, video, file) as a file of this run.
+
+        Raises:
+            InputError: the block holds no data, or the data is of no known kind.
+        """
+        url = block.get("url") or ""
+        data = block.get("base64") or ""
+        if url and not url.startswith("data:"):
+            return await self.grant(url)
+        resource = await asyncio.to_thread(self._keep_data, data or url, block.get("mime_type") or "")
+        self.admit([resource])
+        return resource
+
+    async def resolve(self, value: Any, kind: Modality) -> Resource:
+        """The resource that an argument of kind `kind` means.
+
+        Raises:
+            InputError: there is no such file, or it is of another kind.
+            ForbiddenError: the file or URL is not one that this run may read.
+        """
+        resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
+        if resource.kind != kind and kind in MEDIA - {"file"}:
+            raise InputError(
+                f"{resource.path or value} is {_article(resource.kind)}, and {_article(kind)} is needed"
+            )
+        return resource
+
+    async def text_of(self, value: str) -> str:
+        """A text argument's text: that of the file which it names, if the user gave one of that name."""
+        found = self._granted.get(value.strip())
+        if (
+            not isinstance(found, Resource)
+            or found.kind not in ("text", "table", "data")
+            or found.path is None
+        ):
+            return value
+        try:
+            return await asyncio.to_thread(found.path.read_text, encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{found.path} can not be read as text (UTF-8): {error}") from error
+
+    async def _lookup(self, name: str) -> Resource:
+        if name in self._urls:
+            async with self._urls[name]:
+                return self._granted.get(name) or await self.grant(name)  # type: ignore[return-value]
+        found = self._granted.get(name) or self._by_file_name(name)
+        if isinstance(found, InputError):
+            raise found
+        if found is not None:
+            return found
+        if "://" in name:
+            raise ForbiddenError(
+                f"the plan names {name}, which is not in the request; only addresses that you give are read"
+            )
+        path = await asyncio.to_thread(Path(name).expanduser)
+        if not self._below_roots(path):
+            raise ForbiddenError(
+                f"the plan names the file {name!r}, which neither the request nor the settings allow; "
+                "name it in the request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
+            )
+        return await asyncio.to_thread(_describe, path, name)
+
+    def _by_file_name(self, name: str) -> Resource | InputError | None:
+        """The only granted file with the same last part of its name: language models shorten paths."""
+        wanted = PurePosixPath(name.replace("\\", "/")).name
+        same = {
+            id(found): found
+            for known, found in self._granted.items()
+            if PurePosixPath(known.replace("\\", "/")).name == wanted
+        }
+        return next(iter(same.values())) if len(same) == 1 else None
+
+    async def _open(self, name: str) -> Resource:
+        if name.startswith("data:"):
+            return await asyncio.to_thread(self._keep_data, name, "")
+        if _URL.match(name):
+            suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
+            path = await fetch(name, self.new_path(suffix, "download"), self.settings)
+            return await asyncio.to_thread(_describe, path, name)
+        return await asyncio.to_thread(self._open_file, name)
+
+    def _open_file(self, name: str) -> Resource:
+        path = self._place_of(name)
+        if not self.settings.request_paths and not self._below_roots(path):
+            raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
+        resource = _describe(path, name)
+        size, limit = path.stat().st_size, self.settings.max_file_bytes
+        if size > limit:
+            raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
+        return resource
+
+    def _keep_data(self, data: str, mime: str) -> Resource:
+        match = _DATA_URI.match(data)
+        mime = (match["mime"] if match else None) or mime
+        try:
+            content = base64.b64decode(match["data"] if match else data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise InputError("an attached file is not valid base64") from error
+        path = self.new_path(mimetypes.guess_extension(mime) or "", "input")
+        path.write_bytes(content)
+        return _describe(path, path.name)
+
+    def _place_of(self, name: str) -> Path:
+        """Where a name leads: from the working directory, else from a directory that the settings allow."""
+        path = Path(name).expanduser()
+        if path.is_absolute() or (self.settings.request_paths and path.exists()):
+            return path
+        return next((root / path for root in self._roots if (root / path).is_file()), path)
+
+    def _below_roots(self, path: Path) -> bool:
+        real = path.resolve()
+        return any(real.is_relative_to(root) for root in self._roots)
+
+
+def _describe(path: Path, name: str) -> Resource:
+    kind, mime = sniff(path)
+    return Resource(kind=kind, path=path.absolute(), mime=mime, name=name)
+
+
+def _kind_by_name(name: str) -> Modality:
+    mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
+    kinds: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
+    return kinds.get(mime.partition("/")[0], "file")
+
+
+def _article(kind: str) -> str:
+    return f"an {kind} file" if kind[0] in "aeiou" else f"a {kind} file"

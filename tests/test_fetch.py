@@ -1,0 +1,82 @@
+"""URLs: what is fetched, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.fetch import fetch
+from jarvis_agent.settings import Settings
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/loop":
+            self.send_response(302)
+            self.send_header("Location", "/loop")
+            self.end_headers()
+            return
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/passwd")
+            self.end_headers()
+            return
+        self.send_response(200 if self.path == "/ok" else 404)
+        self.end_headers()
+        self.wfile.write(b"x" * 1000)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}"
+        httpd.shutdown()
+
+
+OPEN = Settings(allow_private_urls=True)
+
+
+async def test_a_url_becomes_a_file(server, tmp_path):
+    path = await fetch(f"{server}/ok", tmp_path / "x", OPEN)
+    assert path.read_bytes() == b"x" * 1000
+
+
+async def test_a_private_address_is_refused_unless_allowed(server, tmp_path):
+    with pytest.raises(ForbiddenError, match="JARVIS_ALLOW_PRIVATE_URLS"):
+        await fetch(f"{server}/ok", tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/latest", "http://[::1]/", "http://10.0.0.1/"])
+async def test_every_kind_of_private_address_is_refused(url, tmp_path):
+    with pytest.raises(ForbiddenError):
+        await fetch(url, tmp_path / "x", Settings())
+
+
+async def test_a_redirect_to_another_scheme_is_refused(server, tmp_path):
+    with pytest.raises(ForbiddenError, match="only http"):
+        await fetch(f"{server}/away", tmp_path / "x", OPEN)
+
+
+async def test_endless_redirects_end(server, tmp_path):
+    with pytest.raises(InputError, match="redirects more than"):
+        await fetch(f"{server}/loop", tmp_path / "x", OPEN)
+
+
+async def test_a_file_over_the_limit_leaves_nothing_behind(server, tmp_path):
+    small = Settings(allow_private_urls=True, max_file_bytes=100)
+    with pytest.raises(InputError, match="larger than 100 bytes"):
+        await fetch(f"{server}/ok", tmp_path / "x", small)
+    assert not (tmp_path / "x").exists()
+
+
+async def test_an_error_status_is_named(server, tmp_path):
+    with pytest.raises(InputError, match="answered 404"):
+        await fetch(f"{server}/gone", tmp_path / "x", OPEN)

@@ -1,0 +1,168 @@
+"""The ladder: what is tried again, what comes next, what ends the climb."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from jarvis_agent import ladder as ladder_module
+from jarvis_agent.backends.base import Call
+from jarvis_agent.errors import (
+    BadInputError,
+    OutOfMemoryError,
+    RateLimitedError,
+    TransientError,
+    UnsupportedError,
+)
+from jarvis_agent.ladder import Climb, Ladder
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate, Selection
+
+SPEC = TASKS["summarization"]
+
+
+class Scripted:
+    """A backend that answers or raises what its script says, call by call."""
+
+    name = "scripted"
+    local = True
+
+    def __init__(self, **script: list[Any]) -> None:
+        self.script: dict[str, Iterator[Any]] = {model: iter(steps) for model, steps in script.items()}
+
+    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        return None
+
+    async def run(self, call: Call) -> Any:
+        step = next(self.script[call.candidate.id])
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, float):
+            await asyncio.sleep(step)
+        return {"summary_text": f"by {call.candidate.id}"}
+
+    async def close(self) -> None:
+        return
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Retries do not wait; the pauses that they asked for are listed."""
+    asked: list[float] = []
+    real = ladder_module._pause
+
+    def pause(state: Any) -> float:
+        asked.append(real(state))
+        return 0.0
+
+    monkeypatch.setattr(ladder_module, "_pause", pause)
+    return asked
+
+
+async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[Any]) -> Climb:
+    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in script]
+    began = perf_counter()
+    return await Ladder(
+        spec=SPEC,
+        selection=Selection(model=candidates[0].id, reason="first", ladder=candidates),
+        backends={"scripted": Scripted(**script)},
+        settings=settings or Settings(retries=2),
+        new_path=lambda suffix: tmp_path / f"x{suffix}",
+        clock=lambda: perf_counter() - began,
+    ).climb({"text": "long"})
+
+
+def tried(done: Climb) -> list[tuple[str, bool]]:
+    return [(attempt.model, attempt.ok) for attempt in done.attempts]
+
+
+async def test_the_first_candidate_that_works_gives_the_result(tmp_path):
+    done = await climb(tmp_path, a=["ok"], b=["ok"])
+    assert (done.error, tried(done)) == (None, [("a", True)])
+    assert done.resources[0].text == "by a"
+
+
+async def test_a_transient_failure_is_tried_again_with_the_same_model(tmp_path):
+    done = await climb(tmp_path, a=[TransientError("503"), TransientError("503"), "ok"], b=["ok"])
+    assert tried(done) == [("a", False), ("a", False), ("a", True)]
+
+
+async def test_after_its_retries_the_next_candidate_comes(tmp_path):
+    done = await climb(tmp_path, a=[TransientError("503")] * 3, b=["ok"])
+    assert tried(done) == [("a", False)] * 3 + [("b", True)]
+
+
+async def test_a_rate_limit_is_waited_for_as_long_as_it_asks(tmp_path, no_pauses):
+    await climb(tmp_path, a=[RateLimitedError("429", retry_after=3.5), "ok"])
+    assert no_pauses == [3.5]
+
+
+async def test_a_provider_that_asks_for_a_long_wait_is_not_waited_for(tmp_path):
+    done = await climb(tmp_path, a=[RateLimitedError("429", retry_after=3600)], b=["ok"])
+    assert tried(done) == [("a", False), ("b", True)]
+
+
+@pytest.mark.parametrize(
+    "error", [UnsupportedError("no"), OutOfMemoryError("big"), ValueError("a bug in a library")]
+)
+async def test_any_other_failure_goes_straight_to_the_next_candidate(tmp_path, error):
+    done = await climb(tmp_path, a=[error], b=["ok"])
+    assert tried(done) == [("a", False), ("b", True)]
+
+
+async def test_an_input_that_is_at_fault_ends_the_climb(tmp_path):
+    done = await climb(tmp_path, a=[BadInputError("the image is broken")], b=["ok"])
+    assert tried(done) == [("a", False)]
+    assert "the image is broken" in str(done.error)
+
+
+async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
+    done = await climb(tmp_path, Settings(attempt_timeout=0.05, retries=2), a=[60.0], b=["ok"])
+    assert tried(done) == [("a", False), ("b", True)]
+    assert "did not finish within" in (done.attempts[0].error or "")
+
+
+async def test_when_all_have_failed_the_error_names_each_with_its_reason(tmp_path):
+    done = await climb(tmp_path, a=[UnsupportedError("too old")], b=[UnsupportedError("too new")])
+    assert str(done.error) == "all 2 candidates failed: a: too old; b: too new"
+
+
+async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
+    class Garbage(Scripted):
+        async def run(self, call: Call) -> Any:
+            return object() if call.candidate.id == "a" else await super().run(call)
+
+    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
+    done = await Ladder(
+        SPEC,
+        Selection(model="a", reason="", ladder=candidates),
+        {"scripted": Garbage(b=["ok"])},
+        Settings(),
+        lambda suffix: tmp_path / suffix,
+        perf_counter,
+    ).climb({"text": "x"})
+    assert tried(done) == [("a", False), ("b", True)]
+
+
+async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
+    candidate = Candidate(id="a", task=SPEC.name, backend="scripted")
+    it = Ladder(
+        SPEC,
+        Selection(model="a", reason="", ladder=[candidate]),
+        {"scripted": Scripted(a=[60.0])},
+        Settings(),
+        lambda suffix: tmp_path / suffix,
+        perf_counter,
+    )
+    running = asyncio.create_task(it.climb({"text": "x"}))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [attempt.error for attempt in it.attempts] == ["cancelled"]

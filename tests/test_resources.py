@@ -1,0 +1,173 @@
+"""What a run may read, and where it writes."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.media import sniff
+from jarvis_agent.resources import ResourceStore
+from jarvis_agent.settings import Settings
+from jarvis_agent.types import Resource
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "cat.png"
+    path.parent.mkdir()
+    Image.new("RGB", (8, 6), "red").save(path)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResourceStore:
+    return ResourceStore(Settings(output_dir=tmp_path / "out"))
+
+
+async def test_a_granted_file_is_read_under_the_name_that_the_user_gave_it(store, picture):
+    await store.grant(str(picture))
+    resource = await store.resolve(str(picture), "image")
+    assert (resource.kind, resource.mime, resource.path) == ("image", "image/png", picture)
+
+
+async def test_a_file_that_nobody_granted_is_refused_and_the_message_says_what_to_do(store, picture):
+    with pytest.raises(ForbiddenError, match="JARVIS_ALLOWED_DIRS"):
+        await store.resolve(str(picture), "image")
+
+
+async def test_a_shortened_name_means_the_only_granted_file_of_that_name(store, picture):
+    await store.grant(str(picture))
+    assert (await store.resolve("cat.png", "image")).path == picture
+    assert (await store.resolve("some/where/cat.png", "image")).path == picture
+
+
+async def test_a_shortened_name_that_fits_two_files_is_refused(store, picture, tmp_path):
+    twin = tmp_path / "cat.png"
+    Image.new("RGB", (8, 6), "blue").save(twin)
+    await store.grant(str(picture))
+    await store.grant(str(twin))
+    with pytest.raises(ForbiddenError):
+        await store.resolve("cat.png", "image")
+
+
+async def test_directories_of_the_settings_may_be_read_and_their_neighbours_may_not(tmp_path, picture):
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", allowed_dirs=(picture.parent,)))
+    assert (await store.resolve(str(picture), "image")).path == picture
+    with pytest.raises(ForbiddenError):
+        await store.resolve(str(picture.parent / ".." / "secret.png"), "image")
+
+
+async def test_a_link_out_of_an_allowed_directory_is_refused(tmp_path, picture):
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    (allowed / "link.png").symlink_to(picture)
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", allowed_dirs=(allowed,)))
+    with pytest.raises(ForbiddenError):
+        await store.resolve(str(allowed / "link.png"), "image")
+
+
+async def test_a_url_that_the_request_does_not_hold_is_refused(store):
+    with pytest.raises(ForbiddenError, match="not in the request"):
+        await store.resolve("https://example.org/x.png", "image")
+
+
+async def test_a_mention_that_is_no_file_is_complained_of_only_when_a_task_wants_it(store):
+    resource = await store.grant_mention("ghost.jpg")
+    assert (resource.kind, resource.path) == ("image", None)
+    with pytest.raises(InputError, match=r"ghost\.jpg does not exist"):
+        await store.resolve("ghost.jpg", "image")
+
+
+async def test_a_server_that_forbids_paths_reads_none_that_a_request_names(tmp_path, picture):
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", request_paths=False))
+    with pytest.raises(ForbiddenError, match="upload"):
+        await store.grant(str(picture))
+
+
+async def test_a_file_of_another_kind_is_named_with_what_is_needed(store, picture):
+    await store.grant(str(picture))
+    with pytest.raises(InputError, match="is an image file, and an audio file is needed"):
+        await store.resolve(str(picture), "audio")
+
+
+async def test_media_is_recognised_by_content_and_not_by_name(store, picture, tmp_path):
+    disguised = tmp_path / "song.mp3"
+    disguised.write_bytes(picture.read_bytes())
+    assert (await store.grant(str(disguised))).kind == "image"
+
+
+async def test_an_empty_file_and_a_missing_one_are_told_apart(store, tmp_path):
+    empty = tmp_path / "empty.jpg"
+    empty.touch()
+    with pytest.raises(InputError, match="is empty"):
+        await store.grant(str(empty))
+    with pytest.raises(InputError, match="does not exist"):
+        await store.grant(str(tmp_path / "none.jpg"))
+
+
+async def test_a_file_over_the_size_limit_is_refused(tmp_path, picture):
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", max_file_bytes=10))
+    with pytest.raises(InputError, match="JARVIS_MAX_FILE_BYTES"):
+        await store.grant(str(picture))
+
+
+async def test_a_content_block_becomes_a_file_of_the_run(store, picture):
+    data = base64.b64encode(picture.read_bytes()).decode()
+    kept = await store.keep({"type": "image", "base64": data, "mime_type": "image/png"})
+    assert kept.kind == "image"
+    assert kept.path is not None
+    assert kept.path.parent == store.directory
+    assert (await store.resolve(kept.name, "image")) == kept
+
+
+async def test_a_block_that_is_no_base64_is_an_input_error(store):
+    with pytest.raises(InputError, match="base64"):
+        await store.keep({"type": "image", "base64": "%%%", "mime_type": "image/png"})
+
+
+async def test_the_text_of_a_granted_text_file_stands_for_its_name(store, tmp_path):
+    note = tmp_path / "note.txt"
+    note.write_text("héllo", encoding="utf-8")
+    await store.grant(str(note))
+    assert await store.text_of(str(note)) == "héllo"
+    assert await store.text_of("note.md") == "note.md"
+
+
+def test_paths_are_never_given_twice_and_stay_in_the_run_directory(store):
+    paths = {store.new_path(".png", stem) for stem in ("a", "a", "../../a", "") for _ in range(25)}
+    assert len(paths) == 100
+    assert {path.parent for path in paths} == {store.directory}
+
+
+def test_two_runs_write_to_two_directories(tmp_path):
+    settings = Settings(output_dir=tmp_path)
+    assert len({ResourceStore(settings).directory for _ in range(200)}) == 200
+
+
+def test_a_run_that_wrote_nothing_leaves_no_directory(store):
+    store.prepare()
+    store.close()
+    assert not store.directory.exists()
+
+
+def test_a_place_that_can_not_be_written_is_named_before_any_work(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("x")
+    with pytest.raises(InputError, match="--out"):
+        ResourceStore(Settings(output_dir=blocked)).prepare()
+
+
+async def test_what_the_chat_made_may_be_read_again(store, picture):
+    store.admit([Resource(kind="image", path=picture)])
+    assert (await store.resolve(str(picture), "image")).path == picture
+
+
+def test_binary_rubbish_is_no_known_kind(tmp_path):
+    rubbish = tmp_path / "x.bin"
+    rubbish.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(InputError, match="not a kind of file"):
+        sniff(rubbish)
