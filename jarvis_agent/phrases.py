@@ -1,0 +1,100 @@
+"""The fixed words of reports, in English and Chinese.
+
+phrases("这张图片里有什么？").failed      # "失败"
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """What a report says beside the results; names in braces are filled in."""
+
+    found: str
+    nothing: str
+    total: str
+    how: str
+    troubles: str
+    failed: str
+    skipped: str
+    notes: str
+    note: str
+    empty: str
+    result_of: str
+    seconds: str
+    more_files: str
+    more_text: str
+    no_file: str
+    not_understood: str
+    examples: tuple[str, str, str]
+    set_up: str
+    no_answer: str
+    broke_off: str
+
+
+ENGLISH = Phrases(
+    found="Here is what came out:",
+    nothing="I could not do this.",
+    total="In all pictures together: {counts}",
+    how="How it was done:",
+    troubles="What did not work:",
+    failed="failed",
+    skipped="skipped",
+    notes="About the plan:",
+    note="Note: {text}",
+    empty="(no text)",
+    result_of="result of {tasks}",
+    seconds="{number:.1f} s",
+    more_files="and {number} more files beside it",
+    more_text="… ({number} more characters; the run holds the whole text)",
+    no_file="(no such file)",
+    not_understood="I did not understand what is to be done, so nothing was done.",
+    examples=(
+        "Requests that work look like these:",
+        "Describe the image photo.jpg",
+        "Read the text in page.png aloud, then transcribe the recording",
+    ),
+    set_up=(
+        "No language model is set up, so only plain requests are understood. To have one, set OPENAI_API_KEY "
+        "or HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL for a server of your own."
+    ),
+    no_answer="The language model could not write the answer ({error}), so this is a plain report.",
+    broke_off="The answer broke off here: {error} What was done:",
+)
+
+CHINESE = Phrases(
+    found="结果如下：",
+    nothing="这个请求没有完成。",
+    total="所有图片合计：{counts}",
+    how="处理过程：",
+    troubles="未完成的任务：",
+    failed="失败",
+    skipped="已跳过",
+    notes="关于计划：",
+    note="说明：{text}",
+    empty="（没有文字）",
+    result_of="{tasks} 的结果",
+    seconds="{number:.1f} 秒",
+    more_files="同一目录下还有 {number} 个文件",
+    more_text="……（其余 {number} 个字符见完整结果）",
+    no_file="（没有这个文件）",
+    not_understood="我没有理解要做什么，所以什么也没有做。",
+    examples=("可以这样提出请求：", "Describe the image photo.jpg", "Read the text in page.png aloud"),
+    set_up=(
+        "没有设置语言模型，因此只能理解简单的请求。要使用语言模型，请设置 OPENAI_API_KEY 或 HF_TOKEN，"
+        "或为自己的服务器设置 JARVIS_BASE_URL 和 JARVIS_MODEL。"
+    ),
+    no_answer="语言模型没能写出回答（{error}），以下是简要报告。",
+    broke_off="回答在此中断：{error} 已完成的工作：",
+)
+
+
+def phrases(request: str) -> Phrases:
+    """The phrases for the language of a request: Chinese for Chinese, English for everything else."""
+    return CHINESE if _HAN.search(request) and not _KANA_OR_HANGUL.search(request) else ENGLISH

@@ -1,0 +1,121 @@
+"""The last stage: the answer. LLMResponder has the language model write it, ReportResponder needs none.
+
+    async for piece in LLMResponder(controller, settings).respond(brief, plan, results):
+        print(piece, end="")
+
+Whatever happens, there is an answer: where the language model fails, the report takes its place or goes on
+after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jarvis_agent.digest import totals
+from jarvis_agent.errors import LLMError
+from jarvis_agent.path_guard import PathGuard
+from jarvis_agent.phrases import phrases
+from jarvis_agent.prompting import PromptSet, load_prompts
+from jarvis_agent.report import report
+
+if TYPE_CHECKING:
+    from jarvis_agent.llm import Controller
+    from jarvis_agent.plan import Plan
+    from jarvis_agent.request import Brief
+    from jarvis_agent.settings import Settings
+    from jarvis_agent.types import TaskResult
+
+__all__ = ["LLMResponder", "ReportResponder", "Responder", "totals"]
+
+
+class Responder(Protocol):
+    """Writes the answer."""
+
+    def respond(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> AsyncIterator[str]:
+        """The answer in pieces, from what really happened. A failing language model raises nothing here."""
+        ...
+
+
+class ReportResponder:
+    """Writes a report, always the same for the same run.
+
+    Args:
+        model_missing: whether the report ends by saying that no language model is set up, and how to have
+            one.
+    """
+
+    def __init__(self, model_missing: bool = False) -> None:
+        self.model_missing = model_missing
+
+    async def respond(
+        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+    ) -> AsyncGenerator[str, None]:
+        """The report, paragraph by paragraph."""
+        note = phrases(brief.request).set_up if self.model_missing else ""
+        for piece in report(brief, plan, results, note):
+            yield piece
+
+
+class LLMResponder:
+    """Has the language model write the answer, and checks every file path in it.
+
+    An empty plan is answered as plain conversation.
+    """
+
+    def __init__(self, controller: Controller, settings: Settings, prompts: PromptSet | None = None) -> None:
+        self.controller = controller
+        self.prompts = prompts or load_prompts(settings.prompts, settings.history_turns)
+
+    async def respond(
+        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+    ) -> AsyncGenerator[str, None]:
+        """The answer as the language model writes it; the report where it fails."""
+        stage = "respond" if plan.tasks else "chat"
+        messages = (
+            self.prompts.respond_messages(brief, plan, results)
+            if plan.tasks
+            else self.prompts.chat_messages(brief, plan.notes)
+        )
+        words = phrases(brief.request)
+        guard = _guard(brief, plan, results, words.no_file)
+        begun = False
+        try:
+            async with aclosing(self.controller.stream(stage, messages, brief)) as pieces:
+                async for piece in pieces:
+                    if text := guard.feed(piece):
+                        begun = True
+                        yield text
+            if text := guard.finish():
+                yield text
+            return
+        except LLMError as error:
+            failure = str(error)
+        if begun:
+            yield guard.finish()
+            yield f"\n\n{words.broke_off.format(error=failure)}\n\n"
+        note = "" if begun else words.no_answer.format(error=failure)
+        for piece in report(brief, plan, results, note):
+            yield piece
+
+
+def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str) -> PathGuard:
+    return PathGuard(
+        made=[resource for result in results for resource in result.resources],
+        known=[*brief.files, *(resource for turn in brief.turns for resource in turn.resources)],
+        quoted=list(_quotable(brief, plan, results)),
+        missing=missing,
+        judge_names=bool(plan.tasks),
+    )
+
+
+def _quotable(brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Iterator[Any]:
+    """Everything whose words an answer may repeat."""
+    yield brief.request
+    yield plan.notes
+    for turn in brief.turns:
+        yield [turn.request, turn.answer]
+    for result in results:
+        yield [result.task.args, result.output, result.error or "", result.notes]
+        yield [resource.text or "" for resource in result.resources]
