@@ -1,0 +1,65 @@
+"""Planning without a language model: by sentence embeddings, what a request names, and what tasks make.
+
+    planner = OfflinePlanner()
+    plan = await planner.plan(brief, on_task)
+    plan.notes       # why a step is missing, if one is
+
+The stages, a module each:
+    marks        files and quoted texts become single characters, so that nothing cuts through them
+    steps        the request is split into steps; `chinese` does that for plain Chinese
+    plain        each step is put in the words that the bank of phrases (`wordings`) uses
+    rank         how likely each task is for it
+    choose       the likeliest task that it can feed, and its `companions`
+    fill, link   its arguments, from what it says (`arguments`), names and refers to (`supply`, `discourse`),
+                 and the tasks that must go before
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cached_property
+
+from jarvis_agent.embeddings import load_embedder
+from jarvis_agent.offline import chinese
+from jarvis_agent.offline.choose import Chooser
+from jarvis_agent.offline.link import Linker
+from jarvis_agent.offline.marks import mark
+from jarvis_agent.offline.rank import Ranker
+from jarvis_agent.offline.steps import split
+from jarvis_agent.offline.wordings import Matcher
+from jarvis_agent.plan import Plan
+from jarvis_agent.request import Brief
+from jarvis_agent.settings import Settings
+from jarvis_agent.types import Task
+
+
+class OfflinePlanner:
+    """A planner for plain requests. What it does not understand is left out, and the plan's notes say so."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """Nothing is loaded before the first plan."""
+        self._settings = settings or Settings()
+
+    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        """Plan a request; `on_task` is called for each task in order.
+
+        Raises:
+            MissingExtraError: the sentence embeddings are not installed.
+        """
+        plan = await asyncio.to_thread(self._plan, brief)
+        for task in plan.tasks:
+            on_task(task)
+        return plan
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return Matcher(load_embedder(self._settings))
+
+    def _plan(self, brief: Brief) -> Plan:
+        marked = mark(brief.request, brief.files)
+        steps = chinese.steps(marked) if chinese.is_chinese(marked.text) else split(marked.text)
+        linker = Linker(marked, brief)
+        ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
+        notes = Chooser(ranker, linker, marked).add_all(steps)
+        return Plan(tasks=linker.tasks, notes=notes)

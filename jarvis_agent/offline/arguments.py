@@ -1,0 +1,233 @@
+"""What a step says by itself: its question, its prompt, its labels, the languages it names.
+
+    question("can you tell me what color the car in \\ue000 is")        # "what color the car is?"
+    prompt("generate an image of a red fox in the snow")               # "a red fox in the snow"
+    labels("sort it into sports, politics or science")                  # ["sports", "politics", "science"]
+    languages("translate it from English to French")                    # {"src_lang": "en", "tgt_lang": "fr"}
+
+Every function takes a step's text with marks and gives None, or nothing, where the step does not say it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from jarvis_agent.languages import LANGUAGES, find_language
+from jarvis_agent.offline.marks import MARK
+from jarvis_agent.offline.steps import without_lead_in
+
+_FILE_PHRASE = re.compile(
+    rf"""
+    ,?\s*
+    (?:\b(?:in|on|of|from|at|for|inside|within|about|shown\ in|according\ to|based\ on|using)\s+)?
+    (?:\b(?:the|this|my|an?)\s+)?
+    (?:\b(?:attached|given|provided|following)\s+)?
+    (?:\b(?:image|picture|photo|photograph|document|file|page|scan|video|audio|recording|clip)s?\s+)?
+    (?:named\s+)?
+    {MARK}(?:(?:,|\s+and|\s)*{MARK})*
+    ,?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_PLACE = re.compile(
+    rf"\s*\b(?:in|on|of|from|at|within)\s+(?:(?:the|this|my)\s+)?(?:(?:image|picture|photo)\s+)?{MARK}",
+    re.IGNORECASE,
+)
+_ANY_VARIATION = re.compile(r"\b(?:vari(?:ation|ant|ety)s?|similar|another (?:version|one))\b", re.IGNORECASE)
+
+_QUESTION = re.compile(
+    r"(?:^|(?<=\s))(?:what|who|whom|whose|where|when|which|why|how|"
+    r"is|are|was|were|does|do|did|can|could|has|have)(?:'s|’s)?\s.+",
+    re.IGNORECASE,
+)
+_HANGS = re.compile(r"\b(?:is|are|was|were|there|shown|seen)$", re.IGNORECASE)
+
+_MADE = (
+    r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|"
+    r"video|clip|movie|animation|film|scene|story)"
+)
+_MAKES = (
+    r"(?:generate|create|creating|make|making|draw|paint|produce|design|craft|render|film|compose|write|develop|"
+    r"imagine|show|turn|want|need|like|give me)"
+)
+_PROMPTS = (
+    re.compile(
+        rf"(?:^|\b{_MAKES}\b.*?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
+        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|for|with)\s+(.+)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+(.+)",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).+?)\s+{_MADE}$", re.IGNORECASE),
+)
+_PROMPT_END = re.compile(
+    r"""
+    ,?\s+(?:and\s+)?
+    (?:
+      (?:whose|(?:with\s+)?(?:her|his|its|their|the)(?:\s+same)?)\s+(?:\w+\s+)?(?:pose|outlines?|edges?|depth|lines)\b
+      | in\ the\ same\ pose | (?:that\ |which\ )?follow(?:s|ing)\b | based\ on | using | from\ the
+      | with\ the\ (?:same|pose|edges|outlines|depth) | like\ the\ one | as\ a\ response
+    ).*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+_INLINE: dict[str, tuple[str, ...]] = {
+    "translation": (
+        r"translate\s+(.+?)\s+(?:from\s+\w+\s+)?(?:in)?to\s+\w+",
+        r"how (?:do|would|can) (?:you|i|we) say\s+(.+?)\s+in\s+\w+",
+        r"what is\s+(.+?)\s+in\s+\w+",
+    ),
+    "text-to-speech": (r"(?:say|speak|pronounce)\s+(.+?)(?:\s+(?:aloud|out loud|with .*voice))?",),
+}
+"""By task: patterns of a step that holds its text without quotation marks."""
+
+_TEXTS = (
+    r"(?:texts?|sentences?|words?|paragraphs?|passage|article|caption|description|summary|answer|transcript|"
+    r"transcription|translation|story|poem|result|output|message|letter|document|page|content|prompt|labels?|names?)"
+)
+_REFERENCE = re.compile(
+    r"(?:it|this|that|these|those|them|both|all|everything|"
+    rf"(?:the|this|that|these|those|its|my|an?|your|each|any|some)\s+(?:\w+\s+){{0,3}}(?:{_TEXTS}|it|one))\b",
+    re.IGNORECASE,
+)
+_REFERS = re.compile(
+    r"\b(?:it|this|them|these|those|both|"
+    rf"(?:the|this|that|its|your|each|resulting|generated)\s+(?:[\w-]+\s+){{0,2}}?{_TEXTS})\b",
+    re.IGNORECASE,
+)
+_REWRITING = re.compile(
+    r"(?:re(?:write|phrase|ply|spond|word)|paraphrase|simplify|improve|correct|fix|explain|answer|expand|"
+    r"convert|turn|make)\b",
+    re.IGNORECASE,
+)
+
+_AMONG = r"\b(?:as|into|between|among|from|one of|labels?|categories|classes|topics?|"
+_LABELS = re.compile(
+    rf"{_AMONG}whether (?:it|the \w+|this)? ?(?:is|are)(?: about)?)(?: either)?(?: one of)?"
+    r"(?:\s+(?:the\s+)?(?:following\s+)?(?:labels|categories|classes|topics))?\s*:?\s+(.+)$",
+    re.IGNORECASE,
+)
+_QUOTED_LABELS = re.compile(
+    rf"{_AMONG}is)\b\W[^{MARK[1:-1]}]{{0,30}}?({MARK}(?:[\s,/]*(?:or|and)?\s*{MARK})+)", re.IGNORECASE
+)
+_BETWEEN_LABELS = re.compile(r"\s*,\s*(?:(?:or|and)\s+)?|\s+(?:or|and)\s+|\s*[/;]\s*|、|或", re.IGNORECASE)
+
+
+def question(text: str) -> str | None:
+    """The question that a step asks, without the file it is about."""
+    clause = _FILE_PHRASE.sub("", without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text))
+    match = _QUESTION.search(clause)
+    if match is None:
+        return None
+    words = re.sub(r"\s+", " ", match.group()).strip(" .,;:!?")
+    if _HANGS.search(words) and re.search(MARK, text):
+        words = f"{words} in it"
+    return f"{words}?" if not re.search(MARK, words) else None
+
+
+def asked(text: str) -> str | None:
+    """What a step wants to know, where it is put as an order ("find the total in \ue000" → "find the total")."""
+    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub("", without_lead_in(text))).strip(" .,:;")
+    return words if len(words.split()) > 2 else None
+
+
+def prompt(text: str) -> str | None:
+    """What is to be seen in the picture or video that a step asks for."""
+    clause = without_lead_in(text)
+    for pattern in _PROMPTS:
+        match = pattern.search(clause)
+        if match is None:
+            continue
+        found = _PROMPT_END.sub("", match.group(1)).strip(" .,;:!?")
+        if found and not is_reference(found) and not re.search(MARK, found):
+            return found
+    return None
+
+
+def instruction(text: str) -> str | None:
+    """What is to be changed, in the step's own words; None where any variation will do."""
+    clause = re.sub(rf"\s*\b(?:using|with|and)\s+(?:the |a )?mask\s*{MARK}", "", without_lead_in(text))
+    clause = _PLACE.sub("", clause)
+    clause = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" the image ", clause)).strip()
+    return None if _ANY_VARIATION.search(clause) else clause
+
+
+def inline_text(text: str, task: str) -> str | None:
+    """A text that stands in the step without quotation marks ("translate good morning into German")."""
+    clause = without_lead_in(text)
+    for pattern in _INLINE.get(task, ()):
+        match = re.fullmatch(pattern, clause, re.IGNORECASE)
+        if match and not is_reference(match.group(1)) and not re.search(MARK, match.group(1)):
+            return match.group(1).strip()
+    return None
+
+
+def refers_to_text(text: str) -> bool:
+    """Whether the words of a step point to a text somewhere ("a story about it", "from the caption")."""
+    return bool(_REFERS.search(text))
+
+
+def subject(text: str) -> str:
+    """What a step is about: its words after the last preposition ("the weather in Paris"), or all of them."""
+    clause = without_lead_in(text)
+    match = re.search(r".*\b(?:in|at|for|of|on|about|from|to|with)\s+(.+)$", clause, re.IGNORECASE)
+    return match.group(1) if match else clause
+
+
+def is_rewriting(text: str) -> bool:
+    """Whether a step asks for a text to be worked on, so that the text alone would not say what is wanted."""
+    return bool(_REWRITING.match(without_lead_in(text)))
+
+
+def is_reference(words: str) -> bool:
+    """Whether the words point to a text rather than being one ("it", "the caption")."""
+    return bool(_REFERENCE.match(words.strip()))
+
+
+def labels(text: str) -> list[str]:
+    """The labels that a step lists; a list of fewer than two is none."""
+    match = _LABELS.search(_FILE_PHRASE.sub("", without_lead_in(text)))
+    return split_labels(match.group(1)) if match else []
+
+
+def quoted_labels(text: str) -> list[str]:
+    """The marks of labels that stand in quotation marks ('as "cat" or "dog"')."""
+    match = _QUOTED_LABELS.search(text)
+    return re.findall(MARK, match.group(1)) if match else []
+
+
+def split_labels(text: str) -> list[str]:
+    """A list in words as a list: "sports, politics or science"."""
+    found = [label.strip(" .:\"'“”") for label in _BETWEEN_LABELS.split(text)]
+    found = [label for label in found if label and not re.search(MARK, label)]
+    return found if len(found) > 1 else []
+
+
+def language_phrase(text: str) -> str | None:
+    """The words of a step that name a target language ("in French")."""
+    match = re.search(rf"\b(?:to|into|in)\s+{_language()}\b", text, re.IGNORECASE)
+    return match.group() if match else None
+
+
+def languages(text: str) -> dict[str, str]:
+    """ISO 639-1 codes of the languages that a step names: `tgt_lang` after "to" or "in", else `src_lang`."""
+    found: dict[str, str] = {}
+    for match in re.finditer(rf"\b(from|to|into|in)\s+({_language()})\b", text, re.IGNORECASE):
+        found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = _code(match[2])
+    version = re.search(rf"\b({_language()})\s+(?:translation|version|words?|for)\b", text, re.IGNORECASE)
+    return found if "tgt_lang" in found or not version else {**found, "tgt_lang": _code(version[1])}
+
+
+@lru_cache(maxsize=1)
+def _language() -> str:
+    """Pattern of a language's English name."""
+    return f"(?:{'|'.join(language.name for language in LANGUAGES)})"
+
+
+def _code(name: str) -> str:
+    language = find_language(name)
+    return language.code if language else name

@@ -1,0 +1,98 @@
+"""Each step gets the likeliest task that it can feed; what comes to nothing gets a note.
+
+Chooser(ranker, linker, marked).add_all(steps)     # fills the linker, returns the notes
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jarvis_agent.errors import PlanError
+from jarvis_agent.offline.companions import COMPANIONS, Companion
+from jarvis_agent.offline.link import Linker
+from jarvis_agent.offline.marks import MARK, Marked
+from jarvis_agent.offline.rank import Ranker, Scores
+from jarvis_agent.offline.steps import Step
+from jarvis_agent.offline.wordings import OUT_OF_SCOPE, bank_name
+from jarvis_agent.tools.spec import TaskSpec
+
+LEAST = 0.45
+"""A step that no task is nearer to than this is not understood."""
+MARGIN = 0.15
+"""How far behind the best a task may be and still stand in for it, where the best lacks an input."""
+
+
+class Chooser:
+    """Chooses tasks for steps, one step after the other."""
+
+    def __init__(self, ranker: Ranker, linker: Linker, marked: Marked) -> None:
+        self._ranker = ranker
+        self._linker = linker
+        self._marked = marked
+
+    def add_all(self, steps: Sequence[Step]) -> list[str]:
+        """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
+        notes, talk = [], []
+        for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
+            self._linker.discourse.give(step.context)
+            text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
+            if self._ranker.is_small_talk(step, scores):
+                talk.append(f"{self._told(step)} asks for nothing that an expert model does")
+            elif note := self._add(step, scores, text_after):
+                notes.append(note)
+        if not self._linker.tasks and not notes:
+            return talk or ["the request names nothing to do"]
+        return notes
+
+    def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
+        """Add a step's task. Returns why there is none, or None."""
+        ranked = self._ranker.ranked(step, scores, text_after)
+        likely = [(spec, score) for spec, score in ranked if score >= max(LEAST, ranked[0][1] - MARGIN)]
+        if refusal := self._refusal(step, scores, likely):
+            return refusal
+        reasons = []
+        for spec, _ in likely:
+            try:
+                made = self._linker.add(step, spec, text_after)
+            except PlanError as error:
+                reasons.append(f"{self._told(step)}: {error}")
+                continue
+            return self._accompany(step, spec, made)
+        return reasons[0]
+
+    def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
+        """Why none of the offered tasks is meant; None if one of them is."""
+        wanted, nearness = self._ranker.not_on_offer(step, scores)
+        # A wish that is out of scope for the Hub's tasks may be just what a tool of the user's own is for.
+        is_own = bool(likely) and bank_name(likely[0][0]) is None
+        lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else MARGIN
+        if nearness >= LEAST and (not likely or likely[0][1] < nearness - lead):
+            if wanted == OUT_OF_SCOPE:
+                return f"{self._told(step)} is nothing that an expert model does"
+            return f"{self._told(step)} needs {wanted}, which is not among the tasks offered"
+        return None if likely else f"{self._told(step)} is not understood"
+
+    def _accompany(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
+        """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
+        for row in COMPANIONS:
+            words = row.cue(step.text)
+            if words is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
+                continue
+            files = "".join(re.findall(MARK, step.text))
+            text = f"it {words}" if row.on_result else f"what is in the picture {files}"
+            for name in row.tasks:
+                companion = self._linker.offered.get(name)
+                if companion is not None:
+                    self._linker.add(Step(text), companion)
+                elif row.on_result:
+                    return f"{self._told(step)} needs {name}, which is not among the tasks offered"
+        return None
+
+    def _told(self, step: Step) -> str:
+        told = step.told or self._marked.restored(step.text)
+        return f"“{told.strip(' .,;!?')}”"
+
+
+def _goes_with(row: Companion, spec: TaskSpec) -> bool:
+    return (bank_name(spec) in row.after) if row.after else spec.makes("text")

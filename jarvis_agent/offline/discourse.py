@@ -1,0 +1,160 @@
+"""What a request has spoken of so far, so that "it" and "the recording" can be understood.
+
+discourse = Discourse(marked, brief)
+discourse.give(step_text)                    # the files and texts that a step names
+discourse.make(spec, ["<resource>-0"])       # what a task makes
+discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from jarvis_agent.offline.marks import Mark, Marked
+from jarvis_agent.offline.wordings import wording
+from jarvis_agent.request import Brief, Turn, mentions
+from jarvis_agent.tools.spec import Modality, TaskSpec
+
+_DEFINITE = r"\b(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)\s+(?:\w+[\s-]+){0,2}?"
+_EARLIER = re.compile(
+    r"\b(?:above|previous(?:ly)?|earlier|last|before|you (?:just )?(?:made|generated|created|said|wrote|gave)|your answer)\b|上面|刚才|之前",
+    re.IGNORECASE,
+)
+_ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b|原图|原来", re.IGNORECASE)
+_PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b|它们|这些|都", re.IGNORECASE)
+_ANNOTATED = re.compile(
+    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something that an argument may stand for.
+
+    Attributes:
+        kind: what it is.
+        values: file names, texts or references to tasks; several if they were named together.
+        maker: the task that made it; None if it was given.
+        is_aside: a picture that a task makes beside its data (boxes drawn on a photo), which "the image" does not mean.
+        from_turn: whether it is from an earlier turn of the chat.
+    """
+
+    kind: Modality
+    values: tuple[str, ...]
+    maker: TaskSpec | None = None
+    is_aside: bool = False
+    from_turn: bool = False
+
+    def is_called(self, text: str) -> bool:
+        """Whether the text speaks of it by a noun for what its task makes ("the recording", "the caption")."""
+        if self.maker is None:
+            return False
+        nouns = "|".join(re.escape(noun) for noun in wording(self.maker).made)
+        return bool(nouns) and bool(re.search(rf"{_DEFINITE}(?:{nouns})s?\b", text, re.IGNORECASE))
+
+
+class Discourse:
+    """The things spoken of, in order."""
+
+    def __init__(self, marked: Marked, brief: Brief) -> None:
+        self.things: list[Thing] = []
+        self._marked = marked
+        named = {mark.value for mark in marked.marks.values() if mark.is_file}
+        self._unnamed = [
+            Mark(f.kind, f.name, is_file=True) for f in brief.files if f.name and f.name not in named
+        ]
+        self._unnamed = [mark for mark in self._unnamed if mark.value not in brief.request]
+        self._turns = brief.turns
+
+    def give(self, text: str) -> None:
+        """Note the files and texts that a piece of the request names, those of one kind together."""
+        marks = self._marked.within(text)
+        for kind in dict.fromkeys(mark.kind for mark in marks):
+            values = tuple(mark.value for mark in marks if mark.kind == kind)
+            self.things.append(Thing(kind, values))
+
+    def make(self, spec: TaskSpec, references: Iterable[str]) -> None:
+        """Note what a task makes."""
+        values = tuple(references)
+        for place, kind in enumerate(spec.outputs):
+            is_aside = place == 0 and kind == "image" and "data" in spec.outputs
+            self.things.append(Thing(kind, values, spec, is_aside))
+
+    def has(self, kind: Modality, text_after: str) -> bool:
+        """Whether the request, or the chat before it, speaks of anything of that kind."""
+        return bool(self.meant(kind, "") or self.unspoken(kind, text_after) or self.earlier(kind, ""))
+
+    def maker_of_latest(self, kind: Modality) -> TaskSpec | None:
+        """The task that made the latest thing of a kind, if a task made it."""
+        thing = self.meant(kind, "")
+        return thing.maker if thing else None
+
+    def meant(self, kind: Modality, text: str) -> Thing | None:
+        """The thing of a kind that a step means by its words, else the latest one; None if there is none."""
+        known = [thing for thing in self.things if _fits(thing, kind)]
+        called = next((thing for thing in reversed(known) if thing.is_called(text)), None)
+        if called is not None:
+            return self._whole(called, text)
+        if _ORIGINAL.search(text) and (given := next((t for t in known if t.maker is None), None)):
+            return given
+        if _EARLIER.search(text) and not any(thing.maker for thing in known):
+            earlier = self.earlier(kind, text)
+            if earlier is not None:
+                return earlier
+        return self._latest(known, text)
+
+    def unspoken(self, kind: Modality, text_after: str) -> Thing | None:
+        """What the request names later, or a file that came with it without being named."""
+        marks = [mark for mark in self._marked.within(text_after) if mark.fits(kind)]
+        marks = marks[:1] or [mark for mark in self._unnamed if mark.fits(kind)]
+        return Thing(kind, tuple(mark.value for mark in marks)) if marks else None
+
+    def earlier(self, kind: Modality, text: str) -> Thing | None:
+        """The last thing of a kind in the earlier turns of the chat, of the turn that the words name if they name one."""
+        turns = list(reversed(self._turns))
+        adjective = re.search(
+            r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
+        )
+        if adjective is not None:
+            turns.sort(key=lambda turn: adjective[1].lower() not in turn.request.lower())
+        for turn in turns:
+            if found := next(_things_of(turn, kind), None):
+                return found
+        if kind == "text" and turns and turns[0].answer and _EARLIER.search(text):
+            return Thing("text", (turns[0].answer,), from_turn=True)
+        return None
+
+    def _latest(self, known: list[Thing], text: str) -> Thing | None:
+        wants_aside = bool(_ANNOTATED.search(text))
+        found = next((thing for thing in reversed(known) if wants_aside or not thing.is_aside), None)
+        return self._whole(found, text) if found else None
+
+    def _whole(self, thing: Thing, text: str) -> Thing:
+        """A thing with its like ("both captions") where the words are plural."""
+        if not _PLURAL.search(text):
+            return thing
+        like = [t for t in self.things if t.kind == thing.kind and t.maker == thing.maker]
+        return replace(thing, values=tuple(dict.fromkeys(value for t in like for value in t.values)))
+
+
+def _fits(thing: Thing, kind: Modality) -> bool:
+    if thing.maker is None:
+        return any(Mark(thing.kind, value).fits(kind) for value in thing.values)
+    return thing.kind == kind
+
+
+def _things_of(turn: Turn, kind: Modality) -> Iterator[Thing]:
+    """The things of a kind in a turn, the latest first."""
+    for resource in reversed(turn.resources):
+        if resource.kind != kind:
+            continue
+        value = resource.text if kind == "text" and resource.text else str(resource.path or resource.name)
+        yield Thing(kind, (value,), from_turn=True)
+    for name in reversed(mentions(turn.request)):
+        mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
+        if mime.partition("/")[0] == kind and kind != "text":
+            yield Thing(kind, (name,), from_turn=True)

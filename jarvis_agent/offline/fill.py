@@ -1,0 +1,209 @@
+"""The arguments of a task, found in what a step supplies.
+
+    Filling(TASKS["translation"], supply).args()     # {"text": ["<resource>-0"], "tgt_lang": ["fr"]}
+
+Each argument gets a list of values; several values mean that the task is run several times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jarvis_agent.errors import PlanError
+from jarvis_agent.offline import arguments
+from jarvis_agent.offline.marks import MARK
+from jarvis_agent.offline.steps import without_lead_in
+from jarvis_agent.offline.supply import Supply
+from jarvis_agent.offline.wordings import bank_name, wording
+from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
+
+_NOUNS: Mapping[str, str] = {
+    "text": "a text",
+    "image": "an image",
+    "audio": "an audio file",
+    "video": "a video",
+    "data": "a list of labels",
+}
+
+
+class Filling:
+    """Finds the arguments of one task."""
+
+    def __init__(self, spec: TaskSpec, supply: Supply) -> None:
+        self._spec = spec
+        self._supply = supply
+        self._text = supply.text
+        self._wording = wording(spec)
+        self._others: list[str] = []
+
+    def args(self) -> dict[str, list[Any]]:
+        """The values of each argument that the step gives.
+
+        Raises:
+            PlanError: an argument is missing without which the task can not run.
+        """
+        found: dict[str, list[Any]] = {}
+        for arg in sorted(self._spec.inputs, key=_turn):
+            values = self._values(arg)
+            if values:
+                found[arg.name] = values
+            elif arg.required:
+                raise PlanError(f"{self._spec.name} needs {_needed(arg)}, and none is named")
+        return {arg.name: found[arg.name] for arg in self._spec.inputs if arg.name in found}
+
+    def _values(self, arg: Arg) -> list[Any]:
+        if arg.name in ("src_lang", "tgt_lang"):
+            return [code] if (code := arguments.languages(self._text).get(arg.name)) else []
+        if arg.name == "labels":
+            return self._labels()
+        if arg.kind == "any":
+            return self._whatever(arg)
+        if arg.kind in MEDIA:
+            return self._media(arg)
+        if arg.many:
+            return [self._others] if self._others else []
+        return self._texts(arg)
+
+    def _media(self, arg: Arg) -> list[str]:
+        assert arg.kind != "any"
+        if not arg.required:
+            return self._supply.take_after(arg.name)
+        if self._wording.map is not None:
+            return self._control_map(self._wording.map)
+        own = self._supply.own(arg.kind)
+        takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
+        return self._supply.take(own[:1] if takes_several else own) or self._supply.values_elsewhere(arg.kind)
+
+    def _control_map(self, maker: str) -> list[str]:
+        """A control map: as it is named or was made, else made from the image that the step names."""
+        spec = self._supply.offers(maker)
+        nouns = rf"\b(?:{'|'.join(wording(spec).made)})" if spec else rf"\b{maker.partition('-')[0]}"
+        own = self._supply.own("image")
+        if not own:
+            thing = self._supply.elsewhere("image")
+            values = list(thing.values) if thing else []
+            is_map = thing is not None and (
+                thing.from_turn or (thing.maker is not None and bank_name(thing.maker) == maker)
+            )
+        else:
+            noun = re.search(nouns, self._text, re.IGNORECASE)
+            after = [c for c in own if noun and self._text.find(c) > noun.start()]
+            values = self._supply.take((after or own)[:1])
+            called = rf"{nouns}(?: map| image| picture| file)?\s+{MARK}"
+            is_map = bool(re.search(called, self._text, re.I) or re.search(nouns, values[0], re.I))
+        return values if is_map or not values else self._supply.run(maker, values, self._spec.name)
+
+    def _texts(self, arg: Arg) -> list[str]:
+        role = self._wording.text
+        if not arg.required:
+            return self._instruction() if role == "instruction" else []
+        if arg.name != "text":
+            return self._content()
+        by_role = {"question": self._question, "prompt": self._prompt, "request": self._request}
+        values = by_role.get(role, self._content)()
+        if not any(other.many and other.kind == "text" for other in self._spec.inputs):
+            return values
+        query = next((value for value in values if self._role_of(value) == "question"), None)
+        first = query or next(iter(values), None)
+        self._others = [value for value in values if value != first]
+        return [first] if first else []
+
+    def _content(self) -> list[str]:
+        """The text that the task works on."""
+        task = self._spec.name
+        said = arguments.inline_text(self._text, bank_name(self._spec) or "")
+        return (
+            self._supply.made_of_files(task, only_named=True)
+            or self._take_texts()
+            or self._supply.made_of_files(task)
+            or ([said] if said else [])
+            or self._supply.values_elsewhere("text")
+            or self._supply.made_elsewhere(task)
+        )
+
+    def _question(self) -> list[str]:
+        """What is asked: quoted, or the step itself."""
+        quoted = [c for c in self._supply.left if not self._supply.mark(c).is_file]
+        for character in quoted:
+            mark = self._supply.mark(character)
+            if mark.role == "question" or mark.value.endswith(("?", "？")):
+                return self._supply.take([character])
+        if found := arguments.question(self._text):
+            return [found]
+        if quoted and "question" in self._text.lower():
+            return self._supply.take(quoted[:1])
+        wanted = arguments.asked(self._text)
+        return [wanted] if wanted else []
+
+    def _prompt(self) -> list[str]:
+        """What is to be made: quoted, in the step's words, or what something says."""
+        takes_file = any(arg.kind in MEDIA for arg in self._spec.inputs)
+        if found := self._take_texts():
+            return found[:1] if takes_file else found
+        said = arguments.prompt(self._text)
+        return (
+            ([said] if said else [])
+            or self._supply.made_of_files(self._spec.name)
+            or self._supply.values_elsewhere("text")
+        )
+
+    def _request(self) -> list[str]:
+        """What a language model is asked: a quoted prompt, or the step itself with the text that it is about."""
+        words = without_lead_in(self._text)
+        if not arguments.is_rewriting(self._text) and (found := self._take_texts()):
+            return found
+        if about := self._supply.made_of_files(self._spec.name):
+            return [f"{without_lead_in(re.sub(MARK, '', words))}: {value}" for value in about]
+        if not self._take_texts() and arguments.refers_to_text(self._text):
+            return [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
+        return [self._supply.restored(words)]
+
+    def _instruction(self) -> list[str]:
+        """How something is to be changed."""
+        if found := self._take_texts():
+            return found[:1]
+        said = arguments.instruction(self._text)
+        return [said] if said else []
+
+    def _labels(self) -> list[Any]:
+        for character in self._supply.left:
+            if self._supply.mark(character).role == "labels":
+                return [arguments.split_labels(self._supply.take([character])[0])]
+        if quoted := arguments.quoted_labels(self._text):
+            return [self._supply.take(quoted)]
+        said = arguments.labels(self._text)
+        return [said] if said else []
+
+    def _whatever(self, arg: Arg) -> list[Any]:
+        """An argument of a tool that is not of the Hub, of which little more than the name is known."""
+        if named := self._supply.take_after(arg.name):
+            return named
+        if left := self._supply.left:
+            return [self._supply.take(left)] if arg.many else self._supply.take(left[:1])
+        if not arg.required:
+            return []
+        if arguments.refers_to_text(self._text) and (values := self._supply.values_elsewhere("text")):
+            return values
+        return [arguments.subject(self._text)]
+
+    def _take_texts(self) -> list[str]:
+        return self._supply.take(self._supply.own("text"))
+
+    def _role_of(self, value: str) -> str:
+        marks = (self._supply.mark(c) for c in re.findall(MARK, self._text))
+        return next((mark.role for mark in marks if mark.value == value), "")
+
+
+def _turn(arg: Arg) -> int:
+    """Labels are found first, files before texts: a file that is left over can be turned into a text."""
+    if arg.kind == "data":
+        return 0
+    if arg.kind in MEDIA:
+        return 2 if arg.required else 1
+    return 3
+
+
+def _needed(arg: Arg) -> str:
+    return arg.description or _NOUNS.get(arg.kind, f"a {arg.kind}")

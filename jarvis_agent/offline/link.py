@@ -1,0 +1,80 @@
+"""The tasks of a plan while it is built, each once, with references to those that go before.
+
+linker = Linker(marked, brief)
+linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
+linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jarvis_agent.errors import PlanError
+from jarvis_agent.offline.discourse import Discourse
+from jarvis_agent.offline.fill import Filling
+from jarvis_agent.offline.marks import Marked
+from jarvis_agent.offline.steps import Step
+from jarvis_agent.offline.supply import Supply
+from jarvis_agent.offline.wordings import bank_name
+from jarvis_agent.refs import ref, refs_in
+from jarvis_agent.request import Brief
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.types import Task
+
+
+class Linker:
+    """Builds up the tasks of a plan.
+
+    Attributes:
+        tasks: the tasks so far; each comes after those that it needs.
+        discourse: what the request has spoken of so far.
+        offered: the task types that may be used, by their name in the bank of wordings, else their own.
+    """
+
+    def __init__(self, marked: Marked, brief: Brief) -> None:
+        self.tasks: list[Task] = []
+        self.discourse = Discourse(marked, brief)
+        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
+        self._marked = marked
+
+    def add(self, step: Step, spec: TaskSpec, text_after: str = "") -> list[str]:
+        """Add the step's task, and those that must go before it. Returns references to what it makes.
+
+        Args:
+            text_after: the rest of the request, which may name what the step leaves out.
+
+        Raises:
+            PlanError: an argument is missing; nothing has been added then.
+        """
+        planned, spoken = len(self.tasks), len(self.discourse.things)
+        supply = Supply(step.text, text_after, self._marked, self)
+        try:
+            args = Filling(spec, supply).args()
+            self.discourse.give(step.text)
+            return self.emit(spec, args)
+        except PlanError:
+            del self.tasks[planned:], self.discourse.things[spoken:]
+            raise
+
+    def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
+        """Add a task for each set of arguments: several values of an argument are several tasks.
+
+        What is planned already is not planned twice.
+        """
+        runs = max((len(values) for values in args.values()), default=1)
+        references = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
+        self.discourse.make(spec, references)
+        return references
+
+    def _task(self, name: str, args: dict[str, Any]) -> str:
+        for task in self.tasks:
+            if (task.task, task.args) == (name, args):
+                return ref(task.id)
+        number = len(self.tasks)
+        self.tasks.append(Task(task=name, id=number, dep=refs_in(args) or [-1], args=args))
+        return ref(number)
+
+
+def _nth(args: Mapping[str, list[Any]], number: int) -> dict[str, Any]:
+    return {name: values[min(number, len(values) - 1)] for name, values in args.items()}

@@ -1,0 +1,121 @@
+"""How likely each task is for a step: the cosine of its nearest phrase, moved by what the step names.
+
+ranker = Ranker(matcher, marked, discourse, specs)
+ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jarvis_agent.offline.arguments import prompt
+from jarvis_agent.offline.discourse import Discourse
+from jarvis_agent.offline.marks import Marked
+from jarvis_agent.offline.plain import readings
+from jarvis_agent.offline.steps import Step, without_lead_in
+from jarvis_agent.offline.supply import BRIDGES
+from jarvis_agent.offline.wordings import OUT_OF_SCOPE, SMALL_TALK, Matcher, bank_name, verbs, wording
+from jarvis_agent.tools.spec import MEDIA, TaskSpec
+
+TAKES_FILE, NEEDS_BRIDGE, LACKS_FILE = 0.04, -0.04, -0.08
+"""What it is worth that a task takes the step's file, that it takes a text which the file can be turned into,
+or that it takes a file where none is in sight."""
+SPEAKS_OF_MAP = 0.12
+"""What it is worth that the step speaks of the control map that the task takes, and says what to make of it."""
+VERB = 0.15
+"""What it is worth that the step begins with a verb that only phrases of the task begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Nearness of a step to each task: as it stands, and with its files put as texts."""
+
+    as_is: Mapping[str, float]
+    as_text: Mapping[str, float]
+
+
+class Ranker:
+    """Ranks the tasks on offer for each step of a request."""
+
+    def __init__(
+        self, matcher: Matcher, marked: Marked, discourse: Discourse, specs: Iterable[TaskSpec]
+    ) -> None:
+        self._matcher = matcher
+        self._marked = marked
+        self._discourse = discourse
+        self._specs = tuple(specs)
+        self._offered = {bank_name(spec) or spec.name for spec in self._specs}
+
+    def scores(self, steps: Sequence[Step]) -> list[Scores]:
+        """The scores of all steps, in one pass of the embedder."""
+        read = [readings(step.text, self._marked) for step in steps]
+        texts = list(dict.fromkeys(text for r in read for text in (*r.as_is, r.as_text)))
+        near = dict(zip(texts, self._matcher.scores(texts, self._specs), strict=True))
+        return [
+            Scores({n: max(near[text][n] for text in r.as_is) for n in near[r.as_text]}, near[r.as_text])
+            for r in read
+        ]
+
+    def is_small_talk(self, step: Step, scores: Scores) -> bool:
+        """Whether a step is a greeting or the like."""
+        return max(scores.as_is, key=lambda name: scores.as_is[name]) == SMALL_TALK and not self._files(step)
+
+    def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
+        """The offered tasks that can take the step's files, the likeliest first."""
+        found = []
+        for spec in self._specs:
+            if self._is_named(step, spec):
+                nearness = self._nearness(step, spec, scores, text_after)
+                found += [(spec, nearness + self._worth_of_words(step, spec))] if nearness is not None else []
+        return sorted(found, key=lambda item: -item[1])
+
+    def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
+        """What the step is nearest to of all that is not on offer, out-of-scope wishes among it."""
+        others = {
+            name: score
+            for name, score in scores.as_is.items()
+            if name not in {*self._offered, SMALL_TALK} and not (name == OUT_OF_SCOPE and self._files(step))
+        }
+        return max(others.items(), key=lambda item: item[1], default=("", 0.0))
+
+    def _nearness(self, step: Step, spec: TaskSpec, scores: Scores, text_after: str) -> float | None:
+        """The step's nearness to a task, by the kinds of its files; None if the task can not take them."""
+        name = bank_name(spec) or spec.name
+        takes = {arg.kind for arg in spec.inputs}
+        kinds = {kind for kind in self._files(step) if kind in MEDIA}
+        if kinds & takes or (kinds and "any" in takes):
+            return scores.as_is[name] + TAKES_FILE
+        if kinds:
+            is_bridged = "text" in takes and kinds & BRIDGES.keys()
+            return scores.as_text[name] + NEEDS_BRIDGE if is_bridged else None
+        needs = {arg.kind for arg in spec.inputs if arg.required and arg.kind != "any"} & MEDIA
+        is_there = all(self._discourse.has(kind, text_after) for kind in needs)
+        return scores.as_is[name] + (0.0 if is_there else LACKS_FILE)
+
+    def _worth_of_words(self, step: Step, spec: TaskSpec) -> float:
+        clause = without_lead_in(step.text.rpartition(", ")[2] if self._opens(step) else step.text)
+        share = verbs().get(clause.partition(" ")[0].lower(), {}).get(bank_name(spec) or spec.name, 0.0)
+        is_of_map = wording(spec).map is not None and self._says_what_to_make(step)
+        return VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0)
+
+    def _opens(self, step: Step) -> bool:
+        return bool(re.match(r"\W*(?:based|using|from|with|in|given|use|take)\b", step.text, re.IGNORECASE))
+
+    def _says_what_to_make(self, step: Step) -> bool:
+        texts = [mark for mark in self._marked.within(step.text) if not mark.is_file]
+        return bool(texts) or prompt(step.text) is not None
+
+    def _is_named(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether the step has the words without which a task is not meant, or "it" is the map that it takes."""
+        words = wording(spec)
+        if words.named is None or words.named.search(step.text):
+            return True
+        maker = self._discourse.maker_of_latest("image")
+        is_its_map = maker is not None and words.map == bank_name(maker)
+        pronoun = re.search(r"\b(?:it|this|that|the (?:map|result))\b", step.text, re.IGNORECASE)
+        return is_its_map and pronoun is not None
+
+    def _files(self, step: Step) -> list[str]:
+        return [mark.kind for mark in self._marked.within(step.text) if mark.is_file]

@@ -1,0 +1,136 @@
+"""A request is split into steps: clauses that each ask for something.
+
+    split("First describe \\ue000, then translate the caption to French. Also detect the objects in it.")
+    # [Step("describe \\ue000"), Step("translate the caption to French"), Step("detect the objects in it")]
+
+A clause asks for something if it begins with a verb of action or a question word. One that does not ("Based
+on \\ue000, …") belongs to the clause after it, and a whole sentence of that kind ("I have an image \\ue000.")
+is the context of the step after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from jarvis_agent.offline.marks import MARK
+
+_ACTIONS = (
+    "add adjust analyse analyze animate annotate answer apply assess assign brainstorm brighten calculate caption "
+    "categorise categorize change check choose clarify classify clean colorize colourise colourize compare complete "
+    "compose compute condense continue convert copy count craft create crop cut decide denoise depict derive "
+    "describe design detect determine develop differentiate display do draft draw dub edit embed employ encode "
+    "enhance estimate evaluate examine execute explain extract film filter find finish generate get give guess "
+    "highlight identify illustrate imagine improve infer inspect interpret isolate label let list listen locate look "
+    "make mark match measure modify name narrate obtain order outline paint paraphrase perform pick pinpoint play "
+    "point predict prepare process produce pronounce provide pull put rank read recite recognise recognize record "
+    "reduce remove render rephrase replace reply report rerank rescale restore restyle retrieve return rewrite run "
+    "say score segment separate shorten show sketch sort speak split spot state sum summarise summarize synthesise "
+    "synthesize tag take tell title transcribe transform translate transliterate turn type upscale use verify "
+    "visualise visualize vocalize voice write"
+).replace(" ", "|")
+_QUESTIONS = "what|what's|whats|how|which|who|who's|whose|whom|where|where's|when|why"
+_AUXILIARIES = "is|are|was|were|does|do|did|can|could|has|have|will|would|should"
+
+_BEFORE = r"[\s\"'(*,.:;–-]*"
+_OPENERS = (
+    r"(?:(?:please|kindly|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|also|finally|lastly|afterwards|"
+    r"after that|hi|hello|hey|ok(?:ay)?|so|just|and|jarvis|(?:can|could|would|will) you(?: please| kindly)?|"
+    r"help me(?: to)?|let us|let's|let me(?: know)?|i am (?:looking|trying) to|i want to|to|"
+    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|want|need|wish|have)(?: you)? to(?: know| see| hear)?|"
+    r"you (?:should|must|need to)|your task is to|"
+    r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+)*"
+)
+_WISH = r"i(?: would|'d|’d)? (?:need|want|like)\s+(?!to\b|you\b)"
+_START = re.compile(
+    rf"^{_BEFORE}(?:tell me\b|{_OPENERS}(?!look at\b|here is\b)"
+    rf"(?:(?:{_ACTIONS}|{_QUESTIONS}|{_AUXILIARIES})\b|{_WISH}))",
+    re.IGNORECASE,
+)
+_LEAD_IN = re.compile(rf"^{_BEFORE}{_OPENERS}", re.IGNORECASE)
+_INTRO = re.compile(
+    r"(?:i|we|there|here|this|these|the|an?|my|based|using|from|with|in|for|given|according|after|on|at|by|"
+    r"considering|following)\b",
+    re.IGNORECASE,
+)
+_SETTING = re.compile(rf"{_BEFORE}{_OPENERS}(?:use|take)\b", re.IGNORECASE)
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+_THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
+_AND = r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+)+(?:(?:also|next|please|finally)\s+)?"
+_CUT = re.compile(
+    rf"{_THEN}|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
+    rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A clause that asks for something.
+
+    Attributes:
+        text: its words, with marks for files and quoted texts.
+        context: sentences around it that ask for nothing but may name what it is about.
+        told: the clause as the user wrote it, where `text` puts it in other words.
+    """
+
+    text: str
+    context: str = ""
+    told: str = ""
+
+
+def split(text: str) -> list[Step]:
+    """The steps of a marked text, in its order. A text that asks for nothing by its form gives its sentences."""
+    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
+    clauses = [_clauses(sentence) for sentence in sentences]
+    if not any(asks for sentence in clauses for _, asks in sentence):
+        return [Step(sentence) for sentence in sentences]
+    steps: list[Step] = []
+    waiting: list[str] = []
+    for clause, asks in (item for sentence in clauses for item in sentence):
+        if not asks:
+            waiting.append(clause)
+            continue
+        steps.append(Step(clause, " ".join(waiting)))
+        waiting = []
+    if waiting:
+        steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
+    return steps
+
+
+def without_lead_in(text: str) -> str:
+    """A clause without "please", "can you", "then" and the like before it, and without its full stop."""
+    return _LEAD_IN.sub("", text).strip().rstrip(".,;!?。！？；").strip()
+
+
+def _clauses(sentence: str) -> list[tuple[str, bool]]:
+    """The clauses of a sentence, each with whether it asks for something."""
+    pieces = [piece.strip() for piece in _CUT.split(sentence) if without_lead_in(f"{piece} ")]
+    if not pieces:
+        return [(sentence, False)]
+    clauses: list[str] = []
+    opening = ""
+    for place, piece in enumerate(pieces):
+        if place + 1 < len(pieces) and _is_opening(piece, is_first=place == 0):
+            opening = f"{piece}, "
+            continue
+        clauses.append(f"{opening}{piece}")
+        opening = ""
+    if len(clauses) == 1:
+        return [(clauses[0], len(pieces) > 1 or bool(_START.search(sentence)))]
+    return [(_with_object(clause, clauses[place + 1 :]), True) for place, clause in enumerate(clauses)]
+
+
+def _is_opening(piece: str, *, is_first: bool) -> bool:
+    """Whether a piece of a sentence only leads to the one after it ("Based on \ue000", "Use \ue000")."""
+    if _SETTING.match(piece):
+        return True
+    return not _START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
+
+
+def _with_object(clause: str, following: list[str]) -> str:
+    """A bare verb ("classify and describe \ue000") with the files that the next clause names."""
+    if not following or not re.fullmatch(_ACTIONS, clause, re.IGNORECASE):
+        return clause
+    return " ".join([clause, *re.findall(MARK, following[0])])

@@ -1,0 +1,145 @@
+"""What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
+
+    supply = Supply("translate the summary of \\ue000", "", marked, linker)
+    supply.made_of_files()      # plans the summary, and gives the reference to it: ["<resource>-0"]
+
+Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
+made or given last, then what the request names later or came with it, then earlier turns of the chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from jarvis_agent.errors import PlanError
+from jarvis_agent.offline.discourse import Discourse, Thing
+from jarvis_agent.offline.marks import MARK, Mark, Marked
+from jarvis_agent.offline.wordings import wording
+from jarvis_agent.tools.spec import Modality, TaskSpec
+
+BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
+"""The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+
+
+class Plans(Protocol):
+    """What adds a task to the plan (a Linker)."""
+
+    discourse: Discourse
+    offered: Mapping[str, TaskSpec]
+
+    def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
+        """Add a task for each set of arguments; returns references to what they make."""
+        ...
+
+
+class Supply:
+    """The things that one step can feed. What is taken is gone."""
+
+    def __init__(self, text: str, text_after: str, marked: Marked, plans: Plans) -> None:
+        self.text = text
+        self._text_after = text_after
+        self._marked = marked
+        self._plans = plans
+        self._left = [character for character in dict.fromkeys(text) if character in marked.marks]
+
+    def own(self, kind: Modality) -> list[str]:
+        """The step's own marks that can stand in an argument of that kind and are not taken yet."""
+        return [c for c in self._left if self.mark(c).fits(kind)]
+
+    @property
+    def left(self) -> list[str]:
+        """All of the step's own marks that are not taken yet."""
+        return list(self._left)
+
+    def mark(self, character: str) -> Mark:
+        """What a mark stands for."""
+        return self._marked.marks[character]
+
+    def take(self, characters: list[str]) -> list[str]:
+        """Take marks; returns their values."""
+        self._left = [c for c in self._left if c not in characters]
+        return [self.mark(c).value for c in characters]
+
+    def take_after(self, word: str) -> list[str]:
+        """Take the file that follows a word ("with the mask m.png")."""
+        found = re.search(rf"\b{re.escape(word)}\b[^{MARK[1:-1]}]{{0,20}}({MARK})", self.text, re.IGNORECASE)
+        return self.take([found[1]]) if found and found[1] in self._left else []
+
+    def restored(self, text: str) -> str:
+        """A piece of the step with the values in place of its marks."""
+        return self._marked.restored(text)
+
+    def elsewhere(self, kind: Modality) -> Thing | None:
+        """Something of a kind that the step does not name itself."""
+        discourse = self._plans.discourse
+        return (
+            discourse.meant(kind, self.text)
+            or discourse.unspoken(kind, self._text_after)
+            or discourse.earlier(kind, self.text)
+        )
+
+    def values_elsewhere(self, kind: Modality) -> list[str]:
+        """The values of `elsewhere`; none if there is nothing."""
+        thing = self.elsewhere(kind)
+        return list(thing.values) if thing else []
+
+    def offers(self, name: str) -> TaskSpec | None:
+        """The offered task of that name in the bank of wordings."""
+        return self._plans.offered.get(name)
+
+    def run(self, name: str, values: list[str], needed_for: str) -> list[str]:
+        """Plan a task of one argument for each of the values; returns references to what they make.
+
+        Raises:
+            PlanError: the task is not offered.
+        """
+        spec = self.offers(name)
+        if spec is None:
+            raise PlanError(f"{needed_for} needs {name} before it, which is not among the tasks offered")
+        return self._plans.emit(spec, {principal(spec): values})
+
+    def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:
+        """Texts made of the step's own files that are not taken yet, by the tasks that its words name for them.
+
+        Args:
+            needed_for: the task that needs the texts.
+            only_named: leave files alone for which the words name no task.
+        """
+        made: list[str] = []
+        for character in self.left:
+            kind = self.mark(character).kind
+            maker = self._maker_named_before(character, needed_for)
+            if maker is None and (only_named or kind not in BRIDGES):
+                continue
+            values = self.take([character])
+            if kind in BRIDGES and (maker is None or maker.inputs[0].kind != kind):
+                values = self.run(BRIDGES[kind], values, needed_for)
+            made += self._plans.emit(maker, {principal(maker): values}) if maker else values
+        return made
+
+    def made_elsewhere(self, needed_for: str) -> list[str]:
+        """Texts made of a file that the step does not name itself."""
+        for kind, name in BRIDGES.items():
+            if values := self.values_elsewhere(kind):
+                return self.run(name, values, needed_for)
+        return []
+
+    def _maker_named_before(self, character: str, needed_for: str) -> TaskSpec | None:
+        """The task whose result the words before a file name ("the summary of …")."""
+        before = self.text[: self.text.index(character)]
+        noun = re.search(r"([\w-]+) (?:of|from|in|for)(?: the [\w ]{0,30})?\s*$", before)
+        if noun is None:
+            return None
+        kind = self.mark(character).kind
+        for spec in self._plans.offered.values():
+            works = spec.makes("text") and len(spec.required) == 1 and spec.inputs[0].kind in (kind, "text")
+            if works and spec.name != needed_for and noun[1].lower() in wording(spec).made:
+                return spec
+        return None
+
+
+def principal(spec: TaskSpec) -> str:
+    """Name of the first argument that a task can not do without."""
+    return next((arg.name for arg in spec.inputs if arg.required), spec.inputs[0].name)

