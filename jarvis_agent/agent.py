@@ -1,0 +1,246 @@
+"""JarvisAgent: a request goes in, a Run comes out. It is a LangChain Runnable.
+
+agent = JarvisAgent(model="openai:gpt-5-mini")
+run = agent.invoke("How many objects are in examples/street.jpg?")
+for chunk in agent.stream({"input": "Describe it", "files": ["a.jpg"]}): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
+from langchain_core.runnables.config import patch_config
+from langchain_core.tools import BaseTool
+
+from jarvis_agent import portal
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.catalog import ModelSource
+from jarvis_agent.execute import Worker
+from jarvis_agent.experts import Experts, ModelSelector
+from jarvis_agent.llm import Controller, describe_model, resolve_model
+from jarvis_agent.memory import ChatMemory
+from jarvis_agent.offline import OfflinePlanner
+from jarvis_agent.plan import Plan
+from jarvis_agent.planner import LLMPlanner, Planner
+from jarvis_agent.prompting import load_prompts
+from jarvis_agent.request import Request
+from jarvis_agent.respond import LLMResponder, ReportResponder, Responder
+from jarvis_agent.run import Event, Run
+from jarvis_agent.session import Session, Stages
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.any_tool import AnyTool
+from jarvis_agent.tools.task_tool import HFTaskTool
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+Input = str | dict[str, Any] | Request
+"""What the agent takes; messages and lists of messages too."""
+
+
+class JarvisAgent(Runnable[Any, Run]):
+    """Plans a request as a graph of tasks, picks an expert model for each, runs them, and answers.
+
+    Args:
+        model: the language model: a chat model, a string for `init_chat_model`, or None for the first one
+            that the environment offers. Without any it plans, selects and reports without one.
+        tools: exactly these LangChain tools are the tasks; None: every task of the Hub that something here
+            can run.
+        models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
+        planner, selector, responder: instead of the stages that the model gives.
+        sources, backends: instead of those that the settings give.
+        settings: limits, policies, places; None: from the environment.
+
+    Raises:
+        ConfigError: the model or a setting can not be used.
+    """
+
+    def __init__(
+        self,
+        model: BaseChatModel | str | None = None,
+        tools: Sequence[BaseTool] | None = None,
+        *,
+        models: Mapping[str, str] | None = None,
+        planner: Planner | None = None,
+        selector: ModelSelector | None = None,
+        responder: Responder | None = None,
+        sources: Iterable[ModelSource] | None = None,
+        backends: Iterable[Backend] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.model = resolve_model(model, self.settings)
+        prompts = load_prompts(self.settings.prompts, self.settings.history_turns)
+        controller = Controller(self.model, self.settings) if self.model is not None else None
+        self.experts = Experts(
+            self.settings,
+            sources=sources,
+            backends=backends,
+            selector=selector,
+            controller=controller,
+            prompts=prompts,
+            pins=models,
+        )
+        self._given = None if tools is None else {tool.name: _worker(tool) for tool in tools}
+        offline = OfflinePlanner(self.settings)
+        report = ReportResponder(model_missing=controller is None)
+        by_llm = LLMPlanner(controller, self.settings, prompts) if controller else None
+        self._stages = Stages(
+            workers=self._workers,
+            planner=planner or by_llm or offline,
+            fallback=offline if planner or by_llm else None,
+            responder=responder
+            or (LLMResponder(controller, self.settings, prompts) if controller else report),
+            report=report,
+            settings=self.settings,
+            memory=ChatMemory(),
+        )
+
+    @property
+    def model_name(self) -> str | None:
+        """The language model, for people; None without one."""
+        return describe_model(self.model) if self.model is not None else None
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """What `invoke` takes."""
+        return Input
+
+    @property
+    def OutputType(self) -> type[Run]:  # noqa: N802 - LangChain's name
+        """What `invoke` gives."""
+        return Run
+
+    def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
+        """The plan of a request, which is not run."""
+        return portal.call(self.aplan, request, config)
+
+    async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
+        """As `plan`."""
+        return await Session(self._stages, ensure_config(config)).plan(Request.of(request))
+
+    async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncIterator[Event]:
+        """Everything that happens in a run, as it happens; the last event is "done" and carries the Run."""
+        async for event in Session(self._stages, ensure_config(config)).events(Request.of(request)):
+            yield event
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
+        """Run a request to its end.
+
+        Raises:
+            InputError: the request is empty or malformed, one of its files can not be used, or the output
+                directory can not be written. What fails later is told in the Run.
+        """
+        return portal.call(partial(self.ainvoke, **kwargs), input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
+        """As `invoke`."""
+        return await self._acall_with_config(self._whole, input, config, **kwargs)
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
+        """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
+        yield from portal.iterate(partial(self.astream, **kwargs), input, config)
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Run]:
+        """As `stream`."""
+
+        async def once() -> AsyncIterator[Any]:
+            yield input
+
+        async for chunk in self._atransform_stream_with_config(
+            once(), self._chunks_of_first, config, **kwargs
+        ):
+            yield chunk
+
+    def confined(self, *dirs: Path) -> Self:
+        """This agent for the requests of strangers: of this machine's files it reads only those below `dirs`.
+
+        It shares the models with this one, which is the one to close, and remembers its own chats.
+        """
+        settings = self.settings.model_copy(update={"request_paths": False, "allowed_dirs": dirs})
+        twin = copy.copy(self)
+        twin.settings = settings
+        twin._stages = replace(self._stages, settings=settings, memory=ChatMemory())
+        return twin
+
+    def close(self) -> None:
+        """Free the models and threads that the agent holds; files that runs made stay."""
+        portal.call(self.aclose)
+
+    async def aclose(self) -> None:
+        """As `close`."""
+        await self.experts.aclose()
+        await asyncio.gather(
+            *(w.experts.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskTool))
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _workers(self) -> Mapping[str, Worker]:
+        if self._given is not None:
+            return self._given
+        offered = await self.experts.offered()
+        return {name: HFTaskTool.of(spec, self.experts) for name, spec in offered.items()}
+
+    async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
+        config = patch_config(config, callbacks=run_manager.get_child())
+        run = Run()
+        async for event in self.events(value, config):
+            run = event.run or run
+        return run
+
+    async def _chunks_of_first(
+        self, values: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
+    ) -> AsyncIterator[Run]:
+        config = patch_config(config, callbacks=run_manager.get_child())
+        async for value in values:
+            async for chunk in chunks(self.events(value, config)):
+                yield chunk
+
+
+async def chunks(events: AsyncIterator[Event]) -> AsyncIterator[Run]:
+    """The chunks of a run from its events. Results that come before the whole plan wait for it."""
+    early: list[Run] = []
+    planned = False
+    async for event in events:
+        if event.kind == "finished" and event.result is not None:
+            chunk = Run(results=[event.result])
+            if planned:
+                yield chunk
+            else:
+                early.append(chunk)
+        elif event.kind == "planned" and event.plan is not None:
+            planned = True
+            yield Run(plan=event.plan)
+            for chunk in early:
+                yield chunk
+        elif event.kind == "token":
+            yield Run(answer=event.text)
+        elif event.kind == "done" and event.run is not None:
+            yield Run(usage=event.run.usage, timings=event.run.timings)
+
+
+def _worker(tool: BaseTool) -> Worker:
+    return tool if isinstance(tool, HFTaskTool) else AnyTool(tool)

@@ -1,0 +1,124 @@
+"""What tools share: the sources that list models, the backends that run them, and the selector between them.
+
+experts = Experts(settings, controller=controller)
+selection = await experts.selector.select(task, spec, brief)
+experts.backends["transformers"]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.table import make_backends
+from jarvis_agent.catalog import ModelSource
+from jarvis_agent.hub import HubSource
+from jarvis_agent.request import Brief
+from jarvis_agent.settings import Settings
+from jarvis_agent.sources import make_sources
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate, Selection, Task
+
+if TYPE_CHECKING:
+    from jarvis_agent.llm import Controller
+    from jarvis_agent.prompting import PromptSet
+
+
+class ModelSelector(Protocol):
+    """Chooses the model of a task. `JarvisAgent(selector=…)` takes anything of this form."""
+
+    async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
+        """The ladder of candidates for a task. Raises NoCandidateError if there is none."""
+        ...
+
+
+_lock = threading.Lock()
+_pool: ModelPool | None = None
+_users = 0
+
+
+def _lease_pool(settings: Settings) -> ModelPool:
+    """The process's one pool of loaded models; its first user's settings give its limit."""
+    global _pool, _users
+    with _lock:
+        _pool = _pool or ModelPool(settings.memory_limit)
+        _users += 1
+        return _pool
+
+
+async def _return_pool() -> None:
+    """Free the models when the last user has gone."""
+    global _pool, _users
+    with _lock:
+        _users -= 1
+        if _users:
+            return
+        pool, _pool = _pool, None
+    if pool is not None:
+        await pool.close()
+
+
+class Experts:
+    """Sources, backends and selector, made from the settings where they are not given."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        sources: Iterable[ModelSource] | None = None,
+        backends: Iterable[Backend] | None = None,
+        selector: ModelSelector | None = None,
+        controller: Controller | None = None,
+        prompts: PromptSet | None = None,
+        pins: Mapping[str, str] | None = None,
+    ) -> None:
+        from jarvis_agent.select import Selector
+
+        self.settings = settings
+        self._closed = False
+        self._offered: dict[str, TaskSpec] | None = None
+        pool = _lease_pool(settings)
+        self.sources: Sequence[ModelSource] = list(make_sources(settings) if sources is None else sources)
+        made = make_backends(settings, pool) if backends is None else backends
+        self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
+        self.selector: ModelSelector = selector or Selector(
+            self.sources, list(self.backends.values()), settings, controller, prompts, pins
+        )
+
+    async def offered(self) -> dict[str, TaskSpec]:
+        """The task types that something here can run, by name: with a model of this machine or of the Hub."""
+        if self._offered is None:
+            specs = list(TASKS.values())
+            able = await asyncio.gather(*(self._can_run(spec) for spec in specs))
+            self._offered = {spec.name: spec for spec, yes in zip(specs, able, strict=True) if yes}
+        return self._offered
+
+    async def _can_run(self, spec: TaskSpec) -> bool:
+        listed = [
+            candidate
+            for source in self.sources
+            if source.name != HubSource.name
+            for candidate in await source.candidates(spec, self.settings.top_k)
+        ]
+        if any(source.name == HubSource.name for source in self.sources) and not self.settings.offline:
+            listed.append(Candidate(id="any model of the Hub", task=spec.name, providers=("any",)))
+        return any(self._runs(spec, candidate) for candidate in listed)
+
+    def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
+        named = self.backends.get(candidate.backend or "")
+        backends = [named] if named else self.backends.values() if candidate.backend is None else []
+        return any(backend.why_not(spec, candidate) is None for backend in backends)
+
+    async def aclose(self) -> None:
+        """Free models, threads and connections. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for backend in self.backends.values():
+            await backend.close()
+        await _return_pool()

@@ -1,0 +1,217 @@
+"""One request from beginning to end: plan, execute while the plan is being written, answer.
+
+async for event in Session(agent_parts).events(request, config):
+    ...                                   # the last event is "done" and carries the Run
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+from langchain_core.runnables import RunnableConfig
+
+from jarvis_agent.errors import InputError, JarvisError, LLMError
+from jarvis_agent.execute import Emit, Executor, Worker
+from jarvis_agent.memory import ChatMemory, turns_of
+from jarvis_agent.plan import Plan
+from jarvis_agent.planner import Planner
+from jarvis_agent.request import Brief, Request, Turn, mentions
+from jarvis_agent.resources import ResourceStore
+from jarvis_agent.respond import Responder
+from jarvis_agent.run import Event, Run
+from jarvis_agent.settings import Settings
+from jarvis_agent.types import Resource, Task, TaskResult
+
+logger = logging.getLogger(__name__)
+
+
+class OfferWorkers(Protocol):
+    """Gives the workers that a run may use, by task name."""
+
+    async def __call__(self) -> Mapping[str, Worker]:
+        """The workers; called once a run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What an agent is made of.
+
+    Attributes:
+        workers: gives what does the tasks.
+        planner: makes the plan.
+        fallback: makes it when the planner's language model fails; None: the failure is the plan's note.
+        responder: writes the answer.
+        report: writes it without a language model, when there is no time left for one.
+    """
+
+    workers: OfferWorkers
+    planner: Planner
+    fallback: Planner | None
+    responder: Responder
+    report: Responder
+    settings: Settings
+    memory: ChatMemory
+
+
+class Session:
+    """The run of one request."""
+
+    def __init__(self, stages: Stages, config: RunnableConfig | None = None) -> None:
+        self._stages = stages
+        self._settings = stages.settings
+        self._config = config
+        self._thread = str((config or {}).get("configurable", {}).get("thread_id") or "")
+        self._began = perf_counter()
+        self._store = ResourceStore(stages.settings)
+        self._timings: dict[str, float] = {}
+
+    async def events(self, request: Request) -> AsyncIterator[Event]:
+        """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
+
+        Raises:
+            InputError: the request is empty, or one of its files can not be used.
+        """
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        async def work() -> None:
+            try:
+                await self._run(request, queue.put_nowait)
+            finally:
+                queue.put_nowait(None)
+
+        working = asyncio.create_task(work())
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            await working
+        finally:
+            working.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([working])
+
+    async def plan(self, request: Request) -> Plan:
+        """The plan only; nothing is run."""
+        try:
+            workers = await self._stages.workers()
+            brief = await self._brief(request, workers)
+            return await self._plan(brief, lambda task: None)
+        finally:
+            self._store.close()
+
+    def _clock(self) -> float:
+        return perf_counter() - self._began
+
+    async def _run(self, request: Request, emit: Emit) -> None:
+        self._store.prepare()
+        try:
+            workers = await self._stages.workers()
+            brief = await self._brief(request, workers)
+            plan, results = await self._execute(brief, workers, emit)
+            answer = await self._respond(brief, plan, results, emit)
+        finally:
+            self._store.close()
+        self._remember(brief, answer, results)
+        self._timings["total"] = self._clock()
+        run = Run(answer=answer, plan=plan, results=results, usage=brief.meter.usage, timings=self._timings)
+        emit(Event(kind="done", seconds=self._clock(), run=run))
+
+    async def _brief(self, request: Request, workers: Mapping[str, Worker]) -> Brief:
+        if not request.text and not request.blocks:
+            raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
+        turns = self._turns(request)
+        for turn in turns:
+            for name in mentions(turn.request):
+                await self._store.grant_mention(name)
+            self._store.admit(turn.resources)
+        files = [await self._store.grant(name) for name in request.files]
+        files += [await self._store.keep(block) for block in request.blocks]
+        known = {file.name for file in files}
+        for name in mentions(request.text):
+            if name in known:
+                continue
+            file = await self._store.grant_mention(name)
+            if file not in files:
+                files.append(file)
+        return Brief(
+            request=request.text,
+            files=tuple(files),
+            turns=turns,
+            specs={name: worker.spec for name, worker in workers.items()},
+            config=self._config,
+        )
+
+    def _turns(self, request: Request) -> tuple[Turn, ...]:
+        """Earlier turns: those of the request's history, and those remembered, which know their resources."""
+        remembered = self._stages.memory.turns(self._thread)
+        known = {(turn.request, turn.answer) for turn in remembered}
+        told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
+        return (*told, *remembered)
+
+    async def _plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        """The planner's plan, or the fallback's if the language model fails before its first task."""
+        started = self._clock()
+        try:
+            return await self._stages.planner.plan(brief, on_task)
+        except LLMError as error:
+            logger.warning("planning with the language model failed: %s", error)
+            note = f"the language model could not plan: {error}"
+            fallback = await self._plan_without_llm(brief, on_task)
+            return fallback.model_copy(update={"notes": [note, *fallback.notes]})
+        except JarvisError as error:
+            return Plan(notes=[str(error)])
+        finally:
+            self._timings["plan"] = self._clock() - started
+
+    async def _plan_without_llm(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        if self._stages.fallback is None:
+            return Plan()
+        try:
+            return await self._stages.fallback.plan(brief, on_task)
+        except JarvisError as error:
+            return Plan(notes=[str(error)])
+
+    async def _execute(
+        self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
+    ) -> tuple[Plan, list[TaskResult]]:
+        """Plan and run at the same time: a task starts as soon as it is known."""
+        deadline = self._settings.run_timeout
+        async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
+            try:
+                async with asyncio.timeout(deadline - self._clock()):
+                    plan = await self._plan(brief, executor.add)
+            except TimeoutError:
+                plan = Plan(
+                    tasks=executor.tasks,
+                    notes=[f"planning did not finish within {deadline:g} s (JARVIS_RUN_TIMEOUT)"],
+                )
+            emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+            results = await executor.join(plan.tasks, deadline)
+        self._timings["execute"] = max((r.ended for r in results), default=0.0) - min(
+            (r.started for r in results), default=0.0
+        )
+        return plan, results
+
+    async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+        started = self._clock()
+        late = started >= self._settings.run_timeout
+        responder = self._stages.report if late else self._stages.responder
+        pieces: list[str] = []
+        async for piece in responder.respond(brief, plan, results):
+            pieces.append(piece)
+            emit(Event(kind="token", seconds=self._clock(), text=piece))
+        self._timings["respond"] = self._clock() - started
+        return "".join(pieces)
+
+    def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
+        if not self._thread:
+            return
+        made: list[Resource] = [r for result in results for r in result.resources if r.path is not None]
+        given = [file for file in brief.files if file.path is not None]
+        self._stages.memory.add(self._thread, Turn(brief.request, answer, (*given, *made)))

@@ -1,0 +1,114 @@
+"""The task types as a list of LangChain tools.
+
+tools = hf_tools(model=llm, tasks=["object-detection", "text-to-speech"])
+agent = create_agent(llm, tools)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool, BaseToolkit
+from pydantic import ConfigDict, PrivateAttr
+
+from jarvis_agent import portal
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.catalog import ModelSource
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.experts import Experts
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import TASKS, closest_tasks, find_task
+from jarvis_agent.tools.task_tool import HFTaskTool
+
+
+def hf_tools(
+    model: BaseChatModel | str | None = None,
+    tasks: Iterable[str] | None = None,
+    *,
+    available_only: bool = False,
+    models: Mapping[str, str] | None = None,
+    sources: Iterable[ModelSource] | None = None,
+    backends: Iterable[Backend] | None = None,
+    settings: Settings | None = None,
+    files: Sequence[str] = (),
+) -> list[BaseTool]:
+    """One LangChain tool for each task type of the Hub; they share their models.
+
+    Args:
+        model: the language model that selects experts; None: the settings' one, or the rank by downloads.
+        tasks: names or aliases of the task types; None: all.
+        available_only: leave out the tasks that nothing here can run.
+        models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
+        sources, backends: instead of those that the settings give.
+        files: files that the tools may read, beside the working directory or `settings.allowed_dirs`.
+
+    Raises:
+        ConfigError: an unknown task name.
+    """
+    specs = [_spec(name) for name in tasks] if tasks is not None else list(TASKS.values())
+    experts = open_experts(model, settings or Settings(), sources=sources, backends=backends, models=models)
+    if available_only:
+        offered = portal.call(experts.offered)
+        specs = [spec for spec in specs if spec.name in offered]
+    return [HFTaskTool.of(spec, experts, files) for spec in specs]
+
+
+def open_experts(
+    model: BaseChatModel | str | None,
+    settings: Settings,
+    *,
+    sources: Iterable[ModelSource] | None = None,
+    backends: Iterable[Backend] | None = None,
+    models: Mapping[str, str] | None = None,
+) -> Experts:
+    """The experts for a set of tools, with the language model that selects among them."""
+    from jarvis_agent.llm import Controller, resolve_model
+    from jarvis_agent.prompting import load_prompts
+
+    chat = resolve_model(model, settings)
+    return Experts(
+        settings,
+        sources=sources,
+        backends=backends,
+        controller=Controller(chat, settings) if chat is not None else None,
+        prompts=load_prompts(settings.prompts, settings.history_turns) if chat is not None else None,
+        pins=models,
+    )
+
+
+def _spec(name: str) -> TaskSpec:
+    spec = find_task(name)
+    if spec is None:
+        close = ", ".join(closest_tasks(name)) or "see `jarvis tasks`"
+        raise ConfigError(f"there is no task {name!r}; close to it: {close}")
+    return spec
+
+
+class JarvisToolkit(BaseToolkit):
+    """The same tools in the form of a LangChain toolkit; it takes the arguments of `hf_tools`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    _tools: list[BaseTool] = PrivateAttr()
+
+    def __init__(self, model: BaseChatModel | str | None = None, **options: Any) -> None:
+        super().__init__()
+        self._tools = hf_tools(model, **options)
+
+    def get_tools(self) -> list[BaseTool]:
+        """The tools; the same ones at every call, since they share their models."""
+        return list(self._tools)
+
+    def close(self) -> None:
+        """Free the models that the tools have loaded."""
+        for tool in self._tools[:1]:
+            if isinstance(tool, HFTaskTool):
+                tool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
