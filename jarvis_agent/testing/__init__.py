@@ -1,0 +1,55 @@
+"""Doubles to test with, our own tests and yours: no key, no model, no network.
+
+    from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, forbid_network
+
+    llm = ScriptedLLM({"plan": '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image":
+                       "a.jpg"}}]', "respond": "It shows a cat."})
+    backend = FakeBackend({"image-to-text": "a cat"})
+    agent = JarvisAgent(model=llm, sources=[FakeSource([fake_candidate("image-to-text")])],
+    backends=[backend]) with forbid_network():
+        assert agent.invoke("What is in a.jpg?").answer == "It shows a cat."
+
+`OpenAIDouble` and `HubDouble` are servers on this machine, for tests with the real clients. Names are
+imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jarvis_agent.testing.backend import FakeBackend as FakeBackend
+    from jarvis_agent.testing.backend import FakeSource as FakeSource
+    from jarvis_agent.testing.backend import fake_candidate as fake_candidate
+    from jarvis_agent.testing.hub import HubDouble as HubDouble
+    from jarvis_agent.testing.llm import ScriptedCall as ScriptedCall
+    from jarvis_agent.testing.llm import ScriptedLLM as ScriptedLLM
+    from jarvis_agent.testing.network import NetworkForbiddenError as NetworkForbiddenError
+    from jarvis_agent.testing.network import forbid_network as forbid_network
+    from jarvis_agent.testing.openai import OpenAIDouble as OpenAIDouble
+    from jarvis_agent.testing.script import first_candidate as first_candidate
+
+_HOME = {
+    "FakeBackend": "backend",
+    "FakeSource": "backend",
+    "HubDouble": "hub",
+    "NetworkForbiddenError": "network",
+    "OpenAIDouble": "openai",
+    "ScriptedCall": "llm",
+    "ScriptedLLM": "llm",
+    "fake_candidate": "backend",
+    "first_candidate": "script",
+    "forbid_network": "network",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,194 @@
+"""A chat model that speaks from a script.
+
+    ScriptedLLM(["first reply", "second reply"])                      # in order
+    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is asked
+    ScriptedLLM({"plan": [broken, mended]})                           # by stage, in order
+    ScriptedLLM(lambda messages: "you said " + messages[-1].text)
+
+A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of pieces:
+texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Anywhere,
+a callable may stand for what it makes of the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field, PrivateAttr
+
+from jarvis_agent.prompting import STAGE_MARK
+from jarvis_agent.testing.script import Script
+
+Piece = str | float | BaseException | AIMessageChunk
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """One call of a ScriptedLLM: the stage that asked ("" if none did), the messages, and what was bound."""
+
+    stage: str
+    messages: tuple[BaseMessage, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def prompt(self) -> str:
+        """The text of all messages."""
+        return "\n".join(str(message.text) for message in self.messages)
+
+
+class ScriptedLLM(BaseChatModel):
+    """See the module. Replies stream in pieces of `chunk` characters (0: whole), `delay` seconds apart.
+
+    `calls` records every call. Tokens are counted as words.
+    """
+
+    replies: Any
+    chunk: int = 8
+    delay: float = 0.0
+    calls: list[ScriptedCall] = Field(default_factory=list)
+    _script: Script = PrivateAttr()
+
+    def __init__(self, replies: Any, **fields: Any) -> None:
+        super().__init__(replies=replies, **fields)
+        self._script = Script(replies)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    @property
+    def model_name(self) -> str:
+        """What people see as its name."""
+        return "scripted"
+
+    def stages(self) -> list[str]:
+        """The stages that asked, in their order."""
+        return [call.stage for call in self.calls]
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The same script; the tools are recorded in the calls."""
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return _whole(list(self._stream(messages, stop, None, **kwargs)))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return _whole([chunk async for chunk in self._astream(messages, stop, None, **kwargs)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for piece in self._pieces(messages, kwargs):
+            if isinstance(piece, float):
+                time.sleep(piece)
+                continue
+            yield _chunk(piece)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in self._pieces(messages, kwargs):
+            if isinstance(piece, float):
+                await asyncio.sleep(piece)
+                continue
+            yield _chunk(piece)
+
+    def _pieces(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Iterator[Piece]:
+        """The pieces of the next reply, with pauses as floats and the token counts last."""
+        stage = next((str(m.additional_kwargs.get(STAGE_MARK, "")) for m in messages), "")
+        call = ScriptedCall(stage, tuple(messages), kwargs)
+        self.calls.append(call)
+        reply = self._script.next(stage, messages)
+        spoken = 0
+        for piece in reply if isinstance(reply, tuple) else (reply,):
+            if isinstance(piece, int | float):
+                yield float(piece)
+            elif isinstance(piece, AIMessage):
+                yield from self._cut(str(piece.text))
+                yield _tool_calls(piece)
+            else:
+                yield from self._cut(piece)
+                spoken += len(str(piece).split())
+        words = len(call.prompt.split())
+        usage = {"input_tokens": words, "output_tokens": spoken, "total_tokens": words + spoken}
+        yield AIMessageChunk(content="", usage_metadata=usage)
+
+    def _cut(self, piece: str | BaseException) -> Iterator[Piece]:
+        if isinstance(piece, BaseException):
+            raise piece
+        size = self.chunk or len(piece) or 1
+        for place in range(0, len(piece), size):
+            if self.delay:
+                yield self.delay
+            yield piece[place : place + size]
+
+
+def _tool_calls(message: AIMessage) -> AIMessageChunk:
+    calls = [
+        tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=place)
+        for place, call in enumerate(message.tool_calls)
+    ]
+    return AIMessageChunk(
+        content="",
+        tool_call_chunks=calls,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+    )
+
+
+def _chunk(piece: Piece) -> ChatGenerationChunk:
+    message = piece if isinstance(piece, AIMessageChunk) else AIMessageChunk(content=str(piece))
+    return ChatGenerationChunk(message=message)
+
+
+def _whole(chunks: list[ChatGenerationChunk]) -> ChatResult:
+    total = chunks[0]
+    for chunk in chunks[1:]:
+        total += chunk
+    whole = total.message
+    assert isinstance(whole, AIMessageChunk)
+    message = AIMessage(
+        content=whole.content,
+        tool_calls=whole.tool_calls,
+        additional_kwargs=whole.additional_kwargs,
+        response_metadata=whole.response_metadata,
+        usage_metadata=whole.usage_metadata,
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
