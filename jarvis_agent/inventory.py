@@ -139,9 +139,13 @@ class Inventory:
             reasons += self._reasons(candidate, spec)
         if available:
             return "a model of the Hub"
-        if not self._experts.settings.offline:
-            reasons += self._reasons(Candidate(id="a model of the Hub", task=spec.name), spec)
-        return next(iter(reasons), "no model here, and the Hub is not asked")
+        if reasons:
+            return reasons[0]
+        if self._experts.settings.offline:
+            return "no model here, and the Hub is not asked"
+        any_model = Candidate(id="a model of the Hub", task=spec.name)
+        missing = [reason for reason in self._reasons(any_model, spec) if "pip install" in reason]
+        return next(iter(missing), "no backend here runs it")
 
     async def _candidates_here(self, spec: TaskSpec) -> list[Candidate]:
         """Those of the sources that answer without a network."""

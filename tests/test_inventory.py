@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jarvis_agent.errors import ConfigError, TransientError
+from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.experts import Experts
 from jarvis_agent.inventory import Inventory, survey_models, survey_tasks
 from jarvis_agent.settings import Settings
@@ -28,13 +28,13 @@ class UnreachableSource:
 
 @asynccontextmanager
 async def inventory_of(
-    candidates: Sequence[Candidate], able: Sequence[str], *, offline: bool = True
+    candidates: Sequence[Candidate], able: Sequence[str] | FakeBackend, *, offline: bool = True
 ) -> AsyncIterator[Inventory]:
-    """What is there with these models and a backend that runs those of the named tasks and ids."""
+    """What is there with these models and a backend, or one that runs those of the named tasks and ids."""
     experts = Experts(
         Settings(offline=offline),
         sources=[FakeSource(candidates)],
-        backends=[FakeBackend(dict.fromkeys(able, "x"))],
+        backends=[able if isinstance(able, FakeBackend) else FakeBackend(dict.fromkeys(able, "x"))],
     )
     try:
         yield Inventory(experts)
@@ -68,12 +68,20 @@ async def test_a_task_whose_model_can_not_run_says_why() -> None:
     assert "translation" in lines["translation"].how
 
 
-async def test_where_the_hub_may_be_asked_the_reason_is_why_its_models_can_not_run() -> None:
+async def test_where_no_backend_would_run_a_model_of_the_hub_that_is_said() -> None:
     async with inventory_of([], [], offline=False) as inventory:
         lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert lines["translation"].how == FakeBackend({}).why_not(
-        TASKS["translation"], Candidate(id="a model of the Hub", task="translation")
-    )
+    assert lines["translation"].how == "no backend here runs it"
+
+
+async def test_where_an_extra_would_help_its_command_is_given() -> None:
+    class Bare(FakeBackend):
+        def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+            return str(MissingExtraError(candidate.id, "local"))
+
+    async with inventory_of([], Bare({}), offline=False) as inventory:
+        lines = {line.name: line for line in (await inventory.tasks()).tasks}
+    assert 'pip install "jarvis-agent[local]"' in lines["translation"].how
 
 
 async def test_models_are_listed_in_the_order_of_the_selection_and_the_rejected_with_their_reason() -> None:

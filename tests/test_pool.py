@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.machinery
 import sys
 import threading
 import time
+import types
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool, abandoned
-from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.backends.weights import free_caches, weight_bytes
 from jarvis_agent.errors import ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.table import TASKS
@@ -376,3 +378,13 @@ def test_the_pool_does_not_import_torch() -> None:
 
     code = "import sys, jarvis_agent.backends.pool; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_library_that_another_thread_is_importing_is_left_alone(monkeypatch):
+    """Weights are measured while torch may be half imported: its names are not there yet."""
+    half = types.ModuleType("torch")
+    half.__spec__ = importlib.machinery.ModuleSpec("torch", None)
+    half.__spec__._initializing = True
+    monkeypatch.setitem(sys.modules, "torch", half)
+    assert weight_bytes(object()) == 0
+    free_caches()

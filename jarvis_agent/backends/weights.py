@@ -25,7 +25,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def weight_bytes(*objects: Any) -> int:
     """Bytes of the parameters and buffers of the torch modules found in the objects and what they hold."""
-    torch = sys.modules.get("torch")
+    torch = _torch()
     if torch is None:
         return 0
     modules = [part for thing in objects for part in _parts(thing) if isinstance(part, torch.nn.Module)]
@@ -37,9 +37,15 @@ def weight_bytes(*objects: Any) -> int:
 def free_caches() -> None:
     """Give memory that nobody uses any more back to the system and to the GPU's other users."""
     gc.collect()
-    torch = sys.modules.get("torch")
+    torch = _torch()
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _torch() -> Any:
+    """torch, if it has been imported. While another thread imports it, its names are not there yet: None."""
+    torch = sys.modules.get("torch")
+    return None if getattr(getattr(torch, "__spec__", None), "_initializing", False) else torch
 
 
 def _parts(thing: Any, depth: int = 2) -> Iterator[Any]:
