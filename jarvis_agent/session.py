@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Protocol
 
@@ -125,11 +125,7 @@ class Session:
     async def _brief(self, request: Request, workers: Mapping[str, Worker]) -> Brief:
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
-        turns = self._turns(request)
-        for turn in turns:
-            for name in mentions(turn.request):
-                await self._store.grant_mention(name)
-            self._store.admit(turn.resources)
+        turns = tuple([await self._recall(turn) for turn in self._turns(request)])
         files = [await self._store.grant(name) for name in request.files]
         files += [await self._store.keep(block) for block in request.blocks]
         known = {file.name for file in files}
@@ -153,6 +149,16 @@ class Session:
         known = {(turn.request, turn.answer) for turn in remembered}
         told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
         return (*told, *remembered)
+
+    async def _recall(self, turn: Turn) -> Turn:
+        """The turn with its files, which may be read again: those it was given, and those it made."""
+        for name in mentions(turn.request):
+            await self._store.grant_mention(name)
+        self._store.admit(turn.resources)
+        given = [await self._store.keep(block) for block in turn.blocks]
+        known = {resource.path for resource in turn.resources}
+        made = [file for file in await self._store.grant_outputs(turn.answer) if file.path not in known]
+        return replace(turn, resources=(*given, *turn.resources, *made), blocks=())
 
     async def _plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
         """The planner's plan, or the fallback's if the language model fails before its first task."""
@@ -199,13 +205,24 @@ class Session:
         return plan, results
 
     async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+        """The answer; the report where its writer fails or the run's time is over."""
         started = self._clock()
-        late = started >= self._settings.run_timeout
-        responder = self._stages.report if late else self._stages.responder
         pieces: list[str] = []
-        async for piece in responder.respond(brief, plan, results):
-            pieces.append(piece)
-            emit(Event(kind="token", seconds=self._clock(), text=piece))
+
+        async def say(words: AsyncIterator[str]) -> None:
+            async for piece in words:
+                pieces.append(piece)
+                emit(Event(kind="token", seconds=self._clock(), text=piece))
+
+        try:
+            async with asyncio.timeout(max(0.0, self._settings.run_timeout - started)):
+                await say(self._stages.responder.respond(brief, plan, results))
+        except Exception as error:
+            # The work is done: a writer that fails must not take its results along.
+            logger.warning("the answer could not be written: %s", error or "no time was left", exc_info=True)
+            if pieces:
+                await say(_pieces("\n\n"))
+            await say(self._stages.report.respond(brief, plan, results))
         self._timings["respond"] = self._clock() - started
         return "".join(pieces)
 
@@ -215,3 +232,8 @@ class Session:
         made: list[Resource] = [r for result in results for r in result.resources if r.path is not None]
         given = [file for file in brief.files if file.path is not None]
         self._stages.memory.add(self._thread, Turn(brief.request, answer, (*given, *made)))
+
+
+async def _pieces(*words: str) -> AsyncIterator[str]:
+    for word in words:
+        yield word

@@ -1,0 +1,73 @@
+"""A run from beginning to end: what was finished is kept, whatever fails after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from jarvis_agent import JarvisAgent, Plan, Settings, TaskResult
+from jarvis_agent.request import Brief
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+PLAN = '[{"task": "summarization", "id": 0, "dep": [-1], "args": {"text": "a long text"}}]'
+
+
+class Responder:
+    """Says its pieces; an exception among them is raised, a number is a pause in seconds."""
+
+    def __init__(self, *pieces: Any) -> None:
+        self.pieces = pieces
+
+    async def respond(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> AsyncIterator[str]:
+        for piece in self.pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            if isinstance(piece, str):
+                yield piece
+            else:
+                await asyncio.sleep(piece)
+
+
+def agent(tmp_path: Any, responder: Responder, **settings: Any) -> JarvisAgent:
+    return JarvisAgent(
+        model=ScriptedLLM({"plan": PLAN}),
+        sources=[FakeSource([fake_candidate("summarization")])],
+        backends=[FakeBackend({"summarization": {"summary_text": "short"}})],
+        responder=responder,
+        settings=Settings(output_dir=tmp_path, offline=True, **settings),
+    )
+
+
+async def test_the_answer_is_what_the_responder_says(tmp_path):
+    async with agent(tmp_path, Responder("It is ", "short.")) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert run.answer == "It is short."
+
+
+@pytest.mark.parametrize("pieces", [(ValueError("a bug"),), ("It i", ValueError("a bug"))])
+async def test_a_responder_that_fails_does_not_take_the_results_with_it(tmp_path, pieces):
+    async with agent(tmp_path, Responder(*pieces)) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert run.results[0].output == {"summary_text": "short"}
+    assert "short" in run.answer
+    assert run.answer.startswith("It i\n\n" if len(pieces) > 1 else "Here")
+
+
+async def test_a_responder_that_outlasts_the_run_is_cut_off_and_the_report_is_given(tmp_path):
+    async with agent(tmp_path, Responder("It i", 60), run_timeout=1.0) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert run.answer.startswith("It i\n\n")
+    assert "summarization" in run.answer
+
+
+async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
+    before = asyncio.all_tasks()
+    async with agent(tmp_path, Responder(60)) as jarvis:
+        async for event in jarvis.events("Shorten it"):
+            if event.kind == "finished":
+                break
+        await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before
