@@ -22,6 +22,7 @@ from langchain_core.tools import BaseTool
 from jarvis_agent import portal
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import ModelSource
+from jarvis_agent.errors import ConfigError
 from jarvis_agent.execute import Worker
 from jarvis_agent.experts import Experts, ModelSelector
 from jarvis_agent.llm import Controller, describe_model, resolve_model
@@ -34,7 +35,7 @@ from jarvis_agent.request import Request
 from jarvis_agent.respond import LLMResponder, ReportResponder, Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.session import Session, Stages
-from jarvis_agent.settings import Settings
+from jarvis_agent.settings import Settings, load_settings
 from jarvis_agent.tools.any_tool import AnyTool
 from jarvis_agent.tools.task_tool import HFTaskTool
 
@@ -59,7 +60,7 @@ class JarvisAgent(Runnable[Any, Run]):
         settings: limits, policies, places; None: from the environment.
 
     Raises:
-        ConfigError: the model or a setting can not be used.
+        ConfigError: the model, a setting, a tool or a pinned model can not be used.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class JarvisAgent(Runnable[Any, Run]):
         backends: Iterable[Backend] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or load_settings()
+        self._given = None if tools is None else _workers(tools)
         self.model = resolve_model(model, self.settings)
         prompts = load_prompts(self.settings.prompts, self.settings.history_turns)
         controller = Controller(self.model, self.settings) if self.model is not None else None
@@ -88,7 +90,6 @@ class JarvisAgent(Runnable[Any, Run]):
             prompts=prompts,
             pins=models,
         )
-        self._given = None if tools is None else {tool.name: _worker(tool) for tool in tools}
         offline = OfflinePlanner(self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm = LLMPlanner(controller, self.settings, prompts) if controller else None
@@ -165,11 +166,13 @@ class JarvisAgent(Runnable[Any, Run]):
             yield chunk
 
     def confined(self, *dirs: Path) -> Self:
-        """This agent for the requests of strangers: of this machine's files it reads only those below `dirs`.
+        """This agent for the requests of strangers: what they name is not read, only what is below `dirs`.
 
-        It shares the models with this one, which is the one to close, and remembers its own chats.
+        The directories that the settings allow stay allowed. It shares the models with this one, which is the
+        one to close, and remembers its own chats.
         """
-        settings = self.settings.model_copy(update={"request_paths": False, "allowed_dirs": dirs})
+        allowed = (*self.settings.allowed_dirs, *dirs)
+        settings = self.settings.model_copy(update={"request_paths": False, "allowed_dirs": allowed})
         twin = copy.copy(self)
         twin.settings = settings
         twin._stages = replace(self._stages, settings=settings, memory=ChatMemory())
@@ -242,5 +245,11 @@ async def chunks(events: AsyncIterator[Event]) -> AsyncIterator[Run]:
             yield Run(usage=event.run.usage, timings=event.run.timings)
 
 
-def _worker(tool: BaseTool) -> Worker:
-    return tool if isinstance(tool, HFTaskTool) else AnyTool(tool)
+def _workers(tools: Sequence[BaseTool]) -> dict[str, Worker]:
+    """What does the tasks, by name."""
+    workers: dict[str, Worker] = {}
+    for tool in tools:
+        if tool.name in workers:
+            raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
+        workers[tool.name] = tool if isinstance(tool, HFTaskTool) else AnyTool(tool)
+    return workers

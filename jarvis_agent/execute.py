@@ -267,7 +267,7 @@ async def _input(value: Any, arg: Arg, results: Mapping[int, TaskResult], store:
     if not isinstance(value, str):
         return value
     if not refs_in(value):
-        return await store.text_of(value) if arg.kind == "text" else value
+        return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
     return substitute(value, lambda i: _put(results[i], arg.kind))
 
 

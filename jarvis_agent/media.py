@@ -6,6 +6,7 @@ samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
 
 from __future__ import annotations
 
+import mimetypes
 import wave
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,18 @@ def sniff(path: Path) -> tuple[Modality, str]:
     if not head:
         raise InputError(f"{path} is empty (0 bytes)")
     return sniff_bytes(head, path)
+
+
+def suffix_of(content: bytes, mime: str | None = None) -> str:
+    """The suffix of a file with this content, such as ".wav"; `mime` tells where the content does not.
+
+    Returns:
+        "" if neither is known.
+    """
+    import filetype
+
+    guess = filetype.guess(content[:8192])
+    return f".{guess.extension}" if guess else mimetypes.guess_extension(mime or "") or ""
 
 
 def sniff_bytes(head: bytes, path: Path) -> tuple[Modality, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from jarvis_agent.request import Turn
+from jarvis_agent.request import Turn, media_blocks
 
 _THREADS = 1_000
 _TURNS = 50
@@ -47,8 +48,8 @@ def turns_of(messages: Iterable[BaseMessage]) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     for message in messages:
         if isinstance(message, HumanMessage):
-            turns.append(Turn(str(message.text), ""))
+            turns.append(Turn(str(message.text), "", blocks=tuple(media_blocks(message))))
         elif isinstance(message, AIMessage):
             asked = turns.pop() if turns and not turns[-1].answer else Turn("", "")
-            turns.append(Turn(asked.request, str(message.text)))
+            turns.append(replace(asked, answer=str(message.text)))
     return tuple(turns)

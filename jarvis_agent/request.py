@@ -47,7 +47,7 @@ class Request(Frozen):
     def _as_messages(cls, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        # A dict with a "type" is a dumped message, which pydantic reads; the rest are LangChain's short forms.
+        # A dict with a "type" is a dumped message, which pydantic reads; others are short forms.
         dumped = [isinstance(item, dict) and "type" in item for item in value]
         return [
             item if is_dumped else convert_to_messages([item])[0]
@@ -101,13 +101,16 @@ class Request(Frozen):
     def blocks(self) -> list[dict[str, Any]]:
         """Content blocks of the request's message that are not text: images, audio, video, files."""
         last = self._last_human()
-        if last is None or self.input.strip():
-            return []
-        return [dict(block) for block in self.messages[last].content_blocks if block["type"] != "text"]
+        return [] if last is None or self.input.strip() else media_blocks(self.messages[last])
 
     def _last_human(self) -> int | None:
         places = [i for i, message in enumerate(self.messages) if isinstance(message, HumanMessage)]
         return places[-1] if places else None
+
+
+def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
+    """The content blocks of a message that are not text, in LangChain's standard form."""
+    return [dict(block) for block in message.content_blocks if block["type"] != "text"]
 
 
 def mentions(text: str) -> list[str]:
@@ -130,11 +133,15 @@ def mentions(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of the chat: what was asked, what was answered, what was made or given."""
+    """An earlier turn of the chat: what was asked, what was answered, what was made or given.
+
+    `blocks` are content blocks of its message that are no files of this machine yet.
+    """
 
     request: str
     answer: str
     resources: tuple[Resource, ...] = ()
+    blocks: tuple[Mapping[str, Any], ...] = ()
 
 
 class Meter:

@@ -19,6 +19,7 @@ import asyncio
 import base64
 import binascii
 import mimetypes
+import os
 import re
 import secrets
 import threading
@@ -30,7 +31,7 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
-from jarvis_agent.media import sniff
+from jarvis_agent.media import sniff, suffix_of
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
@@ -121,6 +122,19 @@ class ResourceStore:
                 self._granted[name] = error
         return Resource(kind=_kind_by_name(name), name=name)
 
+    async def grant_outputs(self, answer: str) -> list[Resource]:
+        """Allow the files of earlier runs that an answer of this chat names, if they are still there.
+
+        A chat that comes as messages remembers what it made in no other way. A server's chats are told by
+        strangers: there nothing is allowed.
+        """
+        if not self.settings.request_paths:
+            return []
+        root = str(self.settings.output_dir.absolute())
+        named = re.findall(rf"{re.escape(root)}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
+        found = [await self.grant_mention(name) for name in dict.fromkeys(named)]
+        return [file for file in found if file.path is not None]
+
     def admit(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has made or was given."""
         for resource in resources:
@@ -170,6 +184,17 @@ class ResourceStore:
             return await asyncio.to_thread(found.path.read_text, encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{found.path} can not be read as text (UTF-8): {error}") from error
+
+    async def path_of(self, value: str) -> str:
+        """The path of the file that a value names, if the user gave one of that name; else the value.
+
+        It is for tools that open files by themselves: the planner may have shortened the name, and a file
+        that came with a message has no name but ours.
+        """
+        found = self._granted.get(value.strip()) or self._by_file_name(value)
+        if not isinstance(found, Resource) or found.path is None:
+            return value
+        return value if await asyncio.to_thread(os.path.exists, value) else str(found.path)
 
     async def _lookup(self, name: str) -> Resource:
         if name in self._urls:
@@ -228,7 +253,7 @@ class ResourceStore:
             content = base64.b64decode(match["data"] if match else data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise InputError("an attached file is not valid base64") from error
-        path = self.new_path(mimetypes.guess_extension(mime) or "", "input")
+        path = self.new_path(suffix_of(content, mime), "input")
         path.write_bytes(content)
         return _describe(path, path.name)
 
@@ -246,7 +271,7 @@ class ResourceStore:
 
 def _describe(path: Path, name: str) -> Resource:
     kind, mime = sniff(path)
-    return Resource(kind=kind, path=path.absolute(), mime=mime, name=name)
+    return Resource(kind=kind, path=Path(os.path.normpath(path.absolute())), mime=mime, name=name)
 
 
 def _kind_by_name(name: str) -> Modality:

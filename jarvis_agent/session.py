@@ -19,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from jarvis_agent.errors import InputError, JarvisError, LLMError
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.memory import ChatMemory, turns_of
+from jarvis_agent.phrases import phrases
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
 from jarvis_agent.request import Brief, Request, Turn, mentions
@@ -155,10 +156,11 @@ class Session:
         for name in mentions(turn.request):
             await self._store.grant_mention(name)
         self._store.admit(turn.resources)
+        if turn.resources:
+            return turn
         given = [await self._store.keep(block) for block in turn.blocks]
-        known = {resource.path for resource in turn.resources}
-        made = [file for file in await self._store.grant_outputs(turn.answer) if file.path not in known]
-        return replace(turn, resources=(*given, *turn.resources, *made), blocks=())
+        made = await self._store.grant_outputs(turn.answer)
+        return replace(turn, resources=(*given, *made), blocks=())
 
     async def _plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
         """The planner's plan, or the fallback's if the language model fails before its first task."""
@@ -219,10 +221,15 @@ class Session:
                 await say(self._stages.responder.respond(brief, plan, results))
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
-            logger.warning("the answer could not be written: %s", error or "no time was left", exc_info=True)
+            why = str(error) or f"there was no time left ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)"
+            logger.warning("the answer could not be written: %s", why, exc_info=True)
+            words = phrases(brief.request)
             if pieces:
-                await say(_pieces("\n\n"))
-            await say(self._stages.report.respond(brief, plan, results))
+                await say(_pieces(f"\n\n{words.broke_off.format(error=why)}\n\n"))
+                await say(self._stages.report.respond(brief, plan, results))
+            else:
+                await say(self._stages.report.respond(brief, plan, results))
+                await say(_pieces(f"\n\n{words.no_answer.format(error=why)}"))
         self._timings["respond"] = self._clock() - started
         return "".join(pieces)
 

@@ -171,3 +171,18 @@ def test_binary_rubbish_is_no_known_kind(tmp_path):
     rubbish.write_bytes(bytes(range(256)) * 4)
     with pytest.raises(InputError, match="not a kind of file"):
         sniff(rubbish)
+
+
+async def test_a_name_is_looked_for_below_the_allowed_directories_too(tmp_path, picture, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    elsewhere = Settings(output_dir=tmp_path / "out", allowed_dirs=(picture.parent,), request_paths=False)
+    assert (await ResourceStore(elsewhere).grant(picture.name)).path == picture
+    with pytest.raises(ForbiddenError, match="upload"):
+        await ResourceStore(elsewhere).grant(f"../{picture.parent.name}/none.png")
+
+
+async def test_a_bare_name_in_the_request_means_the_file_of_that_name_that_came_with_it(store, picture):
+    given = await store.grant(str(picture))
+    assert await store.grant_mention(picture.name) == given
+    assert await store.resolve(picture.name, "image") == given
+    assert (await store.grant_mention(f"other/{picture.name}")).path is None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import mimetypes
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from jarvis_agent.execute import Step
-from jarvis_agent.media import sniff
+from jarvis_agent.media import sniff, suffix_of
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
@@ -93,8 +92,9 @@ def _resource(block: Mapping[str, Any], step: Step) -> Resource | None:
         return Resource(kind="text", text=block["text"])
     if "base64" not in block:
         return None
-    path = step.new_path(mimetypes.guess_extension(block.get("mime_type") or "") or "")
-    path.write_bytes(base64.b64decode(block["base64"]))
+    content = base64.b64decode(block["base64"])
+    path = step.new_path(suffix_of(content, block.get("mime_type")))
+    path.write_bytes(content)
     kind, mime = sniff(path)
     return Resource(kind=kind, path=path, mime=mime)
 

@@ -1,0 +1,103 @@
+"""The two directories that clients of a server have to do with: what they sent, and what runs made.
+
+uploads = Uploads(Path("outputs/uploads"), limit=500_000_000)
+upload = uploads.save("cat.jpg", file)      # upload.name == "9f0c…/cat.jpg"
+
+found = find_output(Path("outputs"), "20250101-120000-9f0c…", "0-canny.png")
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from jarvis_agent.errors import InputError
+from jarvis_agent.media import sniff, sniff_bytes
+from jarvis_agent.tools.spec import Modality
+from jarvis_agent.types import Frozen
+
+_HEAD = 8192
+_LONGEST_NAME = 60
+
+
+class Upload(Frozen):
+    """A stored upload.
+
+    Attributes:
+        name: what a request calls it in its `files`.
+        kind, mime: what it is, by its content.
+        size: bytes.
+    """
+
+    name: str
+    kind: Modality
+    mime: str
+    size: int
+
+
+class Uploads:
+    """Stores what clients send, each in a directory of its own whose name can not be guessed."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        """Store below `directory`; no file may have more than `limit` bytes."""
+        self.directory = directory.absolute()
+        self._limit = limit
+
+    def save(self, client_name: str, file: BinaryIO, size: int) -> Upload:
+        """Store a file of `size` bytes.
+
+        Raises:
+            InputError: it is empty, too large, or of a kind that nothing here takes.
+            OSError: it can not be written.
+        """
+        name = _plain(client_name)
+        if size > self._limit:
+            raise InputError(f"{name} has {size:,} bytes, more than {self._limit:,} (JARVIS_MAX_FILE_BYTES)")
+        head = file.read(_HEAD)
+        if not head:
+            raise InputError(f"{name} is empty (0 bytes)")
+        kind, mime = sniff_bytes(head, Path(name))
+        file.seek(0)
+        folder = self.directory / secrets.token_hex(16)
+        folder.mkdir(parents=True)
+        try:
+            with (folder / name).open("xb") as stored:
+                shutil.copyfileobj(file, stored)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
+
+
+def _plain(name: str) -> str:
+    """The last part of a client's file name, without what file systems and URLs stumble over."""
+    last = re.split(r"[\\/]", name)[-1]
+    return re.sub(r"[^\w.-]+", "-", last)[-_LONGEST_NAME:].strip("-.") or "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that a run made. `shown`: whether a browser may show it; anything else it may only save."""
+
+    path: Path
+    mime: str
+    shown: bool
+
+
+def find_output(directory: Path, run: str, name: str) -> Output | None:
+    """The file `name` of the run `run` below `directory`; None if there is none."""
+    root = directory.resolve()
+    path = root / run / name
+    if any(part in ("", ".", "..") or re.search(r"[\\/\0]", part) for part in (run, name)):
+        return None
+    if not path.is_file() or path.resolve() != path:
+        return None
+    try:
+        kind, mime = sniff(path)
+    except InputError:
+        return Output(path, "application/octet-stream", shown=False)
+    return Output(path, mime, shown=kind in ("image", "audio", "video"))

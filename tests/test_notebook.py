@@ -1,0 +1,79 @@
+"""The quickstart notebook runs from top to bottom, and shows what it made."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+QUICKSTART = ROOT / "notebooks" / "quickstart.ipynb"
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def outputs_of(notebook: Any) -> Iterator[Any]:
+    return (output for cell in notebook.cells for output in cell.get("outputs", ()))
+
+
+def pictures_in(notebook: Any) -> list[Image.Image]:
+    """Every picture that a reader sees, those within HTML too."""
+    encoded: list[str] = []
+    for output in outputs_of(notebook):
+        data = output.get("data", {})
+        encoded += [data[mime] for mime in ("image/png", "image/jpeg") if mime in data][:1]
+        encoded += re.findall(r'src="data:image/\w+;base64,([^"]+)"', data.get("text/html", ""))
+    return [Image.open(io.BytesIO(base64.b64decode(text))) for text in encoded]
+
+
+def text_in(notebook: Any) -> str:
+    """All that a reader sees in words."""
+    shown = [cell.source for cell in notebook.cells]
+    for output in outputs_of(notebook):
+        data = output.get("data", {})
+        shown += [output.get("text", ""), *(data[mime] for mime in data if mime.startswith("text/"))]
+    return re.sub(r"base64,[^\"]+", "", "\n".join(shown))
+
+
+@pytest.mark.starter
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_notebook_runs_and_shows_what_the_committed_one_shows(tmp_path: Path) -> None:
+    for folder in ("notebooks", "examples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("outputs"))
+    notebook = read(tmp_path / "notebooks" / QUICKSTART.name)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = []
+    where = {"metadata": {"path": str(tmp_path / "notebooks")}}
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=where).execute()
+
+    sizes = [picture.size for picture in pictures_in(notebook)]
+    assert sizes == [(451, 300)] * 4
+    assert sizes == [picture.size for picture in pictures_in(read(QUICKSTART))]
+    for said in ("tiger cat", "It was the best of times", "Mr. John Dashwood"):
+        assert said in text_in(notebook)
+        assert said in text_in(read(QUICKSTART))
+
+
+def test_the_committed_notebook_was_run_in_one_go_without_an_error() -> None:
+    cells = [cell for cell in read(QUICKSTART).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [output for output in outputs_of(read(QUICKSTART)) if output.output_type == "error"]
+
+
+def test_the_committed_notebook_is_small_and_tells_nothing_of_the_machine_it_ran_on() -> None:
+    assert QUICKSTART.stat().st_size < 600_000
+    folders = set(re.findall(r"(?<![\w.:/])/[a-z][\w-]*/[\w-]+(?=/)", text_in(read(QUICKSTART))))
+    assert folders == {"/tmp/jarvis-agent"}

@@ -1,0 +1,142 @@
+"""The files of a server: what clients send, and what runs made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import CAT, Served, agent_of, serving
+
+from jarvis_agent.serve import output_url
+from jarvis_agent.serve.files import find_output
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs", script), script) as served:
+        yield served
+
+
+@pytest.fixture
+def served(running: Served) -> Served:
+    return running.forget()
+
+
+def test_uploads_of_one_name_get_names_of_their_own_that_lead_nowhere_else(served: Served) -> None:
+    answers = [served.upload(name="../../evil/my cat.jpg").json() for _ in range(2)]
+    tokens, files = zip(*(answer["name"].split("/") for answer in answers), strict=True)
+    assert files == ("my-cat.jpg", "my-cat.jpg")
+    assert len(set(tokens)) == 2
+    assert all(len(token) == 32 for token in tokens)
+    stored = sorted(path for path in served.outputs.parent.rglob("*") if path.is_file())
+    assert stored == sorted(served.outputs / "uploads" / answer["name"] for answer in answers)
+
+
+def test_an_upload_is_known_by_its_content(served: Served) -> None:
+    answer = served.upload(name="song.mp3")
+    assert answer.status_code == 201
+    assert answer.json() | {"name": ""} == {
+        "name": "",
+        "kind": "image",
+        "mime": "image/jpeg",
+        "size": CAT.stat().st_size,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "complaint"),
+    [
+        (b"", 422, "a.jpg is empty"),
+        (b"\0\1\2\3", 422, "a.jpg is not a kind of file that is known"),
+        (b"x" * 100_001, 422, "100,001 bytes, more than 100,000"),
+        (b"x" * 300_000, 413, "Too Large"),
+    ],
+    ids=["empty", "unknown", "too large", "much too large"],
+)
+def test_an_upload_that_can_not_be_used_is_refused(
+    served: Served, content: bytes, status: int, complaint: str
+) -> None:
+    answer = served.upload(content, "a.jpg")
+    assert answer.status_code == status
+    assert complaint in answer.text
+    assert not (served.outputs / "uploads").exists()
+
+
+def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> None:
+    answer = httpx.post(f"{served.url}/agent/invoke", content=(b"x" * 1000 for _ in range(300)))
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("failing", ["mkdir", "write"])
+def test_a_full_disk_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if failing == "mkdir":
+        (tmp_path / "uploads").touch()
+    else:
+        monkeypatch.setattr("jarvis_agent.serve.files.shutil.copyfileobj", full)
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script), script) as served:
+        answer = served.upload()
+    assert answer.status_code == 507
+    assert "could not be stored" in answer.json()["detail"]
+    assert [path for path in tmp_path.rglob("*") if path.name == "cat.jpg"] == []
+
+
+def test_only_files_of_runs_are_given_out(served: Served) -> None:
+    name = served.uploaded_cat()
+    token = name.split("/")[0]
+    secret = served.outputs.parent / "secret.txt"
+    secret.write_text("secret")
+    run = served.outputs / "run"
+    run.mkdir()
+    (run / "link.txt").symlink_to(secret)
+    for path in (
+        "/outputs/run/link.txt",
+        "/outputs/run/none.txt",
+        "/outputs/%2e%2e/secret.txt",
+        "/outputs/run/%2e%2e",
+        "/outputs/run/..%2f..%2fsecret.txt",
+        "/outputs/run/%00",
+        f"/outputs/uploads/{token}",
+        f"/outputs/uploads%2f{token}/cat.jpg",
+    ):
+        assert served.get(path).status_code == 404, path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("page.html", b"<script>alert(1)</script>"),
+        ("picture.svg", b"<svg><script>alert(1)</script></svg>"),
+        ("cat.jpg", b"<script>alert(1)</script>"),
+        ("bytes.bin", b"<script>alert(1)</script>\0"),
+    ],
+)
+def test_what_a_browser_could_run_is_only_saved(served: Served, name: str, content: bytes) -> None:
+    (served.outputs / "run").mkdir(parents=True)
+    (served.outputs / "run" / name).write_bytes(content)
+    got = served.get(f"/outputs/run/{name}")
+    assert got.headers["content-type"] == "application/octet-stream"
+    assert got.headers["content-disposition"].startswith("attachment")
+    assert got.headers["x-content-type-options"] == "nosniff"
+
+
+def test_names_of_outputs_are_never_paths(tmp_path: Path) -> None:
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("secret")
+    for run, name in (("..", "secret.txt"), ("run", "../../secret.txt"), ("", "secret.txt"), ("run", "a\\b")):
+        assert find_output(tmp_path / "out", run, name) is None
+    assert find_output(tmp_path / "out", "/", str(tmp_path / "secret.txt")) is None
+
+
+def test_the_url_of_an_output_is_the_end_of_its_path() -> None:
+    assert output_url(Path("/srv/outputs/run 1/0-speech.wav")) == "/outputs/run%201/0-speech.wav"
+    assert output_url("C:\\outputs\\run\\a#b.png") == "/outputs/run/a%23b.png"
