@@ -1,6 +1,6 @@
 """The languages that people translate between, under every name by which models know them.
 
-    find_language("French")       # Language("French", "fr", "fra_Latn"); the same for "fr", "fr-CA", "fra_Latn"
+    find_language("French")       # Language("French", "fr", "fra_Latn"), as for "fr", "fr-CA" or "fra_Latn"
     language_of_script("你好")     # "zh"
 
 A language that is missing is a row in LANGUAGES.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +86,7 @@ def test_a_damaged_model_is_refused_by_name(backend: TransformersBackend, copied
     with pytest.raises(UnsupportedError, match="org/model can not be loaded for text-classification"):
         load_from(backend, copied)
     (copied / "config.json").unlink()
-    with pytest.raises(UnsupportedError, match=r"org/model can not be loaded: .*has no config.json"):
+    with pytest.raises(UnsupportedError, match=r"org/model can not be loaded: there is no .*config.json"):
         load_from(backend, copied)
 
 
@@ -189,6 +193,14 @@ def test_a_model_is_loaded_once_for_each_device_and_dtype(
     assert len(loads) == 2
 
 
+def test_importing_the_backend_imports_none_of_what_it_runs() -> None:
+    code = (
+        "import sys, jarvis_agent.backends.transformers, jarvis_agent.tools.adapters; "
+        "sys.exit(bool({'torch', 'transformers', 'numpy', 'PIL', 'huggingface_hub'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_a_cancelled_generation_stops(pool: ModelPool, tmp_path: Path) -> None:
     candidate = Candidate(id="org/llama", task="text-generation", path=build("llama", tmp_path / "llama"))
     call = Call(TASKS["text-generation"], candidate, {"text": "a"}, Path, Settings(device="cpu"))
@@ -223,15 +235,20 @@ def hub(classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield hub
 
 
+def fetched_from(hub: HubDouble) -> set[str]:
+    """The files that were downloaded."""
+    return {request.path.split("/main/")[-1] for request in hub.requests if "/resolve/" in request.path}
+
+
 ON_HUB = Candidate(id="org/model", task=SPEC.name, library="transformers")
 
 
 def test_a_model_of_the_hub_is_downloaded_and_run(backend: TransformersBackend, hub: HubDouble) -> None:
     raw = asyncio.run(backend.run(call_of(ON_HUB, offline=False)))
     assert {row["label"] for row in raw} == {"first", "second", "third"}
-    fetched = {request.path for request in hub.requests if "/resolve/" in request.path}
-    assert any(path.endswith("model.safetensors") for path in fetched)
-    assert not any(path.endswith((".bin", "fp16.safetensors")) or "onnx" in path for path in fetched)
+    fetched = {Path(name).name for name in fetched_from(hub)}
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= fetched
+    assert not fetched & {"pytorch_model.bin", "model.onnx", "model.fp16.safetensors"}
 
 
 def test_what_was_downloaded_is_there_without_the_hub(backend: TransformersBackend, hub: HubDouble) -> None:
@@ -257,16 +274,34 @@ def test_a_download_obeys_the_limit_though_the_size_was_unknown(
 ) -> None:
     with pytest.raises(UnsupportedError, match=r"more than the limit of 0.0 GB \(JARVIS_MAX_DOWNLOAD\)"):
         asyncio.run(backend.run(call_of(ON_HUB, offline=False, max_download=1000)))
-    assert not any("/resolve/" in request.path for request in hub.requests)
+    assert fetched_from(hub) == {"config.json"}
+
+
+def test_a_model_of_another_kind_is_not_downloaded(backend: TransformersBackend, hub: HubDouble) -> None:
+    detector = ON_HUB.model_copy(update={"task": "object-detection"})
+    with pytest.raises(UnsupportedError, match="is a bert model, which can not do object-detection"):
+        backend.load(TASKS["object-detection"], detector, Settings(device="cpu", offline=False))
+    assert fetched_from(hub) == {"config.json"}
+
+
+@pytest.mark.skipif(find_spec("timm") is not None, reason="timm is installed")
+def test_a_model_that_lacks_a_package_is_not_downloaded(backend: TransformersBackend, hub: HubDouble) -> None:
+    detector = ON_HUB.model_copy(update={"task": "object-detection"})
+    config = {"model_type": "detr", "use_timm_backbone": True, "backbone": "resnet50"}
+    hub.add_model("org/model", files={"config.json": json.dumps(config), "model.safetensors": b"weights"})
+    with pytest.raises(UnsupportedError, match=r"needs a package that is not installed: .* timm library"):
+        backend.load(TASKS["object-detection"], detector, Settings(device="cpu", offline=False))
+    assert fetched_from(hub) == {"config.json"}
 
 
 def test_a_repository_with_pickles_alone_is_refused_before_the_download(
-    backend: TransformersBackend, hub: HubDouble
+    backend: TransformersBackend, hub: HubDouble, classifier: Path
 ) -> None:
-    hub.add_model("org/model", files={"config.json": "{}", "pytorch_model.bin": b"pickle"})
+    config = (classifier / "config.json").read_bytes()
+    hub.add_model("org/model", files={"config.json": config, "pytorch_model.bin": b"pickle"})
     with pytest.raises(UnsupportedError, match=r"only as a pickle"):
         asyncio.run(backend.run(call_of(ON_HUB, offline=False)))
-    hub.add_model("org/model", files={"config.json": "{}", "model.onnx": b"onnx"})
+    hub.add_model("org/model", files={"config.json": config, "model.onnx": b"onnx"})
     with pytest.raises(UnsupportedError, match="has no weights that transformers reads"):
         asyncio.run(backend.run(call_of(ON_HUB, offline=False)))
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tiny_parts import LABELS, SEQ2SEQ, TEXT, bpe_tokenizer, save
+from tiny_parts import LABELS, SEQ2SEQ, TEXT, bert_tokenizer, bpe_tokenizer, save
 
 
 def whisper(folder: Path) -> None:
@@ -55,10 +55,10 @@ def whisper(folder: Path) -> None:
 
 def _wav2vec2_options() -> dict[str, Any]:
     return {
-        "conv_dim": (8, 8),
-        "conv_stride": (5, 4),
-        "conv_kernel": (10, 8),
-        "num_feat_extract_layers": 2,
+        "conv_dim": (8, 8, 8),
+        "conv_stride": (8, 8, 5),
+        "conv_kernel": (16, 16, 10),
+        "num_feat_extract_layers": 3,
         "num_conv_pos_embeddings": 16,
         "num_conv_pos_embedding_groups": 2,
         **TEXT,
@@ -149,3 +149,32 @@ def speecht5(folder: Path) -> None:
     save(folder, SpeechT5ForTextToSpeech(config), tokenizer)
     vocoder.save_pretrained(folder / "vocoder")
     np.save(folder / "voice.npy", np.ones((1, 4), np.float32))
+
+
+def bark(folder: Path) -> None:
+    from transformers import BarkConfig, BarkModel, BarkProcessor, EncodecConfig
+    from transformers.models.bark.generation_configuration_bark import (
+        BarkCoarseGenerationConfig,
+        BarkFineGenerationConfig,
+        BarkGenerationConfig,
+        BarkSemanticGenerationConfig,
+    )
+
+    size = {"num_layers": 1, "num_heads": 2, "hidden_size": 16}
+    codec = EncodecConfig(num_filters=4, hidden_size=8, codebook_dim=8, num_lstm_layers=1)
+    config = BarkConfig(
+        semantic_config={"input_vocab_size": 129_600, "output_vocab_size": 10_048, **size},
+        coarse_acoustics_config={"input_vocab_size": 12_096, "output_vocab_size": 12_096, **size},
+        fine_acoustics_config={"input_vocab_size": 1056, "output_vocab_size": 1056, **size},
+        codec_config=codec.to_dict(),
+    )
+    generation = BarkGenerationConfig(
+        semantic_config=BarkSemanticGenerationConfig(max_new_tokens=8).to_dict(),
+        coarse_acoustics_config=BarkCoarseGenerationConfig().to_dict(),
+        fine_acoustics_config=BarkFineGenerationConfig().to_dict(),
+    )
+    model = BarkModel(config)
+    model.can_generate = lambda: False  # transformers can not save the config of Bark's generation itself
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").write_text(json.dumps(generation.to_dict()))
+    BarkProcessor(bert_tokenizer(256)).save_pretrained(str(folder))

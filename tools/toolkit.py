@@ -18,7 +18,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import ModelSource
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.experts import Experts
-from jarvis_agent.settings import Settings
+from jarvis_agent.settings import Settings, load_settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS, closest_tasks, find_task
 from jarvis_agent.tools.task_tool import HFTaskTool
@@ -49,7 +49,9 @@ def hf_tools(
         ConfigError: an unknown task name.
     """
     specs = [_spec(name) for name in tasks] if tasks is not None else list(TASKS.values())
-    experts = open_experts(model, settings or Settings(), sources=sources, backends=backends, models=models)
+    experts = open_experts(
+        model, settings or load_settings(), sources=sources, backends=backends, models=models
+    )
     if available_only:
         offered = portal.call(experts.offered)
         specs = [spec for spec in specs if spec.name in offered]

@@ -1,6 +1,8 @@
 """Let a model write text: without chance, up to a limit of tokens, and no further once nobody waits for it.
 
-generate(loaded, loaded.tokenizer("Hello", return_tensors="pt"), max_new_tokens=50)      # token ids
+    generate(loaded, loaded.tokenizer("Hello", return_tensors="pt"), max_new_tokens=50)      # token ids
+
+What is too long to be read at once comes in `pieces`.
 """
 
 from __future__ import annotations

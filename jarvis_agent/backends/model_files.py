@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from jarvis_agent.backends.hosted_errors import expert_error
 from jarvis_agent.errors import ExpertError, JarvisError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Candidate
+
+CONFIG = "config.json"
 
 _SMALL = (".json", ".txt", ".model", ".jinja", ".spm", ".bpe", ".tiktoken", ".vocab")
 _SHARDED = r"(-\d+-of-\d+)?"
@@ -35,6 +38,25 @@ def refusal(candidate: Candidate, settings: Settings) -> str | None:
     return _too_large(candidate.size or 0, settings)
 
 
+def config_file(candidate: Candidate, settings: Settings) -> Path:
+    """The model's config.json, which is downloaded alone if need be: it tells whether the rest is worth it.
+
+    Raises:
+        UnsupportedError: the model is not there, or not allowed.
+        TransientError: the Hub does not answer.
+    """
+    if (reason := refusal(candidate, settings)) is not None:
+        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
+    if candidate.path is not None:
+        return _given(candidate, candidate.path)
+    if candidate.local or settings.offline:
+        return _cached(candidate)
+    from huggingface_hub import hf_hub_download
+
+    with _download_errors(candidate.id):
+        return Path(hf_hub_download(candidate.id, CONFIG, revision=candidate.revision, token=settings.token))
+
+
 def model_folder(candidate: Candidate, settings: Settings) -> Path:
     """The directory with the model's files, downloaded if need be. Blocks.
 
@@ -42,50 +64,45 @@ def model_folder(candidate: Candidate, settings: Settings) -> Path:
         UnsupportedError: the model is not there, is not allowed, or has no weights in a safe format.
         TransientError: the Hub does not answer.
     """
-    if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
-    if candidate.path is not None:
-        return _given(candidate, candidate.path, settings)
-    if candidate.local or settings.offline:
-        return _cached(candidate, settings)
-    return _downloaded(candidate, settings)
-
-
-def _given(candidate: Candidate, path: Path, settings: Settings) -> Path:
-    folder = path if path.is_dir() else path.parent
-    if not (folder / "config.json").is_file():
-        raise UnsupportedError(f"{candidate.id} can not be loaded: {folder} has no config.json")
+    if candidate.path is None and not candidate.local and not settings.offline:
+        return _downloaded(candidate, settings)
+    folder = config_file(candidate, settings).parent
     choose_files(candidate, {file.name: 0 for file in folder.iterdir()}, settings)
     return folder
 
 
-def _cached(candidate: Candidate, settings: Settings) -> Path:
+def _given(candidate: Candidate, path: Path) -> Path:
+    config = (path if path.is_dir() else path.parent) / CONFIG
+    if not config.is_file():
+        raise UnsupportedError(f"{candidate.id} can not be loaded: there is no {config}")
+    return config
+
+
+def _cached(candidate: Candidate) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(candidate.id, "config.json", revision=candidate.revision)
+    config = try_to_load_from_cache(candidate.id, CONFIG, revision=candidate.revision)
     if not isinstance(config, str):
         raise UnsupportedError(
             f"{candidate.id} is not on this machine; download it with: hf download {candidate.id}"
         )
-    return _given(candidate, Path(config).parent, settings)
+    return Path(config)
 
 
 def _downloaded(candidate: Candidate, settings: Settings) -> Path:
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.hf_api import RepoFile
 
+    if (reason := refusal(candidate, settings)) is not None:
+        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
     model, revision, token = candidate.id, candidate.revision, settings.token
-    try:
+    with _download_errors(model):
         tree = HfApi(token=token).list_repo_tree(model, revision=revision)
         sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
         wanted = choose_files(candidate, sizes, settings)
         if (reason := _too_large(sum(sizes[name] for name in wanted), settings)) is not None:
             raise UnsupportedError(f"{model} can not be loaded: {reason}")
         return Path(snapshot_download(model, revision=revision, token=token, allow_patterns=wanted))
-    except JarvisError:
-        raise
-    except Exception as error:
-        raise _download_error(candidate.id, error) from error
 
 
 def choose_files(candidate: Candidate, sizes: Mapping[str, int], settings: Settings) -> list[str]:
@@ -115,6 +132,17 @@ def _too_large(size: int, settings: Settings) -> str | None:
         f"{size / 1e9:.1f} GB would have to be downloaded, more than the limit of "
         f"{settings.max_download / 1e9:.1f} GB (JARVIS_MAX_DOWNLOAD)"
     )
+
+
+@contextmanager
+def _download_errors(model: str) -> Iterator[None]:
+    """What the Hub's client raises inside, as errors that the ladder understands."""
+    try:
+        yield
+    except JarvisError:
+        raise
+    except Exception as error:
+        raise _download_error(model, error) from error
 
 
 def _download_error(model: str, error: Exception) -> ExpertError:

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.weights import free_caches, is_out_of_memory, weight_bytes
 from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError
 
 Key = tuple[str, ...]
+T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -133,11 +134,8 @@ class ModelPool:
         await asyncio.gather(*running)
         with self._lock:
             self._evict_idle()
-            threads = self._threads
-            if self._running:  # another event loop has begun anew
-                threads = None
-            else:
-                self._threads = None
+            threads = None if self._running else self._threads  # another event loop may have begun anew
+            self._threads = self._threads if self._running else None
         if threads is not None:
             threads.shutdown(wait=True)
         self._sweep()
@@ -188,9 +186,8 @@ class ModelPool:
         if wanted:
             token = _current.set(job)
             try:
-                if slot.expert is None:
-                    self._load(slot, job.call)
-                result = self._with_room(slot.expert, job.call)
+                expert = self._load(slot, job.call) if slot.expert is None else slot.expert
+                result = self._with_room(lambda: expert(job.call))
             except BaseException as caught:
                 error = _as_expert_error(caught, job.call)
             _current.reset(token)
@@ -208,7 +205,7 @@ class ModelPool:
             job.done.set_result(result)
         self._sweep()
 
-    def _load(self, slot: _Slot, call: Call) -> None:
+    def _load(self, slot: _Slot, call: Call) -> Expert:
         self._sweep()
         expert = self._with_room(slot.load)
         with self._lock:
@@ -216,19 +213,19 @@ class ModelPool:
             slot.nbytes = _nbytes(expert, call)
             self._make_room(0)
             self._schedule()
+        return expert
 
-    def _with_room(self, work: Callable[..., Any] | None, *args: Any) -> Any:
+    def _with_room(self, work: Callable[[], T]) -> T:
         """Do the work; where memory runs out, evict what is idle and do it once more."""
-        assert work is not None
         try:
-            return work(*args)
+            return work()
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
         with self._lock:
             self._evict_idle()
         self._sweep(always=True)
-        return work(*args)
+        return work()
 
     def _loaded(self) -> int:
         return sum(slot.nbytes for slot in self._slots.values() if slot.expert is not None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
@@ -16,21 +17,21 @@ from jarvis_agent.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
 
-_BUILTIN: tuple[tuple[str, str, bool], ...] = (
-    # module, class, whether it loads models into the pool
-    ("jarvis_agent.backends.starter", "StarterBackend", True),
-    ("jarvis_agent.backends.opencv", "OpenCVBackend", True),
-    ("jarvis_agent.backends.transformers", "TransformersBackend", True),
-    ("jarvis_agent.backends.hosted", "HostedBackend", False),
-)
+_BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
+    "starter:StarterBackend": lambda backend, settings, pool: backend(pool),
+    "opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
+    "transformers:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
+    "hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
+}
+"""Module and class of each backend of ours, and how it is made."""
 
 
 def make_backends(settings: Settings, pool: ModelPool) -> list[Backend]:
     """Every backend, those of installed plug-ins last."""
     made: list[Backend] = []
-    for module, name, pooled in _BUILTIN:
-        backend = getattr(import_module(module), name)
-        made.append(backend(pool) if pooled else backend(settings))
+    for home, make in _BUILTIN.items():
+        module, name = home.split(":")
+        made.append(make(getattr(import_module(f"jarvis_agent.backends.{module}"), name), settings, pool))
     for entry in entry_points(group="jarvis_agent.backends"):
         factory: Factory = entry.load()
         made.append(factory(settings, pool))

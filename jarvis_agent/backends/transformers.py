@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.model_files import model_folder, refusal
+from jarvis_agent.backends.model_files import config_file, model_folder, refusal
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.transformers_loading import Loaded, Way, choose_way, load_model
+from jarvis_agent.backends.transformers_loading import Loaded, Way, choose_way, load_model, try_out
 from jarvis_agent.backends.transformers_tasks import TASK_WAYS
 from jarvis_agent.backends.weights import is_out_of_memory, weight_bytes
+from jarvis_agent.cards import brief_text
 from jarvis_agent.errors import JarvisError, MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
@@ -76,22 +76,32 @@ class TransformersBackend(LocalBackend):
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtraError(f"{candidate.id} on this machine", "local")
         with _named(spec, candidate):
-            return _load(spec, candidate, settings, model_folder(candidate, settings))
+            return _load(spec, candidate, settings)
 
 
-def _load(spec: TaskSpec, candidate: Candidate, settings: Settings, folder: Path) -> Expert:
+def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
     from transformers import AutoConfig
-    from transformers.utils import logging
 
-    if logging.get_verbosity() == logging.WARNING:  # its default: nobody asked for its advice to developers
-        logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+    _hush()
+    remote = settings.trust_remote_code
+    folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
+    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
     way = choose_way(TASK_WAYS[spec.name], config)
     if way is None:
         raise UnsupportedError(f"{candidate.id} is a {config.model_type} model, which can not do {spec.name}")
-    loaded = load_model(way, folder, candidate, settings)
+    if not remote and not candidate.local and candidate.path is None:
+        try_out(way, config)
+    loaded = load_model(way, model_folder(candidate, settings), candidate, settings)
     return TransformersExpert(way, loaded, weight_bytes(loaded.model, *loaded.extras.values()))
+
+
+def _hush() -> None:
+    """Take away transformers' progress bars and, unless somebody set its level, its advice to developers."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    if logging.get_verbosity() == logging.WARNING:
+        logging.set_verbosity_error()
 
 
 @contextmanager
@@ -103,13 +113,11 @@ def _named(spec: TaskSpec, candidate: Candidate) -> Iterator[None]:
         raise
     except ImportError as error:
         raise UnsupportedError(
-            f"{candidate.id} needs a package that is not installed: {_told(error)}"
+            f"{candidate.id} needs a package that is not installed: {brief_text(str(error))}"
         ) from error
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        raise UnsupportedError(f"{candidate.id} can not be loaded for {spec.name}: {_told(error)}") from error
-
-
-def _told(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UnsupportedError(
+            f"{candidate.id} can not be loaded for {spec.name}: {brief_text(str(error))}"
+        ) from error

@@ -1,8 +1,10 @@
 """Load a model with transformers: the right class for the task, on the right device, with all of its weights.
 
-way = choose_way(TASK_WAYS["image-classification"], config)
-loaded = load_model(way, folder, candidate, settings)     # Loaded: .model .tokenizer .pipe …
-way.run(loaded, call)                                     # raw output
+    way = choose_way(TASK_WAYS["image-classification"], config)
+    loaded = load_model(way, folder, candidate, settings)     # Loaded: .model .tokenizer .pipe …
+    way.run(loaded, call)                                     # raw output
+
+Weights that are missing are an error, and not, as in transformers itself, random numbers.
 """
 
 from __future__ import annotations
@@ -52,11 +54,15 @@ class Loaded:
 
     def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Tensors of a batch on the model's device, those of floats in its dtype."""
-        device, dtype = self.model.device, self.model.dtype
-        return {
-            name: tensor.to(device, dtype) if tensor.is_floating_point() else tensor.to(device)
-            for name, tensor in batch.items()
-        }
+        import torch
+
+        def placed(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            dtype = self.model.dtype if value.is_floating_point() else None
+            return value.to(self.model.device, dtype)
+
+        return {name: placed(value) for name, value in batch.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Way:
         pipeline: name of the transformers pipeline that `run` uses.
         only: model types to which the way is limited; empty: all that the auto class knows.
         prepare: loads what else is needed; its result is `Loaded.extras`.
-        exact: the model is loaded in float32 unless the settings name a dtype: what follows it needs that.
+        exact: the model is loaded in float32, whatever the settings say: what follows it needs that.
     """
 
     auto: str
@@ -108,6 +114,19 @@ def _class_names(auto: Any, config: Any) -> set[str]:
     return {cls.__name__ for cls in (found if isinstance(found, tuple) else (found,))}
 
 
+def try_out(way: Way, config: Any) -> None:
+    """Build the model without weights or memory: what its code needs and lacks shows before a download.
+
+    Raises:
+        ImportError: a package that it needs is not installed.
+    """
+    import torch
+    import transformers
+
+    with _LOADING, torch.device("meta"):
+        getattr(transformers, way.auto).from_config(config)
+
+
 def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings) -> Loaded:
     """Load the model in a directory.
 
@@ -117,15 +136,15 @@ def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings)
     """
     import transformers
 
-    device = pick_device(settings.device)
+    device, source = pick_device(settings.device), str(folder)
     code = {"trust_remote_code": settings.trust_remote_code}
     with _LOADING:
         parts = {
-            name: getattr(transformers, _PARTS[name]).from_pretrained(folder, **code) for name in way.parts
+            name: getattr(transformers, _PARTS[name]).from_pretrained(source, **code) for name in way.parts
         }
         model, report = getattr(transformers, way.auto).from_pretrained(
-            folder,
-            dtype=pick_dtype("float32" if way.exact and settings.dtype == "auto" else settings.dtype, device),
+            source,
+            dtype=pick_dtype("float32" if way.exact else settings.dtype, device),
             use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
@@ -180,18 +199,16 @@ def pick_dtype(wanted: str, device: Any) -> Any:
 
 def _check_whole(model: Any, missing: set[str], candidate: Candidate) -> None:
     """Refuse a model whose head has no weights: transformers would fill it with random numbers."""
-    base = model.base_model_prefix + "."
-    heads = (
-        sorted(name for name in missing if not name.startswith(base)) if model.base_model is not model else []
-    )
-    if heads:
+    if model.base_model is model:
+        return
+    if heads := sorted(name for name in missing if not name.startswith(model.base_model_prefix + ".")):
         raise UnsupportedError(
             f"{candidate.id} is not trained for {candidate.task}: it lacks the weights {', '.join(heads[:3])}"
         )
 
 
 def _limit_length(tokenizer: Any, config: Any) -> None:
-    """Give a tokenizer that knows no limit the model's own, so that long texts are cut and not fatal."""
+    """Give a tokenizer that knows no limit the model's own, so that long texts are read in pieces."""
     positions = getattr(config, "max_position_embeddings", None)
     if tokenizer.model_max_length > 1_000_000 and isinstance(positions, int):
         # RoBERTa and its kin number positions from 2.

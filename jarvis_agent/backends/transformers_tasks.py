@@ -12,6 +12,7 @@ from jarvis_agent.backends.transformers_loading import Way
 
 _ENCODER_DECODER = frozenset({"vision-encoder-decoder"})
 _LAYOUT = frozenset({"layoutlm"})
+_BARK = frozenset({"bark"})
 _SPEECHT5 = frozenset({"speecht5"})
 
 _TOKENS = ("tokenizer",)
@@ -81,6 +82,14 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             audio.speak_with_voice,
             only=_SPEECHT5,
             prepare=audio.voice_of,
+            exact=True,
+        ),
+        Way(
+            "AutoModelForTextToWaveform",
+            ("processor", *_TOKENS),
+            audio.speak,
+            "text-to-audio",
+            only=_BARK,
             exact=True,
         ),
         Way("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),

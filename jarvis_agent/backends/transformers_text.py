@@ -95,12 +95,13 @@ def answer_from_context(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
     )
     places = windows.pop("offset_mapping").tolist()
     windows.pop("overflow_to_sample_mapping", None)
-    with torch.inference_mode():
-        output = loaded.model(**loaded.inputs(windows))
     spans: dict[tuple[int, int], float] = {}
     for number, offsets in enumerate(places):
+        window = {name: rows[number : number + 1] for name, rows in windows.items()}
+        with torch.inference_mode():
+            output = loaded.model(**loaded.inputs(window))
         in_context = [kind == 1 for kind in windows.sequence_ids(number)]
-        logits = (output.start_logits[number].float().cpu(), output.end_logits[number].float().cpu())
+        logits = (output.start_logits[0].float().cpu(), output.end_logits[0].float().cpu())
         for first, last, score in _best_spans(*logits, in_context):
             span = (offsets[first][0], offsets[last][1])
             spans[span] = max(score, spans.get(span, 0.0))
@@ -134,10 +135,13 @@ def summarize(loaded: Loaded, call: Call) -> str:
 def translate(loaded: Loaded, call: Call) -> str:
     """The translation, made piece by piece; paragraphs are kept."""
     text = text_of(call)
-    source = _language(call.inputs.get("src_lang")) or find_language(language_of_script(text))
+    named = _language(call.inputs.get("src_lang"))
+    source = named or find_language(language_of_script(text))
     target = _language(call.inputs.get("tgt_lang"))
     if target is None and source is not None and source.code != "en":
         target = find_language("en")
+    if named is None and source == target:
+        source = None  # the guess was wrong
     prefix, options = _direction(loaded, source, target)
     return "\n".join(_translate_line(loaded, line, prefix, options) for line in text.splitlines())
 
@@ -171,8 +175,10 @@ def _direction(
     kind = loaded.model.config.model_type
     if kind == "marian":
         return _marian_prefix(loaded, target), {}
-    if target is None or source is None:
+    if target is None:
         raise UnsupportedError(f"{loaded.id} must be told into which language to translate (tgt_lang)")
+    if source is None:
+        raise UnsupportedError(f"{loaded.id} must be told the language of the text (src_lang)")
     if kind in T5_KINDS:
         return f"translate {source.name} to {target.name}: ", {}
     loaded.tokenizer.src_lang, _ = _spelling(loaded, source)
@@ -211,7 +217,9 @@ def write(loaded: Loaded, call: Call) -> str:
     prompt = text_of(call)
     if loaded.tokenizer.chat_template:
         chat = [{"role": "user", "content": prompt}]
-        asked = loaded.tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        asked = loaded.tokenizer.apply_chat_template(
+            chat, add_generation_prompt=True, tokenize=False, enable_thinking=False
+        )
         batch = loaded.tokenizer(asked, add_special_tokens=False, return_tensors="pt", verbose=False)
         batch.pop("token_type_ids", None)
         return _decoded(loaded, generate(loaded, batch, max_new_tokens=NEW_TOKENS))
