@@ -30,13 +30,24 @@ _TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
 _NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
 _ID_KEYS = ("id", "taskid", "nodeid")
 _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
-_ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", "input", "inputs", "actioninput", "toolinput")
+_ARG_KEYS = (
+    "args",
+    "arguments",
+    "parameters",
+    "params",
+    "kwargs",
+    "input",
+    "inputs",
+    "actioninput",
+    "toolinput",
+)
 _SLOTS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
 _LONGEST_ID = 9
 _SIMILAR = 0.5
 _MISSPELT = 0.85
 _MISSPELT_WORD = 0.7
+_MISSPELT_JOINED = 0.95
 _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 
 
@@ -97,11 +108,12 @@ def _same_words(name: str, other: str) -> bool:
     """Whether names differ in letters only: "hed-text-to-image" is no misspelling of "seg-text-to-image"."""
     words, others = name.split("-"), other.split("-")
     if len(words) != len(others):
-        return True
-    return all(
-        difflib.SequenceMatcher(None, a, b).ratio() >= _MISSPELT_WORD
-        for a, b in zip(words, others, strict=True)
-    )
+        return _likeness("".join(words), "".join(others)) >= _MISSPELT_JOINED
+    return all(_likeness(a, b) >= _MISSPELT_WORD for a, b in zip(words, others, strict=True))
+
+
+def _likeness(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, a, b).ratio()
 
 
 def in_a_plan(path: tuple[str, ...]) -> bool:

@@ -5,8 +5,8 @@
     bound.notes      # what was mended on the way
 
 - A reference must point at a task that makes the kind of thing that the argument takes. If it does not, it
-  is mended to the nearest task that does: first among the task's own dependencies, then among their ancestors.
-- A required argument that is missing is taken from the one dependency that makes its kind and has no other use.
+  is mended to the nearest task that does: first among the task's dependencies, then among their ancestors.
+- A missing required argument is taken from the one dependency that makes its kind and has no other use.
 - A list in an argument that takes one thing fans out into tasks of their own, and a reference to such a task
   means all of them. Lists of one length in several arguments go in step; others are combined.
 - A task's `dep` is what its planner wrote, together with what its arguments refer to.
@@ -166,7 +166,7 @@ class _Binding:
                 yield item if arg.kind == "data" else json.dumps(item, ensure_ascii=False)
 
     def _files(self, text: str, arg: Arg) -> Iterator[str]:
-        """References and file names in one text: "<resource>-0, b.jpg"; words around a reference are no files."""
+        """References and files in one text: "<resource>-0, b.jpg". Words around a reference are no file."""
         for part in text.split(","):
             found = refs_in(part)
             yield from (ref(i) for n in found for i in self._target(n, arg.kind).ids)
@@ -238,7 +238,7 @@ class _Binding:
             args[target.name] = self._values(value, target)
             self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
         if left_out:
-            self.notes.append(f"{self._draft.spec.name} has no place for {listing(left_out)}, which was left out")
+            self.notes.append(f"what it has no place for was left out: {listing(left_out)}")
 
     def _kinds(self, value: Any) -> frozenset[str]:
         """The kinds that a value may be of."""

@@ -5,9 +5,9 @@
     nodes.meant(node, 0, "image")     # the node that `<resource>-0` means in an image argument of `node`
     nodes.ready(ended=False)          # the nodes that may be bound now
 
-An id means the last task of that id that comes before the one that refers to it and, if there are several, makes what
-the argument takes; if none comes before, the first that comes after. So duplicate ids and forward references have a
-meaning that does not depend on how much of the plan has been read when they are met.
+An id means the last task of that id that comes before the one that refers to it and, if there are several,
+makes what the argument takes; if none comes before, the first that comes after. So what duplicate ids and
+forward references mean does not depend on how much of the plan has been read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Nodes:
         return next((other for other in others if other is not node), None)
 
     def ready(self, *, ended: bool) -> list[Node]:
-        """The nodes that are held and refer to final ones only, or, when the plan has ended, to none at all."""
+        """The nodes that are held and refer to final ones only; or to none at all, if the plan has ended."""
         return [node for node in self.all if node.held and self._is_ready(node, ended)]
 
     def break_circles(self, node: Node) -> None:

@@ -10,12 +10,12 @@
     builder.finish()
     builder.broken                            # what only its planner can mend
 
-Whatever the text, a valid plan comes out: ids are unique, each task stands after those that it needs, and references
-point at tasks that make what the argument takes. What was mended is in `notes`. A task that was given out is never
-altered, and the pieces in which the text comes make no difference.
+Whatever the text, a valid plan comes out: ids are unique, each task stands after those that it needs, and
+references point at tasks that make what the argument takes. What was mended is in `notes`. A task that was
+given out is never altered, and the pieces in which the text comes make no difference.
 
-Ids that the planner wrote are kept. A task without an id, or with one that is taken, gets a fresh one from 100 up:
-what has not been read yet may well use 3 or 4, but hardly 100.
+Ids that the planner wrote are kept. A task without an id, or with one that is taken, gets a fresh one from
+100 up: what has not been read yet may well use 3 or 4, but hardly 100.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pydantic import Field
 
 from jarvis_agent.draft import MAX_TASKS, TaskNames, in_a_plan, is_task, read_draft, shorten, written_id
 from jarvis_agent.errors import PlanError
-from jarvis_agent.loose_json import Found, JsonReader, sound
+from jarvis_agent.loose_json import Found, JsonReader
 from jarvis_agent.mend import bind
 from jarvis_agent.nodes import Node, Nodes
 from jarvis_agent.tools.spec import TaskSpec
@@ -58,8 +58,8 @@ class Plan(Frozen):
 
         Args:
             text: JSON, more or less, with or without prose around it.
-            tools: what the plan may use beside the Hub's tasks: names, TaskSpecs, or LangChain tools; a mapping has
-                them by name.
+            tools: what the plan may use beside the Hub's tasks: names, TaskSpecs or LangChain tools, or a
+                mapping of them by name.
         """
         builder = PlanBuilder({**TASKS, **_specs(tools)})
         builder.feed(text)
@@ -113,8 +113,8 @@ class Broken:
 class PlanBuilder:
     """Reads a plan piece by piece and gives out each task as soon as it is final.
 
-    A task is final when all that it refers to is. It is held while it refers to tasks that are not written yet, or
-    that are broken.
+    A task is final when all that it refers to is. It is held while it refers to tasks that are not written
+    yet, or that are broken.
     """
 
     def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
@@ -151,13 +151,13 @@ class PlanBuilder:
     def broken(self) -> list[Broken]:
         """What the planner should write again; complete after `finish`."""
         if self._is_blank:
-            return [Broken(self._no_task or self._prose, "it holds no JSON list of tasks")]
+            return [Broken(self._no_task or self._reader.prose, "it holds no JSON list of tasks")]
         return [Broken(node.raw, node.error) for node in self._nodes.all if node.error]
 
     def mend(self, reply: str) -> list[Task]:
-        """Put what the planner wrote again in the place of what is broken. Returns the tasks that have become final.
+        """Put what the planner wrote again in the place of what is broken. Returns the tasks final by that.
 
-        Objects are put in place by their ids, and those that have none in their order. What is not broken stays.
+        Objects are put in place by their ids, those without one in their order. What is not broken stays.
         """
         reader = JsonReader()
         written = [*reader.feed(reply), *reader.close()]
@@ -184,11 +184,13 @@ class PlanBuilder:
 
     def _closing_notes(self) -> Iterator[str]:
         if self._reader.slips:
-            yield f"the plan was not well-formed JSON and was read as it was meant: {', '.join(self._reader.slips)}"
+            yield f"it was not well-formed JSON and was read as it was meant: {', '.join(self._reader.slips)}"
         if self._surplus:
-            yield f"{self._surplus} tasks were left out: a plan has at most {MAX_TASKS}"
+            yield f"tasks left out: {self._surplus}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
-            yield f"no plan was found in: {shorten(self._no_task or self._prose or '(no text)')}"
+            yield f"no plan was found in: {shorten(self._no_task or self._reader.prose or '(no text)')}"
+        elif self._no_task and self._nodes.all:
+            yield f"what is not a task was left out: {shorten(self._no_task)}"
         for node in self._nodes.all:
             if node.error:
                 yield f"{node} was left out: {node.error}"
@@ -200,10 +202,6 @@ class PlanBuilder:
         """Whether the text has ended without a task, and without saying that there is none."""
         return self._ended and not self._nodes.all and not self._empty_on_purpose
 
-    @property
-    def _prose(self) -> str:
-        return sound(self._reader.prose).strip()
-
     def _new(self) -> list[Task]:
         new = self._tasks[self._given_out :]
         self._given_out = len(self._tasks)
@@ -214,11 +212,11 @@ class PlanBuilder:
         value = found.value
         if not in_a_plan(found.path):
             return
-        if isinstance(value, dict) and is_task(value):
-            self._add(value, "" if found.whole else "the text ends in the middle of it")
-        elif not value:
+        if not value:
             self._empty_on_purpose = self._empty_on_purpose or found.whole
-        elif isinstance(value, dict) and not self._nodes.all:
+        elif isinstance(value, dict) and is_task(value):
+            self._add(value, "" if found.whole else "the text ends in the middle of it")
+        elif isinstance(value, dict) and not (self._nodes.all and (self._no_task or _is_wrapper(value))):
             self._no_task = value
 
     def _add(self, raw: dict[str, Any], error: str) -> None:
@@ -234,10 +232,9 @@ class PlanBuilder:
         self._ids.add(node.id)
         self._read(node, error)
         self._nodes.add(node)
-        if written is None:
-            self.note(f"{node}: it had no id and got {node.id}")
-        elif node.id != written:
-            self.note(f"{node}: its id {written} was taken and it got {node.id}")
+        if node.id != written and not node.error:
+            why = "it had no id" if written is None else f"its id {written} was taken"
+            self.note(f"{node}: {why} and it got {node.id}")
         self._settle()
 
     def _replace(self, written: list[dict[str, Any]]) -> None:
@@ -293,6 +290,10 @@ class PlanBuilder:
         fresh = next(i for i in self._fresh_ids if i not in self._ids)
         self._ids.add(fresh)
         return fresh
+
+
+def _is_wrapper(value: Mapping[str, Any]) -> bool:
+    return any(isinstance(part, list | dict) for part in value.values())
 
 
 def _specs(tools: Iterable[Any] | Mapping[str, Any] | None) -> dict[str, TaskSpec]:

@@ -100,8 +100,8 @@ class LLMPlanner:
 def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any] | None:
     """The JSON schema of a plan of these tasks; None where there are none to choose from.
 
-    It is closed, as strict structured output wants it (every argument is there and may be null), unless a tool takes
-    arguments that are not known.
+    It is closed, as strict structured output wants it (every argument is there and may be null), unless a
+    tool takes arguments that are not known.
     """
     if not specs:
         return None

@@ -1,4 +1,4 @@
-"""References: `<resource>-3` in an argument stands for what task 3 makes. No other module knows their spelling.
+"""References: `<resource>-3` in an argument stands for what task 3 makes. Only this module spells them.
 
     refs_in({"text": "Compare <resource>-0 with <resource>-2"})            # [0, 2]
     substitute("Read: <resource>-0", {0: "hello"}.__getitem__)             # "Read: hello"
@@ -20,9 +20,12 @@ _NAMES = "resource|generated|node|task|output|result|image|text|audio|video"
 _GAP = r"\s{0,3}"
 _NUMBER = r"(?:task|node|id|[-_]){0,6}([0-9]{1,9})(?![0-9])"
 _LOOSE = re.compile(
-    rf"<{_GAP}(?:{_NAMES})s?{_GAP}>(?:{_GAP}[-_:]{_GAP})?<?{_NUMBER}>?"  # <resource>-0  <GENERATED>_0  <resource>-<task_0>
-    rf"|<{_GAP}(?:{_NAMES})s?{_GAP}[-_:# ]{_GAP}{_NUMBER}{_GAP}>"  # <resource-0>  <node 0>
-    rf"|(?<![\w./\\<-])(?:resource|generated)[-_]{_NUMBER}(?![\w/\\-]|\.\w)",  # resource-0, but not resource-0.jpg
+    # <resource>-0  <GENERATED>_0  <resource>-<task_0>
+    rf"<{_GAP}(?:{_NAMES})s?{_GAP}>(?:{_GAP}[-_:]{_GAP})?<?{_NUMBER}>?"
+    # <resource-0>  <node 0>
+    rf"|<{_GAP}(?:{_NAMES})s?{_GAP}[-_:# ]{_GAP}{_NUMBER}{_GAP}>"
+    # resource-0, but not resource-0.jpg
+    rf"|(?<![\w./\\<-])(?:resource|generated)[-_]{_NUMBER}(?![\w/\\-]|\.\w)",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"[,;&+]|\band\b", re.IGNORECASE)

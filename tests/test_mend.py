@@ -1,0 +1,268 @@
+"""References come to point at what their argument takes, missing arguments are found, and lists fan out."""
+
+import json
+
+from jarvis_agent.plan import Plan
+from jarvis_agent.tools.spec import Arg, TaskSpec
+
+
+def task(name, task_id, dep=None, **args):
+    return {"task": name, "id": task_id, "dep": dep or [-1], "args": args}
+
+
+def parse(*tasks, **options):
+    return Plan.parse(json.dumps(tasks), **options)
+
+
+def graph(plan):
+    return {task.id: (task.dep, task.args) for task in plan.tasks}
+
+
+PICTURE = task("text-to-image", 0, text="a cat")
+CAPTION = task("image-to-text", 1, [0], image="<resource>-0")
+
+
+def test_a_well_typed_plan_stays_as_it_is():
+    plan = parse(PICTURE, CAPTION, task("text-to-speech", 2, [1], text="<resource>-1"))
+    assert graph(plan) == {
+        0: ([-1], {"text": "a cat"}),
+        1: ([0], {"image": "<resource>-0"}),
+        2: ([1], {"text": "<resource>-1"}),
+    }
+    assert plan.notes == []
+
+
+def test_a_dependency_that_only_a_reference_names_is_added():
+    plan = parse(PICTURE, task("image-to-text", 1, image="<resource>-0"))
+    assert plan.task(1).dep == [0]
+
+
+def test_a_dependency_without_a_reference_is_kept():
+    plan = parse(PICTURE, task("text-to-speech", 1, [0], text="Here it comes."))
+    assert plan.task(1).dep == [0]
+
+
+def test_a_reference_to_the_wrong_kind_means_the_dependency_that_makes_the_right_one():
+    swapped = task("openpose-text-to-image", 3, [0, 1], text="<resource>-0", image="<resource>-1")
+    plan = parse(PICTURE, CAPTION, swapped)
+    assert graph(plan)[3] == ([0, 1], {"text": "<resource>-1", "image": "<resource>-0"})
+    assert any("<resource>-0 makes no text; the text of task 1" in note for note in plan.notes)
+
+
+def test_a_reference_to_the_wrong_kind_means_the_nearest_ancestor_that_makes_the_right_one():
+    plan = parse(PICTURE, CAPTION, task("object-detection", 2, [1], image="<resource>-1"))
+    assert graph(plan)[2] == ([0, 1], {"image": "<resource>-0"})
+
+
+def test_nearer_ancestors_come_before_farther_ones():
+    plan = parse(
+        task("text-to-image", 0, text="a"),
+        task("image-to-image", 1, [0], image="<resource>-0"),
+        task("image-to-text", 2, [1], image="<resource>-1"),
+        task("translation", 3, [2], text="<resource>-2", tgt_lang="fr"),
+        task("image-to-text", 4, [3], image="<resource>-3"),
+    )
+    assert plan.task(4).args == {"image": "<resource>-1"}
+
+
+def test_a_dependency_that_nothing_else_uses_is_the_first_choice():
+    plan = parse(
+        task("image-to-text", 0, image="a.jpg"),
+        task("object-detection", 1, image="b.jpg"),
+        task("openpose-text-to-image", 2, [0, 1], text="<resource>-2", image="<resource>-1"),
+    )
+    assert plan.task(2).args == {"text": "<resource>-0", "image": "<resource>-1"}
+
+
+def test_a_mended_reference_leaves_no_dependency_that_was_not_written():
+    plan = parse(
+        PICTURE,
+        task("text-to-speech", 1, text="hello"),
+        task("image-to-text", 2, [0], image="<resource>-1"),
+    )
+    assert graph(plan)[2] == ([0], {"image": "<resource>-0"})
+
+
+def test_a_reference_that_nothing_can_stand_for_is_reported():
+    plan = parse(task("text-to-speech", 0, text="hello"), task("image-to-text", 1, [0], image="<resource>-0"))
+    assert [t.id for t in plan.tasks] == [0]
+    assert (
+        "task 1 (image-to-text) was left out: <resource>-0 can not be its image: it makes no image"
+        in plan.notes
+    )
+
+
+def test_a_reference_to_itself_means_the_dependency():
+    plan = parse(task("image-to-text", 0, image="a.jpg"), task("text-to-speech", 1, [0], text="<resource-1>"))
+    assert graph(plan)[1] == ([0], {"text": "<resource>-0"})
+
+
+def test_a_reference_to_itself_without_a_dependency_is_reported():
+    plan = parse(task("text-to-speech", 0, text="<resource>-0"))
+    assert plan.tasks == []
+    assert "<resource>-0 can not be its text: it means the task itself" in plan.notes[-1]
+
+
+def test_a_reference_to_no_task_means_the_dependency():
+    plan = parse(PICTURE, task("image-to-text", 1, [0], image="<resource>-7"))
+    assert graph(plan)[1] == ([0], {"image": "<resource>-0"})
+    assert any("<resource>-7 means no task of the plan" in note for note in plan.notes)
+
+
+def test_a_dependency_on_no_task_is_left_out():
+    plan = parse(task("text-to-image", 0, [7], text="a cat"))
+    assert graph(plan) == {0: ([-1], {"text": "a cat"})}
+    assert plan.notes == [
+        "task 0 (text-to-image): its dependency on 7 was left out: it means no task of the plan"
+    ]
+
+
+def test_every_reference_inside_a_text_must_have_text():
+    seen = task("object-detection", 2, image="b.jpg")
+    plan = parse(
+        PICTURE, CAPTION, seen, task("summarization", 3, text="One: <GENERATED>-1 Two: <resource-2>")
+    )
+    assert graph(plan)[3] == ([1, 2], {"text": "One: <resource>-1 Two: <resource>-2"})
+    plan = parse(PICTURE, task("summarization", 1, text="This: <resource>-0"))
+    assert [t.id for t in plan.tasks] == [0]
+
+
+def test_a_tool_takes_and_makes_what_it_likes():
+    tool = TaskSpec(
+        "upload", "tool", "", (Arg("what", "any"), Arg("all", "any", required=False, many=True)), ()
+    )
+    plan = parse(
+        PICTURE,
+        task("upload", 1, what="<resource>-0", all=["<resource>-0", 5]),
+        task("image-to-text", 2, image="<resource>-1"),
+        tools=[tool],
+    )
+    assert graph(plan)[1] == ([0], {"what": "<resource>-0", "all": ["<resource>-0", 5]})
+    assert graph(plan)[2] == ([1], {"image": "<resource>-1"})
+    assert plan.notes == []
+
+
+def test_a_missing_argument_is_taken_from_the_only_dependency_that_makes_it():
+    plan = parse(
+        task("openpose-control", 0, image="a.jpg"),
+        task("image-to-text", 1, image="b.jpg"),
+        task("openpose-text-to-image", 2, [0, 1]),
+    )
+    assert graph(plan)[2] == ([0, 1], {"text": "<resource>-1", "image": "<resource>-0"})
+    assert any('its missing "text" was taken from task 1' in note for note in plan.notes)
+
+
+def test_a_missing_argument_is_not_taken_from_what_has_another_use():
+    plan = parse(task("object-detection", 0, image="a.jpg"), task("VQA", 1, [0], image="<resource>-0"))
+    assert [t.id for t in plan.tasks] == [0]
+    assert 'its argument "text" is missing' in plan.notes[-1]
+
+
+def test_a_missing_argument_is_not_guessed_among_several():
+    plan = parse(PICTURE, task("text-to-image", 1, text="a dog"), task("image-to-text", 2, [0, 1]))
+    assert [t.id for t in plan.tasks] == [0, 1]
+
+
+def test_a_value_without_a_name_is_placed_by_what_it_refers_to():
+    plan = parse(PICTURE, {"task": "VQA", "id": 1, "args": ["<resource>-0", "what is it?"]})
+    assert graph(plan)[1] == ([0], {"image": "<resource>-0", "text": "what is it?"})
+
+
+def test_a_list_of_files_fans_out():
+    plan = parse(task("object-detection", 0, image=["a.jpg", "b.jpg", "c.jpg"]))
+    assert graph(plan) == {
+        0: ([-1], {"image": "a.jpg"}),
+        100: ([-1], {"image": "b.jpg"}),
+        101: ([-1], {"image": "c.jpg"}),
+    }
+    assert plan.notes == ["task 0 (object-detection): its lists made 3 tasks of it: 0, 100, 101"]
+
+
+def test_several_references_in_one_argument_fan_out():
+    for written in (
+        "<resource>-0,<resource>-1",
+        ["<resource>-0", "<resource>-1"],
+        "<resource>-0 and <resource>-1",
+    ):
+        plan = parse(PICTURE, task("text-to-image", 1, text="a dog"), task("image-to-text", 2, image=written))
+        assert graph(plan)[2] == ([0], {"image": "<resource>-0"})
+        assert graph(plan)[100] == ([1], {"image": "<resource>-1"})
+
+
+def test_references_and_files_mix_in_one_argument():
+    plan = parse(PICTURE, task("image-to-text", 1, image="the <resource>-0, b.jpg"))
+    assert [t.args for t in plan.tasks[1:]] == [{"image": "<resource>-0"}, {"image": "b.jpg"}]
+
+
+def test_an_argument_given_twice_fans_out():
+    plan = parse({"task": "object-detection", "id": 0, "args": [{"image": "a.jpg"}, {"image": "b.jpg"}]})
+    assert [t.args for t in plan.tasks] == [{"image": "a.jpg"}, {"image": "b.jpg"}]
+
+
+FANNED = task("text-to-image", 0, text=["a cat", "a dog"])
+
+
+def test_a_reference_to_a_fanned_task_fans_out_again_each_copy_needing_its_own():
+    plan = parse(FANNED, task("image-to-text", 1, [0], image="<resource>-0"))
+    assert graph(plan)[1] == ([0], {"image": "<resource>-0"})
+    assert graph(plan)[101] == ([100], {"image": "<resource>-100"})
+
+
+def test_a_reference_to_a_fanned_task_inside_a_text_means_all_of_them():
+    plan = parse(
+        task("image-to-text", 0, image=["a.jpg", "b.jpg"]),
+        task("summarization", 1, text="All: <resource>-0."),
+    )
+    assert graph(plan)[1] == ([0, 100], {"text": "All: <resource>-0, <resource>-100."})
+
+
+def test_a_reference_to_a_fanned_task_stays_a_list_where_a_list_is_taken():
+    plan = parse(
+        task("image-to-text", 0, image=["a.jpg", "b.jpg"]),
+        task("sentence-similarity", 1, text="a cat", sentences="<resource>-0"),
+    )
+    assert graph(plan)[1] == ([0, 100], {"text": "a cat", "sentences": ["<resource>-0", "<resource>-100"]})
+
+
+def test_a_dependency_on_a_fanned_task_means_all_of_them():
+    plan = parse(FANNED, task("text-to-speech", 1, [0], text="Done."))
+    assert plan.task(1).dep == [0, 100]
+
+
+def test_lists_of_one_length_go_in_step():
+    plan = parse(task("VQA", 0, text=["who?", "where?"], image=["a.jpg", "b.jpg"]))
+    assert [t.args for t in plan.tasks] == [
+        {"text": "who?", "image": "a.jpg"},
+        {"text": "where?", "image": "b.jpg"},
+    ]
+
+
+def test_lists_of_different_lengths_are_combined():
+    plan = parse(task("VQA", 0, text=["who?", "where?", "why?"], image=["a.jpg", "b.jpg"]))
+    assert len(plan) == 6
+    assert len({(t.args["text"], t.args["image"]) for t in plan.tasks}) == 6
+
+
+def test_a_list_and_a_single_value_keep_the_single_value():
+    plan = parse(task("VQA", 0, text="who?", image=["a.jpg", "b.jpg"]))
+    assert [t.args["text"] for t in plan.tasks] == ["who?", "who?"]
+
+
+def test_a_fan_out_has_a_limit():
+    names = [f"{i}.jpg" for i in range(20)]
+    plan = parse(task("VQA", 0, text=[f"{i}?" for i in range(7)], image=names))
+    assert len(plan) == 64
+    assert any("more than 64 tasks; only the first 64 were kept" in note for note in plan.notes)
+
+
+def test_a_list_where_a_list_is_taken_stays_whole():
+    plan = parse(task("zero-shot-classification", 0, text="a", labels=["x", "y"]))
+    assert plan.tasks[0].args == {"text": "a", "labels": ["x", "y"]}
+    assert plan.notes == []
+
+
+def test_rows_of_a_table_do_not_fan_out():
+    table = TaskSpec("table-qa", "tabular", "", (Arg("text", "text"), Arg("table", "table")), ("text",))
+    rows = [{"a": 1}, {"a": 2}]
+    plan = parse(task("table-qa", 0, text="sum?", table=rows), tools=[table])
+    assert plan.tasks[0].args == {"text": "sum?", "table": rows}
