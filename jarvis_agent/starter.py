@@ -17,13 +17,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
+from jarvis_agent.backends.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.opencv import CONTROL_MAPS
 from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.packaged import packaged_file
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
-
 
 HUB_TIMEOUT = 5.0
 """Seconds that the Hub has to say that it is there."""
@@ -228,7 +228,7 @@ def may_download(model: StarterModel, settings: Settings) -> bool:
 
 
 class StarterSource:
-    """Lists the starter models and the control maps that are pure algorithms (a ModelSource).
+    """Lists the starter models, and the algorithms that need no model (a ModelSource).
 
     A model whose reader or weights are missing is listed too: its backend's `why_not` tells how to get them.
     """
@@ -244,7 +244,11 @@ class StarterSource:
 
     def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
         if spec.name in CONTROL_MAPS:
-            yield _algorithm(spec)
+            control_map = CONTROL_MAPS[spec.name]
+            yield _algorithm(spec, control_map.id, control_map.description, "opencv", "cv2", "apache-2.0")
+        if spec.name in MEDIA_TOOLS:
+            tool = MEDIA_TOOLS[spec.name]
+            yield _algorithm(spec, tool.id, tool.description, "media-tools", "av", "bsd-3-clause")
         for model in STARTERS.values():
             if spec.name in model.tasks:
                 yield self._candidate(model, spec)
@@ -267,18 +271,19 @@ class StarterSource:
         )
 
 
-def _algorithm(spec: TaskSpec) -> Candidate:
-    """The candidate that stands for OpenCV's algorithm of a control map."""
-    control_map = CONTROL_MAPS[spec.name]
+def _algorithm(
+    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
+) -> Candidate:
+    """The candidate that stands for an algorithm of a library."""
     return Candidate(
-        id=control_map.id,
+        id=name,
         task=spec.name,
         source="starter",
-        backend="opencv",
-        description=control_map.description,
-        local=find_spec("cv2") is not None,
+        backend=backend,
+        description=description,
+        local=find_spec(library) is not None,
         size=0,
-        license="apache-2.0",
+        license=license_name,
     )
 
 

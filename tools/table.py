@@ -193,7 +193,7 @@ _BUILTIN: tuple[TaskSpec, ...] = (
         "Write down what is said in a recording.",
         (AUDIO,),
         ("text", "data"),
-        ("asr", "speech-to-text", "transcription"),
+        ("asr", "speech-to-text", "speech-recognition", "transcription"),
     ),
     TaskSpec(
         "audio-to-audio",
@@ -235,6 +235,16 @@ _BUILTIN: tuple[TaskSpec, ...] = (
         (QUESTION, IMAGE),
         ("text", "data"),
         ("dqa", "docvqa"),
+    ),
+    # media tools
+    TaskSpec(
+        "combine-video-audio",
+        "media",
+        "Put a sound under a video, such as speech that dubs it.",
+        (VIDEO, AUDIO),
+        ("video",),
+        ("dub-video", "video-dubbing"),
+        needs_model=False,
     ),
     # control maps (the paper's controlnet-sd)
     *_control("canny", "canny edge image"),

@@ -20,6 +20,7 @@ Factory = Callable[[Settings, ModelPool], Backend]
 _BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
     "starter:StarterBackend": lambda backend, settings, pool: backend(pool),
     "opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
+    "media_tools:MediaToolsBackend": lambda backend, settings, pool: backend(pool),
     "transformers:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
     "hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
 }
