@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
@@ -127,10 +128,15 @@ class JarvisAgent(Runnable[Any, Run]):
         """As `plan`."""
         return await Session(self._stages, ensure_config(config)).plan(Request.of(request))
 
-    async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncIterator[Event]:
-        """Everything that happens in a run, as it happens; the last event is "done" and carries the Run."""
-        async for event in Session(self._stages, ensure_config(config)).events(Request.of(request)):
-            yield event
+    async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
+        """Everything that happens in a run, as it happens; the last event is "done" and carries the Run.
+
+        Closing it before its end (`contextlib.aclosing`) cancels the run.
+        """
+        session = Session(self._stages, ensure_config(config))
+        async with aclosing(session.events(Request.of(request))) as events:
+            async for event in events:
+                yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """Run a request to its end.
@@ -160,10 +166,10 @@ class JarvisAgent(Runnable[Any, Run]):
         async def once() -> AsyncIterator[Any]:
             yield input
 
-        async for chunk in self._atransform_stream_with_config(
-            once(), self._chunks_of_first, config, **kwargs
-        ):
-            yield chunk
+        streamed = self._atransform_stream_with_config(once(), self._chunks_of_first, config, **kwargs)
+        async with aclosing(cast("AsyncGenerator[Run, None]", streamed)) as found:
+            async for chunk in found:
+                yield chunk
 
     def confined(self, *dirs: Path) -> Self:
         """This agent for the requests of strangers: what they name is not read, only what is below `dirs`.
@@ -210,8 +216,9 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
         run = Run()
-        async for event in self.events(value, config):
-            run = event.run or run
+        async with aclosing(self.events(value, config)) as events:
+            async for event in events:
+                run = event.run or run
         return run
 
     async def _chunks_of_first(
@@ -219,11 +226,12 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
-            async for chunk in chunks(self.events(value, config)):
-                yield chunk
+            async with aclosing(self.events(value, config)) as events, aclosing(chunks(events)) as found:
+                async for chunk in found:
+                    yield chunk
 
 
-async def chunks(events: AsyncIterator[Event]) -> AsyncIterator[Run]:
+async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
     """The chunks of a run from its events. Results that come before the whole plan wait for it."""
     early: list[Run] = []
     planned = False

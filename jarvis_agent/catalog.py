@@ -78,7 +78,8 @@ def discover_sources(settings: Settings) -> list[ModelSource]:
 class Registration(Frozen):
     """A model in the user's own words; the fields are those of a Candidate.
 
-    `path` is a local file or directory with the model; `url` a dedicated inference endpoint that serves it.
+    `path` is a local file or directory with the model; `url` a dedicated inference endpoint that serves it;
+    `local` says of a model without a `path` that its backend has it here and downloads nothing.
     """
 
     id: str = Field(min_length=1)
@@ -86,6 +87,7 @@ class Registration(Frozen):
     description: str = ""
     path: StrPath | None = None
     url: str | None = Field(None, pattern="^https?://")
+    local: bool | None = None
     revision: str | None = None
     library: str | None = None
     backend: str | None = None

@@ -8,15 +8,17 @@ experts.backends["transformers"]
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.table import make_backends
 from jarvis_agent.catalog import ModelSource
 from jarvis_agent.hub import HubSource
+from jarvis_agent.pins import read_pins
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import make_sources
@@ -27,6 +29,9 @@ from jarvis_agent.types import Candidate, Selection, Task
 if TYPE_CHECKING:
     from jarvis_agent.llm import Controller
     from jarvis_agent.prompting import PromptSet
+
+
+logger = logging.getLogger(__name__)
 
 
 class ModelSelector(Protocol):
@@ -81,7 +86,9 @@ class Experts:
 
         self.settings = settings
         self._closed = False
-        self._offered: dict[str, TaskSpec] | None = None
+        self._offered: dict[str, TaskSpec] = {}
+        self._asked_for: list[TaskSpec] = []
+        self._pinned = read_pins(pins or {}).keys()
         pool = _lease_pool(settings)
         self.sources: Sequence[ModelSource] = list(make_sources(settings) if sources is None else sources)
         made = make_backends(settings, pool) if backends is None else backends
@@ -92,22 +99,34 @@ class Experts:
 
     async def offered(self) -> dict[str, TaskSpec]:
         """The task types that something here can run, by name: with a model of this machine or of the Hub."""
-        if self._offered is None:
-            specs = list(TASKS.values())
-            able = await asyncio.gather(*(self._can_run(spec) for spec in specs))
-            self._offered = {spec.name: spec for spec, yes in zip(specs, able, strict=True) if yes}
+        specs = list(TASKS.values())
+        if specs != self._asked_for:
+            found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
+            names = self._pinned | set().union(*found)
+            self._offered = {spec.name: spec for spec in specs if spec.name in names}
+            self._asked_for = specs
         return self._offered
 
-    async def _can_run(self, spec: TaskSpec) -> bool:
-        listed = [
-            candidate
-            for source in self.sources
-            if source.name != HubSource.name
-            for candidate in await source.candidates(spec, self.settings.top_k)
-        ]
-        if any(source.name == HubSource.name for source in self.sources) and not self.settings.offline:
-            listed.append(Candidate(id="any model of the Hub", task=spec.name, providers=("any",)))
-        return any(self._runs(spec, candidate) for candidate in listed)
+    async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> set[str]:
+        """Names of the tasks for which a source lists a model that something here can run."""
+        if source.name == HubSource.name:
+            if self.settings.offline:
+                return set()
+            lists: list[Any] = [
+                [Candidate(id="any model of the Hub", task=spec.name, providers=("any",))] for spec in specs
+            ]
+        else:
+            asked = (source.candidates(spec, self.settings.top_k) for spec in specs)
+            lists = await asyncio.gather(*asked, return_exceptions=True)
+        failed = next((listed for listed in lists if isinstance(listed, BaseException)), None)
+        if failed:
+            # The selection asks again, and records there what is wrong.
+            logger.warning("the model source %s could not be asked: %s", source.name, failed)
+        return {
+            spec.name
+            for spec, listed in zip(specs, lists, strict=True)
+            if isinstance(listed, list) and any(self._runs(spec, candidate) for candidate in listed)
+        }
 
     def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
         named = self.backends.get(candidate.backend or "")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.media import writing
 from jarvis_agent.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
 async def _save(response: httpx.Response, target: Path, limit: int) -> None:
     size = 0
     try:
-        with target.open("wb") as file:
+        with writing(str(response.url)), target.open("wb") as file:
             async for chunk in response.aiter_bytes():
                 size += len(chunk)
                 if size > limit:

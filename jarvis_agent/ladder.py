@@ -7,6 +7,7 @@ candidate. An input that is itself at fault ends the climb: no other model could
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Attempt, Candidate, Resource, Selection
 
 logger = logging.getLogger(__name__)
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_MAKE_ROOM = "; make room on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
 
 _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
@@ -113,6 +117,8 @@ class Ladder:
             # Whatever a model's library raises is this candidate's failure, not the run's.
             logger.warning("%s failed at %s", call.candidate.id, self.spec.name, exc_info=True)
             error = f"{type(failure).__name__}: {failure}"
+            if isinstance(failure, OSError) and failure.errno in _NO_ROOM:
+                error += _MAKE_ROOM
             raise ExpertError(error) from failure
         else:
             error = None

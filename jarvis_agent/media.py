@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import mimetypes
 import wave
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,18 @@ def sniff(path: Path) -> tuple[Modality, str]:
     if not head:
         raise InputError(f"{path} is empty (0 bytes)")
     return sniff_bytes(head, path)
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """A block that writes `what` to a disk: what the disk has against it becomes an InputError that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{what} can not be written: {error}; "
+            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
+        ) from error
 
 
 def suffix_of(content: bytes, mime: str | None = None) -> str:

@@ -18,6 +18,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 T = TypeVar("T")
 
+_NAME = "jarvis-portal"
+
 _lock = threading.Lock()
 _stack = ExitStack()
 _portal: BlockingPortal | None = None
@@ -27,7 +29,7 @@ def _shared() -> BlockingPortal:
     global _portal
     with _lock:
         if _portal is None:
-            _portal = _stack.enter_context(start_blocking_portal(name="jarvis-portal"))
+            _portal = _stack.enter_context(start_blocking_portal(name=_NAME))
         return _portal
 
 
@@ -53,6 +55,7 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
     One task of the loop runs the whole iteration, as async generators with time limits need.
     """
     items: SimpleQueue[T | None] = SimpleQueue()
+    ended = threading.Event()
 
     async def pump() -> None:
         try:
@@ -60,6 +63,7 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
                 items.put(item)
         finally:
             items.put(None)
+            ended.set()
 
     future = _shared().start_task_soon(pump)
     try:
@@ -68,6 +72,9 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
         future.result()
     finally:
         future.cancel()
+        # An iterator that nobody closed may be collected in the loop's own thread, which must not wait.
+        if threading.current_thread().name != _NAME:
+            ended.wait()
 
 
 atexit.register(lambda: _stack.close())

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
-from jarvis_agent.media import sniff, suffix_of
+from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
@@ -153,6 +153,9 @@ class ResourceStore:
         data = block.get("base64") or ""
         if url and not url.startswith("data:"):
             return await self.grant(url)
+        if not (data or url):
+            told = block.get("file_id") or block.get("type")
+            raise InputError(f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL")
         resource = await asyncio.to_thread(self._keep_data, data or url, block.get("mime_type") or "")
         self.admit([resource])
         return resource
@@ -254,7 +257,8 @@ class ResourceStore:
         except (binascii.Error, ValueError) as error:
             raise InputError("an attached file is not valid base64") from error
         path = self.new_path(suffix_of(content, mime), "input")
-        path.write_bytes(content)
+        with writing("an attached file"):
+            path.write_bytes(content)
         return _describe(path, path.name)
 
     def _place_of(self, name: str) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -73,7 +73,7 @@ class Session:
         self._store = ResourceStore(stages.settings)
         self._timings: dict[str, float] = {}
 
-    async def events(self, request: Request) -> AsyncIterator[Event]:
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
 
         Raises:
@@ -221,7 +221,9 @@ class Session:
                 await say(self._stages.responder.respond(brief, plan, results))
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
-            why = str(error) or f"there was no time left ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)"
+            why = (
+                str(error) or f"there was no time left ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)"
+            )
             logger.warning("the answer could not be written: %s", why, exc_info=True)
             words = phrases(brief.request)
             if pieces:

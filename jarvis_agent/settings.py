@@ -6,12 +6,15 @@ JARVIS_POLICY=local-only jarvis "…"
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from jarvis_agent.errors import ConfigError
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
@@ -43,45 +46,64 @@ class Settings(BaseSettings):
     history_turns: int = Field(10, ge=0, description="earlier turns of the chat that the prompts show")
 
     # Selection.
-    policy: Policy = "local-first"
+    policy: Policy = Field("local-first", description="where models run")
     top_k: int = Field(5, ge=1, description="candidates that the LLM chooses from")
-    licenses: tuple[str, ...] = Field((), description="allowed licences, as the Hub spells them; empty: all")
+    licenses: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="allowed licences, as the Hub spells them; empty: all"
+    )
     offline: bool = Field(
         False,
         validation_alias=AliasChoices("offline", "JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
         description="never ask the Hub",
     )
     hf_token: SecretStr | None = Field(
-        None, validation_alias=AliasChoices("hf_token", "JARVIS_HF_TOKEN", "HF_TOKEN")
+        None,
+        validation_alias=AliasChoices("hf_token", "JARVIS_HF_TOKEN", "HF_TOKEN"),
+        description="token of the Hugging Face Hub",
     )
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
     allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
-    trust_remote_code: bool = False
+    trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
 
     # Execution.
     max_parallel: int = Field(16, ge=1, description="tasks that run at once")
-    run_timeout: float = Field(900.0, gt=0)
-    task_timeout: float = Field(300.0, gt=0)
-    attempt_timeout: float = Field(240.0, gt=0)
+    run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
+    task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
+    attempt_timeout: float = Field(240.0, gt=0, description="longest try of one candidate, in seconds")
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
     memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded; None: half of RAM"
     )
-    device: str = Field("auto", description='"auto", "cpu", "cuda", "cuda:1", "mps"')
-    dtype: str = Field("auto", description='"auto", "float32", "bfloat16", "float16"')
-    seed: int = 0
+    device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
+    dtype: str = Field(
+        "auto", description='numbers they compute with: "auto", "float32", "bfloat16", "float16"'
+    )
+    seed: int = Field(0, description="seed of models that draw at random")
 
     # Files.
-    output_dir: Path = Path("outputs")
-    allowed_dirs: tuple[Path, ...] = Field((), description="directories that any request may read")
+    output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
+    allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="directories that any request may read"
+    )
     request_paths: bool = Field(
         True, description="files that the request names may be read; a server sets this False"
     )
-    allow_private_urls: bool = False
-    max_file_bytes: int = Field(500_000_000, gt=0)
-    max_pixels: int = Field(100_000_000, gt=0)
-    url_timeout: float = Field(30.0, gt=0)
+    allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
+    max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
+    max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
+    url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
+
+    @field_validator("licenses", "allowed_dirs", mode="before")
+    @classmethod
+    def _listed(cls, value: Any, info: Any) -> Any:
+        """The variables hold lists as a shell would write them ("mit,bsd", "/a:/b"), or as JSON."""
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
+        return [part.strip() for part in parts if part.strip()]
 
     @property
     def token(self) -> str | None:
@@ -100,3 +122,18 @@ class Settings(BaseSettings):
         if hasattr(os, "sysconf"):
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
         return 4_000_000_000
+
+
+def load_settings() -> Settings:
+    """The settings that the environment gives.
+
+    Raises:
+        ConfigError: one of them can not be used; the message names the variable.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        variable = field if field.isupper() else f"JARVIS_{field.upper()}"
+        raise ConfigError(f"{variable}: {first['msg']}, not {first['input']!r}") from error

@@ -59,6 +59,12 @@ async def test_what_the_user_says_of_a_local_model_counts_more_than_its_files(tm
     assert (candidate.library, candidate.size) == ("mine", 9)
 
 
+async def test_a_model_of_a_backend_of_ones_own_may_be_said_to_be_here() -> None:
+    described = {**DETR, "backend": "mine"}
+    assert (await only(RegisteredSource(described | {"local": True}))).local
+    assert not (await only(RegisteredSource(described))).local
+
+
 async def test_an_endpoint_and_traits_are_kept() -> None:
     model = {"id": "mine", "task": "image-to-text", "url": "https://e.example", "traits": ["ocr", "caption"]}
     candidate = await only(RegisteredSource(model), "image-to-text")

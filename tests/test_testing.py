@@ -36,7 +36,7 @@ from jarvis_agent.testing import (
     first_candidate,
     forbid_network,
 )
-from jarvis_agent.testing.openai import DROP, REFUSE, Failure
+from jarvis_agent.testing.openai import DROP, REFUSE, Failure, ToolUse
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Task
 
@@ -331,6 +331,15 @@ class TestOpenAIDouble:
         with OpenAIDouble((REFUSE,)) as server:
             reply = chat(server).invoke("hi")
         assert reply.additional_kwargs["refusal"] == "I can not help with that."
+
+    def test_the_model_calls_tools(self) -> None:
+        uses = (ToolUse("add", {"a": 1, "b": 2}), ToolUse("add", {"a": 3, "b": 4}))
+        with OpenAIDouble(uses) as server:
+            whole = chat(server).invoke("1 + 2, 3 + 4")
+            streamed = [call for chunk in chat(server).stream("1 + 2, 3 + 4") for call in chunk.tool_calls]
+        assert [call["args"] for call in whole.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+        assert whole.response_metadata["finish_reason"] == "tool_calls"
+        assert streamed == whole.tool_calls
 
     def test_a_script_that_is_over_is_told_to_the_client(self) -> None:
         with OpenAIDouble(["one"]) as server:

@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from jarvis_agent.execute import Step
-from jarvis_agent.media import sniff, suffix_of
+from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
@@ -94,7 +94,8 @@ def _resource(block: Mapping[str, Any], step: Step) -> Resource | None:
         return None
     content = base64.b64decode(block["base64"])
     path = step.new_path(suffix_of(content, block.get("mime_type")))
-    path.write_bytes(content)
+    with writing(f"a file of {step.task.task}"):
+        path.write_bytes(content)
     kind, mime = sniff(path)
     return Resource(kind=kind, path=path, mime=mime)
 

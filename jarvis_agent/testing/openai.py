@@ -7,8 +7,8 @@
 
 Replies are scripted as for ScriptedLLM, with these pieces: texts, pauses (numbers of seconds), DROP (the
 connection breaks), GARBAGE (bytes that are no event), HANG (silence until the server closes), REFUSE (a
-refusal); or the whole reply is a `Failure`. The stage is told from the title of the prompt, as in the sets
-"default" and "paper".
+refusal), a `ToolUse` (the model calls a tool that it was given); or the whole reply is a `Failure`. The stage
+is told from the title of the prompt, as in the sets "default" and "paper".
 """
 
 from __future__ import annotations
@@ -44,6 +44,19 @@ class Failure:
     status: int
     message: str = "it failed"
     retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The model's call of a tool, with its arguments."""
+
+    name: str
+    args: Mapping[str, Any]
+
+    def as_json(self, place: int) -> dict[str, Any]:
+        """The call as OpenAI puts it; `place` counts the calls of a reply from 0."""
+        function = {"name": self.name, "arguments": json.dumps(self.args)}
+        return {"index": place, "id": f"call-{place}", "type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
         if DROP in reply or GARBAGE in reply or HANG in reply:
             self._break(HANG in reply)
             return
-        message = {"role": "assistant", "content": said, "refusal": refusal}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": refusal}
+        if uses := _tool_uses(reply):
+            message["tool_calls"] = uses
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if uses else "stop"}
         self._json(200, _envelope("chat.completion", [choice], _usage(request, said)))
 
     def _stream(self, request: Received, reply: tuple[Any, ...]) -> None:
@@ -205,11 +220,14 @@ class _Handler(BaseHTTPRequestHandler):
             elif isinstance(piece, Mishap):
                 self._break(piece is HANG)
                 return
-            else:
+            elif not isinstance(piece, ToolUse):
                 said += piece
                 for part in self.double.cut(piece):
                     self._event(_delta({"content": part}))
-        self._event(_delta({}, "content_filter" if REFUSE in reply else "stop"))
+        if uses := _tool_uses(reply):
+            self._event(_delta({"tool_calls": uses}))
+        ending = "content_filter" if REFUSE in reply else "tool_calls" if uses else "stop"
+        self._event(_delta({}, ending))
         if (request.body.get("stream_options") or {}).get("include_usage"):
             self._event(_envelope("chat.completion.chunk", [], _usage(request, said)))
         self._send(b"data: [DONE]\n\n")
@@ -229,6 +247,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+
+
+def _tool_uses(reply: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [use.as_json(place) for place, use in enumerate(p for p in reply if isinstance(p, ToolUse))]
 
 
 def _delta(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
