@@ -1,0 +1,96 @@
+"""The code blocks of a Markdown file, and the commands and promised outputs in them.
+
+    for block in blocks_of(README):
+        block.lang, block.section, block.code      # "python", "Tools in an agent", "from jarvis_agent …"
+    for command in commands_of(block):
+        command.text, command.env, command.output
+
+A `console` block holds commands after `$ `, a `powershell` block after `> `; what follows a command is what
+it prints. There `…` stands for anything, and a number for any number.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PART = re.compile(
+    r"^#{2,4} (?P<title>[^\n]+)$|^```(?P<lang>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_PROMPTS = {"console": "$ ", "powershell": "> "}
+_PROMISE = re.compile(r"# → (?P<text>.+)$", re.MULTILINE)
+_SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>\S*) ")
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block; `line` is that of its first line of code, `section` the heading above it."""
+
+    lang: str
+    code: str
+    line: int
+    section: str
+
+
+@dataclass
+class Command:
+    """A command; `env` holds the variables that stand before it, `output` what it prints."""
+
+    text: str
+    env: dict[str, str] = field(default_factory=dict)
+    output: list[str] = field(default_factory=list)
+
+    @property
+    def words(self) -> list[str]:
+        """Program and arguments, without the directory of a virtual environment."""
+        return shlex.split(re.sub(r"^\.venv(?:/bin/|\\Scripts\\)", "", self.text))
+
+
+def blocks_of(file: Path) -> list[Block]:
+    """Every fenced block of a file, in its order."""
+    text = file.read_text(encoding="utf-8")
+    found: list[Block] = []
+    section = ""
+    for part in _PART.finditer(text):
+        if part["title"]:
+            section = part["title"]
+        else:
+            line = text.count("\n", 0, part.start("code")) + 1
+            found.append(Block(part["lang"], part["code"], line, section))
+    return found
+
+
+def commands_of(block: Block) -> list[Command]:
+    """The commands of a block; a line that ends with a backslash goes on in the next one."""
+    prompt = _PROMPTS[block.lang]
+    found: list[Command] = []
+    for line in block.code.replace("\\\n", "").splitlines():
+        if not line.startswith(prompt):
+            assert found, f"line {block.line}: {line!r} comes before any command"
+            found[-1].output.append(line)
+            continue
+        text, env = line.removeprefix(prompt), {}
+        while setting := _SETTING.match(text):
+            env[setting["name"]] = setting["value"]
+            text = text[setting.end() :]
+        found.append(Command(text, env))
+    return found
+
+
+def promises_of(code: str) -> list[str]:
+    """What a snippet says that it prints: what stands behind `# →`."""
+    return [match["text"] for match in _PROMISE.finditer(code)]
+
+
+def is_kept(promise: str, printed: str) -> bool:
+    """Whether a promised line is among those that were printed."""
+    wanted = ".*?".join(re.escape(part) for part in _plain(promise).split("…"))
+    return any(re.fullmatch(wanted, _plain(line)) for line in printed.splitlines())
+
+
+def _plain(line: str) -> str:
+    return _NUMBER.sub("0", _ESCAPES.sub("", line).strip())
