@@ -53,7 +53,7 @@ _MAKES = (
 )
 _PROMPTS = (
     re.compile(
-        rf"(?:^|\b{_MAKES}\b.*?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
+        rf"(?:^|\b{_MAKES}\b.{{0,120}}?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
         r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|for|with)\s+(.+)",
         re.IGNORECASE,
     ),
@@ -61,7 +61,7 @@ _PROMPTS = (
         r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+(.+)",
         re.IGNORECASE,
     ),
-    re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).+?)\s+{_MADE}$", re.IGNORECASE),
+    re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).{{1,300}}?)\s+{_MADE}$", re.IGNORECASE),
 )
 _PROMPT_END = re.compile(
     r"""
@@ -117,20 +117,20 @@ _QUOTED_LABELS = re.compile(
 _BETWEEN_LABELS = re.compile(r"\s*,\s*(?:(?:or|and)\s+)?|\s+(?:or|and)\s+|\s*[/;]\s*|、|或", re.IGNORECASE)
 
 
-def question(text: str) -> str | None:
-    """The question that a step asks, without the file it is about."""
+def question(text: str, place: str = "it") -> str | None:
+    """The question that a step asks, without the file it is about, which `place` stands for where it must."""
     clause = _FILE_PHRASE.sub("", without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text))
     match = _QUESTION.search(clause)
     if match is None:
         return None
     words = re.sub(r"\s+", " ", match.group()).strip(" .,;:!?")
     if _HANGS.search(words) and re.search(MARK, text):
-        words = f"{words} in it"
+        words = f"{words} in {place}"
     return f"{words}?" if not re.search(MARK, words) else None
 
 
 def asked(text: str) -> str | None:
-    """What a step wants to know, where it is put as an order ("find the total in \ue000" → "find the total")."""
+    """What a step wants to know where that is put as an order ("find the total in \ue000")."""
     words = re.sub(r"\s+", " ", _FILE_PHRASE.sub("", without_lead_in(text))).strip(" .,:;")
     return words if len(words.split()) > 2 else None
 

@@ -1,7 +1,7 @@
 """Plain Chinese requests, put step by step in the English words that the planner's other stages know.
 
     marked = mark("把 page.png 里的文字读出来，然后转录录音", files)
-    steps(marked)     # [Step("read \\ue000 aloud", told="把 page.png 里的文字读出来"), Step("transcribe the recording", …)]
+    steps(marked)     # [Step("read \\ue000 aloud", …), Step("transcribe the recording", …)]
 
 A handful of rules, the first that fits a clause wins. Texts that are to be worked on stay Chinese.
 """
@@ -32,8 +32,8 @@ _MAP_PROMPT = r"(?=.*(?:生成|画|创建).*(?:新|图))(?=.*(?:提示|文字|�
 class Rule:
     """A clause in which `pattern` is found means `english`.
 
-    Slots: `{it}` what the clause names, else `noun`; `{language}`; `{rest}` and `{clause}`: the pattern's group
-    of that name, or the whole clause, as a quoted text.
+    Slots: `{it}` what the clause names, else `noun`; `{language}`; `{rest}` and `{clause}`: the pattern's
+    group of that name, or the whole clause, as a quoted text.
     """
 
     pattern: re.Pattern[str]
@@ -100,7 +100,7 @@ def is_chinese(text: str) -> bool:
 
 
 def steps(marked: Marked) -> list[Step]:
-    """The steps of a marked Chinese request. Clauses that no rule fits are context, or steps if no rule fits any."""
+    """The steps of a marked Chinese request. Clauses that no rule fits are context, or all are steps."""
     clauses = [clause.strip() for clause in _CUT.split(marked.text) if clause.strip()]
     found: list[Step] = []
     waiting: list[str] = []

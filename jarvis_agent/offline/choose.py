@@ -1,6 +1,8 @@
 """Each step gets the likeliest task that it can feed; what comes to nothing gets a note.
 
-Chooser(ranker, linker, marked).add_all(steps)     # fills the linker, returns the notes
+    Chooser(ranker, linker, marked).add_all(steps)     # fills the linker, returns the notes
+
+Steps are taken in their order, since each may speak of what the ones before it make.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ LEAST = 0.45
 """A step that no task is nearer to than this is not understood."""
 MARGIN = 0.15
 """How far behind the best a task may be and still stand in for it, where the best lacks an input."""
+MOST_STEPS = 50
+"""What comes after that many steps is left out: no plain request is so long."""
 
 
 class Chooser:
@@ -34,6 +38,9 @@ class Chooser:
     def add_all(self, steps: Sequence[Step]) -> list[str]:
         """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
         notes, talk = [], []
+        if len(steps) > MOST_STEPS:
+            notes.append(f"only the first {MOST_STEPS} of {len(steps)} steps are planned")
+            steps = steps[:MOST_STEPS]
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
             self._linker.discourse.give(step.context)
             text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
@@ -82,11 +89,19 @@ class Chooser:
             files = "".join(re.findall(MARK, step.text))
             text = f"it {words}" if row.on_result else f"what is in the picture {files}"
             for name in row.tasks:
-                companion = self._linker.offered.get(name)
-                if companion is not None:
-                    self._linker.add(Step(text), companion)
-                elif row.on_result:
-                    return f"{self._told(step)} needs {name}, which is not among the tasks offered"
+                note = self._add_companion(step, text, name)
+                if note is not None and row.on_result:
+                    return note
+        return None
+
+    def _add_companion(self, step: Step, text: str, name: str) -> str | None:
+        companion = self._linker.offered.get(name)
+        if companion is None:
+            return f"{self._told(step)} needs {name}, which is not among the tasks offered"
+        try:
+            self._linker.add(Step(text), companion)
+        except PlanError as error:
+            return f"{self._told(step)}: {error}"
         return None
 
     def _told(self, step: Step) -> str:

@@ -1,8 +1,10 @@
 """Tasks that are wanted along with another one, by words that are no step of their own.
 
-"describe cat.jpg in French"              a caption, and its translation
-"tell me what animal is in it, aloud"     a classification, and its label spoken
-"describe it in as much detail as possible"   a caption, and classes, boxes, masks and an answer beside it
+Such as:
+    "describe cat.jpg in French"             a caption, and its translation
+    "tell me what animal it is, aloud"       a classification, and its label spoken
+    "dub it"                                 speech, and the video joined with it
+    "describe it in as much detail as possible"     a caption, and classes, boxes, masks and an answer
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ _ALOUD = re.compile(
 _IN_DETAIL = re.compile(
     r"\b(?:as much detail|every detail|all (?:the )?details|everything (?:you can|about))\b", re.IGNORECASE
 )
+_DUBBED = re.compile(r"\bdub\b", re.IGNORECASE)
 _COUNTING = re.compile(r"\bhow many\b|\bcount\b", re.IGNORECASE)
 
 
@@ -67,4 +70,5 @@ COMPANIONS: tuple[Companion, ...] = (
         ("translation",),
     ),
     Companion(frozenset(), _words_of(_ALOUD), ("text-to-speech",)),
+    Companion(frozenset({"text-to-speech"}), _words_of(_DUBBED), ("combine-video-audio",)),
 )

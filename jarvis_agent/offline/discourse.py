@@ -1,9 +1,11 @@
 """What a request has spoken of so far, so that "it" and "the recording" can be understood.
 
-discourse = Discourse(marked, brief)
-discourse.give(step_text)                    # the files and texts that a step names
-discourse.make(spec, ["<resource>-0"])       # what a task makes
-discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
+    discourse = Discourse(marked, brief)
+    discourse.give(step_text)                    # the files and texts that a step names
+    discourse.make(spec, ["<resource>-0"])       # what a task makes
+    discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
+
+What the words do not decide, recency does.
 """
 
 from __future__ import annotations
@@ -14,19 +16,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from jarvis_agent.offline.marks import Mark, Marked
-from jarvis_agent.offline.wordings import wording
+from jarvis_agent.offline.marks import Mark, Marked, spelling, without_references
+from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.tools.spec import Modality, TaskSpec
 
-_DEFINITE = r"\b(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)\s+(?:\w+[\s-]+){0,2}?"
+_DETERMINER = r"(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)"
 _EARLIER = re.compile(
-    r"\b(?:above|previous(?:ly)?|earlier|last|before|you (?:just )?(?:made|generated|created|said|wrote|gave)|your answer)\b|上面|刚才|之前",
+    r"\b(?:above|previous(?:ly)?|earlier|last|before|your answer|"
+    r"you (?:just )?(?:made|generated|created|said|wrote|gave))\b",
     re.IGNORECASE,
 )
-_ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b|原图|原来", re.IGNORECASE)
-_PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b|它们|这些|都", re.IGNORECASE)
-_ANNOTATED = re.compile(
+_ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
+_PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
+_VIEW = re.compile(
     r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?)\b", re.IGNORECASE
 )
 
@@ -39,22 +42,30 @@ class Thing:
         kind: what it is.
         values: file names, texts or references to tasks; several if they were named together.
         maker: the task that made it; None if it was given.
-        is_aside: a picture that a task makes beside its data (boxes drawn on a photo), which "the image" does not mean.
+        is_view: a picture that shows what was found in another one (boxes, masks, edges, depth); "it" and
+            "the image" mean the other one.
         from_turn: whether it is from an earlier turn of the chat.
     """
 
     kind: Modality
     values: tuple[str, ...]
     maker: TaskSpec | None = None
-    is_aside: bool = False
+    is_view: bool = False
     from_turn: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was given, or is what its task is for, rather than a by-product of its data."""
+        return self.maker is None or self.maker.outputs[0] == self.kind
+
     def is_called(self, text: str) -> bool:
-        """Whether the text speaks of it by a noun for what its task makes ("the recording", "the caption")."""
+        """Whether the text speaks of it by a noun for what its task makes ("the recording")."""
         if self.maker is None:
             return False
         nouns = "|".join(re.escape(noun) for noun in wording(self.maker).made)
-        return bool(nouns) and bool(re.search(rf"{_DEFINITE}(?:{nouns})s?\b", text, re.IGNORECASE))
+        return bool(nouns) and bool(
+            re.search(rf"\b{_DETERMINER}\s+(?:\w+[\s-]+){{0,2}}?(?:{nouns})s?\b", text, re.IGNORECASE)
+        )
 
 
 class Discourse:
@@ -64,10 +75,8 @@ class Discourse:
         self.things: list[Thing] = []
         self._marked = marked
         named = {mark.value for mark in marked.marks.values() if mark.is_file}
-        self._unnamed = [
-            Mark(f.kind, f.name, is_file=True) for f in brief.files if f.name and f.name not in named
-        ]
-        self._unnamed = [mark for mark in self._unnamed if mark.value not in brief.request]
+        attached = [Mark(file.kind, spelling(file), is_file=True) for file in brief.files]
+        self._unnamed = [m for m in attached if m.value not in named and m.value not in brief.request]
         self._turns = brief.turns
 
     def give(self, text: str) -> None:
@@ -80,18 +89,16 @@ class Discourse:
     def make(self, spec: TaskSpec, references: Iterable[str]) -> None:
         """Note what a task makes."""
         values = tuple(references)
-        for place, kind in enumerate(spec.outputs):
-            is_aside = place == 0 and kind == "image" and "data" in spec.outputs
-            self.things.append(Thing(kind, values, spec, is_aside))
+        for kind in spec.outputs:
+            self.things.append(Thing(kind, values, spec, is_view=kind == "image" and _makes_views(spec)))
 
     def has(self, kind: Modality, text_after: str) -> bool:
         """Whether the request, or the chat before it, speaks of anything of that kind."""
         return bool(self.meant(kind, "") or self.unspoken(kind, text_after) or self.earlier(kind, ""))
 
-    def maker_of_latest(self, kind: Modality) -> TaskSpec | None:
-        """The task that made the latest thing of a kind, if a task made it."""
-        thing = self.meant(kind, "")
-        return thing.maker if thing else None
+    def made_last(self, kind: Modality) -> Thing | None:
+        """The latest thing of a kind that a task made, views too."""
+        return next((thing for thing in reversed(self.things) if thing.maker and thing.kind == kind), None)
 
     def meant(self, kind: Modality, text: str) -> Thing | None:
         """The thing of a kind that a step means by its words, else the latest one; None if there is none."""
@@ -114,7 +121,7 @@ class Discourse:
         return Thing(kind, tuple(mark.value for mark in marks)) if marks else None
 
     def earlier(self, kind: Modality, text: str) -> Thing | None:
-        """The last thing of a kind in the earlier turns of the chat, of the turn that the words name if they name one."""
+        """The last thing of a kind in earlier turns of the chat, by preference in one that the words name."""
         turns = list(reversed(self._turns))
         adjective = re.search(
             r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
@@ -125,12 +132,12 @@ class Discourse:
             if found := next(_things_of(turn, kind), None):
                 return found
         if kind == "text" and turns and turns[0].answer and _EARLIER.search(text):
-            return Thing("text", (turns[0].answer,), from_turn=True)
+            return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
 
     def _latest(self, known: list[Thing], text: str) -> Thing | None:
-        wants_aside = bool(_ANNOTATED.search(text))
-        found = next((thing for thing in reversed(known) if wants_aside or not thing.is_aside), None)
+        plain = [thing for thing in known if not thing.is_view]
+        found = next(reversed(known if _VIEW.search(text) or not plain else plain), None)
         return self._whole(found, text) if found else None
 
     def _whole(self, thing: Thing, text: str) -> Thing:
@@ -139,6 +146,11 @@ class Discourse:
             return thing
         like = [t for t in self.things if t.kind == thing.kind and t.maker == thing.maker]
         return replace(thing, values=tuple(dict.fromkeys(value for t in like for value in t.values)))
+
+
+def _makes_views(spec: TaskSpec) -> bool:
+    analyses = "data" in spec.outputs or bank_name(spec) == "depth-estimation"
+    return analyses or (spec.category == "control" and spec.required == ("image",))
 
 
 def _fits(thing: Thing, kind: Modality) -> bool:
@@ -152,7 +164,8 @@ def _things_of(turn: Turn, kind: Modality) -> Iterator[Thing]:
     for resource in reversed(turn.resources):
         if resource.kind != kind:
             continue
-        value = resource.text if kind == "text" and resource.text else str(resource.path or resource.name)
+        is_text = kind == "text" and resource.text is not None
+        value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
         yield Thing(kind, (value,), from_turn=True)
     for name in reversed(mentions(turn.request)):
         mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""

@@ -81,18 +81,17 @@ class Filling:
         spec = self._supply.offers(maker)
         nouns = rf"\b(?:{'|'.join(wording(spec).made)})" if spec else rf"\b{maker.partition('-')[0]}"
         own = self._supply.own("image")
-        if not own:
-            thing = self._supply.elsewhere("image")
-            values = list(thing.values) if thing else []
-            is_map = thing is not None and (
-                thing.from_turn or (thing.maker is not None and bank_name(thing.maker) == maker)
-            )
-        else:
+        if own:
             noun = re.search(nouns, self._text, re.IGNORECASE)
             after = [c for c in own if noun and self._text.find(c) > noun.start()]
             values = self._supply.take((after or own)[:1])
             called = rf"{nouns}(?: map| image| picture| file)?\s+{MARK}"
             is_map = bool(re.search(called, self._text, re.I) or re.search(nouns, values[0], re.I))
+        else:
+            made = self._supply.made_by(maker)
+            thing = made or self._supply.elsewhere("image")
+            values = list(thing.values) if thing else []
+            is_map = made is not None or (thing is not None and thing.from_turn)
         return values if is_map or not values else self._supply.run(maker, values, self._spec.name)
 
     def _texts(self, arg: Arg) -> list[str]:
@@ -130,7 +129,8 @@ class Filling:
             mark = self._supply.mark(character)
             if mark.role == "question" or mark.value.endswith(("?", "？")):
                 return self._supply.take([character])
-        if found := arguments.question(self._text):
+        sees = self._spec.arg("image") is not None
+        if found := arguments.question(self._text, place="the image" if sees else "it"):
             return [found]
         if quoted and "question" in self._text.lower():
             return self._supply.take(quoted[:1])
@@ -150,7 +150,7 @@ class Filling:
         )
 
     def _request(self) -> list[str]:
-        """What a language model is asked: a quoted prompt, or the step itself with the text that it is about."""
+        """What a language model is asked: a quoted prompt, or the step with the text that it is about."""
         words = without_lead_in(self._text)
         if not arguments.is_rewriting(self._text) and (found := self._take_texts()):
             return found

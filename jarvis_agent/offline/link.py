@@ -1,8 +1,10 @@
 """The tasks of a plan while it is built, each once, with references to those that go before.
 
-linker = Linker(marked, brief)
-linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
-linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
+    linker = Linker(marked, brief)
+    linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
+    linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
+
+A step whose task lacks an argument adds nothing.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ _QUOTES = re.compile(
 _FIELD = re.compile(
     r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|prompt|following|text|sentences?|paragraph|"
     r"passage|article|message|review|comment|tweet|words?|story|poem|line|quote|phrase|email|note|document|"
-    r"translate|summari[sz]e|say|speak|read|aloud|speech|french|german|spanish|chinese|english)\b[^:.!?\n]{0,40}):[ \t]*\n*"
+    r"translate|summari[sz]e|say|speak|read|aloud|speech|french|german|spanish|chinese|english)\b"
+    r"[^:.!?\n]{0,40}):[ \t]*\n*"
     r"(?P<value>(?:[^\n]|\n(?!\s*\n))+)",
     re.IGNORECASE,
 )
@@ -37,7 +38,7 @@ _ROLES = {
     "passage": "context",
 } | dict.fromkeys(("label", "labels", "categories", "classes"), "labels")
 _NEXT_FIELD = re.compile(
-    r"[\s,;.]*\b(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
+    r"[\s,;]+(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
     re.IGNORECASE,
 )
 _NEXT_STEP = re.compile(
@@ -76,7 +77,9 @@ class Marked:
     marks: dict[str, Mark] = field(default_factory=dict)
 
     def add(self, mark: Mark) -> str:
-        """A new mark's character."""
+        """A new mark's character; the value itself if there are no characters left."""
+        if len(self.marks) > ord(LAST_MARK) - ord(FIRST_MARK):
+            return mark.value
         character = chr(ord(FIRST_MARK) + len(self.marks))
         self.marks[character] = mark
         return character
@@ -95,25 +98,31 @@ def mark(request: str, files: Iterable[Resource]) -> Marked:
 
     What follows a colon after words such as "the following text" counts as quoted too.
     """
-    text = "".join(" " if FIRST_MARK <= character <= LAST_MARK else character for character in request)
+    text = re.sub(MARK, " ", without_references(request))
     marked = Marked(text)
     names = dict(_names(files))
-    marked.text = _mark_files(
-        _QUOTES.sub(lambda match: _quoted(match, names, marked), marked.text), names, marked
-    )
-    marked.text = _mark_fields(marked.text, marked)
+    text = _QUOTES.sub(lambda match: _quoted(match, names, marked), text)
+    marked.text = _mark_fields(_mark_files(text, names, marked), marked)
     return marked
 
 
+def without_references(text: str) -> str:
+    """A text that somebody wrote, with nothing in it that would be taken for a reference."""
+    return re.sub(r"<resource>(?=-\d)", "resource", text)
+
+
+def spelling(file: Resource) -> str:
+    """How a plan names a file."""
+    return file.name or str(file.path)
+
+
 def _names(files: Iterable[Resource]) -> Iterator[tuple[str, Resource]]:
-    """Spellings by which the request may name each file. A word that merely looks like a file's name is none."""
+    """Spellings by which the request may name each file; a word that merely looks like a name is none."""
     for file in files:
         is_real = file.path is not None or "://" in file.name or file.kind in MEDIA - {"file"}
-        if file.name and is_real:
-            yield file.name, file
-    for file in files:
-        if file.path is not None:
-            yield PurePath(file.name or file.path).name, file
+        if is_real:
+            yield spelling(file), file
+            yield PurePath(spelling(file)).name, file
 
 
 def _quoted(match: re.Match[str], names: dict[str, Resource], marked: Marked) -> str:
@@ -127,13 +136,13 @@ def _mark_files(text: str, names: dict[str, Resource], marked: Marked) -> str:
     known: dict[str, str] = {}
     for name in sorted(names, key=len, reverse=True):
         file = names[name]
-        pattern = (
-            rf"(?<![\w/\\]){re.escape(name)}(?!\w)" if name[0].isalnum() else rf"{re.escape(name)}(?!\w)"
-        )
+        before = r"(?<![\w/\\])" if name[0].isalnum() else ""
+        pattern = rf"{before}{re.escape(name)}(?!\.?\w)"
         if not re.search(pattern, text, re.ASCII):
             continue
-        character = known.get(file.name) or marked.add(Mark(file.kind, file.name, is_file=True))
-        known[file.name] = character
+        value = spelling(file)
+        character = known.get(value) or marked.add(Mark(file.kind, value, is_file=True))
+        known[value] = character
         text = re.sub(pattern, lambda _, c=character: c, text, flags=re.ASCII)  # type: ignore[misc]
     return text
 
@@ -154,7 +163,7 @@ def _mark_fields(text: str, marked: Marked) -> str:
         begin = match.start("value")
         rest = text[begin + len(value) :]
         if _NEXT_FIELD.match(rest):
-            rest = f" {rest.lstrip(' ,;.')}"
+            rest = f" {rest.lstrip(' ,;')}"
         text = f"{text[:begin]}{marked.add(Mark('text', value.strip(), role=role))}{rest}"
         start = begin + 1
     return text

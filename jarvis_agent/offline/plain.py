@@ -1,7 +1,9 @@
 """A step in the words that the phrases use, so that file names and quoted texts do not blur what it asks for.
 
-readings("please translate the caption of \\ue000", marked)
-# Readings(as_is=("translate the caption of the image",), as_text="translate the caption of the text")
+    readings("please translate the caption of \\ue000", marked)
+    # Readings(as_is=("translate the caption of the image",), as_text="translate the caption of the text")
+
+The second reading is for tasks that work on texts, for which the file would first be turned into one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _DOCUMENT = re.compile(r"doc|invoice|receipt|page|form|letter|scan|contract|repo
 _KIND = (
     r"(?:image|picture|photo|photograph|recording|audio|video|clip|text|sentence|document|file|page|scan)s?"
 )
-_STOCK_PROMPT = "a cat"
+_STOCK_PROMPT = "a zeppelin"
+"""Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,8 @@ class Readings:
     """A step as it is compared with phrases.
 
     Attributes:
-        as_is: the step with its files called what they are; again with a stock prompt if it has a prompt of its
-            own, whose subject would else outweigh the rest.
+        as_is: the step with its files called what they are; if it has a prompt, again with a stock prompt, as
+            the subject of a long one would outweigh the rest.
         as_text: the step as if its files had been turned into texts.
     """
 

@@ -1,7 +1,10 @@
 """How likely each task is for a step: the cosine of its nearest phrase, moved by what the step names.
 
-ranker = Ranker(matcher, marked, discourse, specs)
-ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
+    ranker = Ranker(matcher, marked, discourse, specs)
+    scores = ranker.scores(steps)
+    ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
+
+The numbers were set by hand on plain requests; a step's kinds of files exclude what can not take them.
 """
 
 from __future__ import annotations
@@ -10,22 +13,32 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jarvis_agent.offline.arguments import prompt
+from jarvis_agent.offline.arguments import prompt, question
 from jarvis_agent.offline.discourse import Discourse
 from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.plain import readings
 from jarvis_agent.offline.steps import Step, without_lead_in
 from jarvis_agent.offline.supply import BRIDGES
 from jarvis_agent.offline.wordings import OUT_OF_SCOPE, SMALL_TALK, Matcher, bank_name, verbs, wording
-from jarvis_agent.tools.spec import MEDIA, TaskSpec
+from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
 TAKES_FILE, NEEDS_BRIDGE, LACKS_FILE = 0.04, -0.04, -0.08
 """What it is worth that a task takes the step's file, that it takes a text which the file can be turned into,
 or that it takes a file where none is in sight."""
 SPEAKS_OF_MAP = 0.12
-"""What it is worth that the step speaks of the control map that the task takes, and says what to make of it."""
+"""What it is worth that the step speaks of the control map that the task takes, with a prompt."""
 VERB = 0.15
 """What it is worth that the step begins with a verb that only phrases of the task begin with."""
+
+OWN_TASK = 0.12
+"""What makes up for the many phrases of the bank, where a task of the user's own has only a description."""
+ANSWERS: Mapping[Modality, str] = {"image": "visual-question-answering", "text": "question-answering"}
+"""The tasks that answer any question about something of a kind."""
+QUESTION = 0.5
+"""How near a question about something at hand is to the task that answers any, at least."""
+
+_PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
+_MAP = re.compile(r"\b(?:it|this|that|the (?:map|result))\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,7 @@ class Ranker:
         self._marked = marked
         self._discourse = discourse
         self._specs = tuple(specs)
+        self._needed = {kind for spec in self._specs for kind in _files_needed(spec)}
         self._offered = {bank_name(spec) or spec.name for spec in self._specs}
 
     def scores(self, steps: Sequence[Step]) -> list[Scores]:
@@ -64,11 +78,15 @@ class Ranker:
 
     def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
         """The offered tasks that can take the step's files, the likeliest first."""
+        answers = self._asks_about(step)
+        at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
         found = []
         for spec in self._specs:
             if self._is_named(step, spec):
-                nearness = self._nearness(step, spec, scores, text_after)
-                found += [(spec, nearness + self._worth_of_words(step, spec))] if nearness is not None else []
+                nearness = self._nearness(step, spec, scores, at_hand)
+                if nearness is not None:
+                    least = QUESTION if bank_name(spec) == answers is not None else 0.0
+                    found.append((spec, max(nearness + self._worth_of_words(step, spec), least)))
         return sorted(found, key=lambda item: -item[1])
 
     def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
@@ -80,7 +98,7 @@ class Ranker:
         }
         return max(others.items(), key=lambda item: item[1], default=("", 0.0))
 
-    def _nearness(self, step: Step, spec: TaskSpec, scores: Scores, text_after: str) -> float | None:
+    def _nearness(self, step: Step, spec: TaskSpec, scores: Scores, at_hand: set[Modality]) -> float | None:
         """The step's nearness to a task, by the kinds of its files; None if the task can not take them."""
         name = bank_name(spec) or spec.name
         takes = {arg.kind for arg in spec.inputs}
@@ -90,15 +108,24 @@ class Ranker:
         if kinds:
             is_bridged = "text" in takes and kinds & BRIDGES.keys()
             return scores.as_text[name] + NEEDS_BRIDGE if is_bridged else None
-        needs = {arg.kind for arg in spec.inputs if arg.required and arg.kind != "any"} & MEDIA
-        is_there = all(self._discourse.has(kind, text_after) for kind in needs)
-        return scores.as_is[name] + (0.0 if is_there else LACKS_FILE)
+        return scores.as_is[name] + (0.0 if _files_needed(spec) <= at_hand else LACKS_FILE)
+
+    def _asks_about(self, step: Step) -> str | None:
+        """The task that answers the step's question about what is at hand; None if it is no such question."""
+        if question(step.text) is None:
+            return None
+        kinds = [kind for kind in ANSWERS if any(mark.fits(kind) for mark in self._marked.within(step.text))]
+        if not kinds and _PRONOUN.search(step.text):
+            things = [thing for thing in self._discourse.things if thing.kind in ANSWERS and thing.is_whole]
+            kinds = [thing.kind for thing in things[-1:]]
+        return ANSWERS[kinds[0]] if kinds else None
 
     def _worth_of_words(self, step: Step, spec: TaskSpec) -> float:
         clause = without_lead_in(step.text.rpartition(", ")[2] if self._opens(step) else step.text)
         share = verbs().get(clause.partition(" ")[0].lower(), {}).get(bank_name(spec) or spec.name, 0.0)
         is_of_map = wording(spec).map is not None and self._says_what_to_make(step)
-        return VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0)
+        is_own = bank_name(spec) is None
+        return VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0) + (OWN_TASK if is_own else 0.0)
 
     def _opens(self, step: Step) -> bool:
         return bool(re.match(r"\W*(?:based|using|from|with|in|given|use|take)\b", step.text, re.IGNORECASE))
@@ -108,14 +135,17 @@ class Ranker:
         return bool(texts) or prompt(step.text) is not None
 
     def _is_named(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether the step has the words without which a task is not meant, or "it" is the map that it takes."""
+        """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
         words = wording(spec)
         if words.named is None or words.named.search(step.text):
             return True
-        maker = self._discourse.maker_of_latest("image")
-        is_its_map = maker is not None and words.map == bank_name(maker)
-        pronoun = re.search(r"\b(?:it|this|that|the (?:map|result))\b", step.text, re.IGNORECASE)
-        return is_its_map and pronoun is not None
+        made = self._discourse.made_last("image")
+        is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)
+        return is_its_map and bool(_MAP.search(step.text))
 
     def _files(self, step: Step) -> list[str]:
         return [mark.kind for mark in self._marked.within(step.text) if mark.is_file]
+
+
+def _files_needed(spec: TaskSpec) -> set[Modality]:
+    return {arg.kind for arg in spec.inputs if arg.required and arg.kind != "any" and arg.kind in MEDIA}

@@ -16,18 +16,19 @@ from dataclasses import dataclass, replace
 from jarvis_agent.offline.marks import MARK
 
 _ACTIONS = (
-    "add adjust analyse analyze animate annotate answer apply assess assign brainstorm brighten calculate caption "
-    "categorise categorize change check choose clarify classify clean colorize colourise colourize compare complete "
-    "compose compute condense continue convert copy count craft create crop cut decide denoise depict derive "
-    "describe design detect determine develop differentiate display do draft draw dub edit embed employ encode "
-    "enhance estimate evaluate examine execute explain extract film filter find finish generate get give guess "
-    "highlight identify illustrate imagine improve infer inspect interpret isolate label let list listen locate look "
-    "make mark match measure modify name narrate obtain order outline paint paraphrase perform pick pinpoint play "
-    "point predict prepare process produce pronounce provide pull put rank read recite recognise recognize record "
-    "reduce remove render rephrase replace reply report rerank rescale restore restyle retrieve return rewrite run "
-    "say score segment separate shorten show sketch sort speak split spot state sum summarise summarize synthesise "
-    "synthesize tag take tell title transcribe transform translate transliterate turn type upscale use verify "
-    "visualise visualize vocalize voice write"
+    "add adjust analyse analyze animate annotate answer apply assess assign brainstorm brighten calculate "
+    "caption categorise categorize change check choose clarify classify clean colorize colourise "
+    "colourize compare complete compose compute condense continue convert copy count craft create crop "
+    "cut decide denoise depict derive describe design detect determine develop differentiate display do "
+    "draft draw dub edit embed employ encode enhance estimate evaluate examine execute explain extract "
+    "film filter find finish generate get give guess highlight identify illustrate imagine improve infer "
+    "inspect interpret isolate label let list listen locate look make mark match measure modify name "
+    "narrate obtain order outline paint paraphrase perform pick pinpoint play point predict prepare "
+    "process produce pronounce provide pull put rank read recite recognise recognize record reduce remove "
+    "render rephrase replace reply report rerank rescale restore restyle retrieve return rewrite run say "
+    "score segment separate shorten show sketch sort speak split spot state sum summarise summarize "
+    "synthesise synthesize tag take tell title transcribe transform translate transliterate turn type "
+    "upscale use verify visualise visualize vocalize voice write"
 ).replace(" ", "|")
 _QUESTIONS = "what|what's|whats|how|which|who|who's|whose|whom|where|where's|when|why"
 _AUXILIARIES = "is|are|was|were|does|do|did|can|could|has|have|will|would|should"
@@ -39,7 +40,7 @@ _OPENERS = (
     r"help me(?: to)?|let us|let's|let me(?: know)?|i am (?:looking|trying) to|i want to|to|"
     r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|want|need|wish|have)(?: you)? to(?: know| see| hear)?|"
     r"you (?:should|must|need to)|your task is to|"
-    r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+)*"
+    r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+){0,6}"
 )
 _WISH = r"i(?: would|'d|’d)? (?:need|want|like)\s+(?!to\b|you\b)"
 _START = re.compile(
@@ -57,10 +58,17 @@ _SETTING = re.compile(rf"{_BEFORE}{_OPENERS}(?:use|take)\b", re.IGNORECASE)
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
 _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
-_AND = r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+)+(?:(?:also|next|please|finally)\s+)?"
+_AND = (
+    r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+){1,3}(?:(?:also|next|please|finally)\s+)?"
+)
 _CUT = re.compile(
     rf"{_THEN}|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
     rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)",
+    re.IGNORECASE,
+)
+_ANOTHER = re.compile(
+    r"\s*,?\s+and\s+(?=an?\s+(?:(?:depth|edge|normal|pose|segmentation|line|seg|hed|canny)\b.{0,12}?\b(?:map|image)|"
+    r"scribble|caption|description|summary|translation|transcript(?:ion)?)\b)",
     re.IGNORECASE,
 )
 
@@ -81,7 +89,7 @@ class Step:
 
 
 def split(text: str) -> list[Step]:
-    """The steps of a marked text, in its order. A text that asks for nothing by its form gives its sentences."""
+    """The steps of a marked text, in its order. Where no clause asks for anything, each sentence is one."""
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [_clauses(sentence) for sentence in sentences]
     if not any(asks for sentence in clauses for _, asks in sentence):
@@ -115,15 +123,22 @@ def _clauses(sentence: str) -> list[tuple[str, bool]]:
         if place + 1 < len(pieces) and _is_opening(piece, is_first=place == 0):
             opening = f"{piece}, "
             continue
-        clauses.append(f"{opening}{piece}")
+        clauses += _with_verb(f"{opening}{piece}")
         opening = ""
     if len(clauses) == 1:
         return [(clauses[0], len(pieces) > 1 or bool(_START.search(sentence)))]
     return [(_with_object(clause, clauses[place + 1 :]), True) for place, clause in enumerate(clauses)]
 
 
+def _with_verb(clause: str) -> list[str]:
+    """The results that one verb asks for, each with the verb ("make a caption of \ue000 and a depth map")."""
+    verb = without_lead_in(clause).partition(" ")[0]
+    first, *others = _ANOTHER.split(clause)
+    return [first, *(f"{verb} {other}" for other in others)]
+
+
 def _is_opening(piece: str, *, is_first: bool) -> bool:
-    """Whether a piece of a sentence only leads to the one after it ("Based on \ue000", "Use \ue000")."""
+    """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
     if _SETTING.match(piece):
         return True
     return not _START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))

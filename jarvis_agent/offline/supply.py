@@ -1,7 +1,7 @@
 """What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
 
     supply = Supply("translate the summary of \\ue000", "", marked, linker)
-    supply.made_of_files()      # plans the summary, and gives the reference to it: ["<resource>-0"]
+    supply.made_of_files("translation")      # plans the summary and gives the reference to it
 
 Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
 made or given last, then what the request names later or came with it, then earlier turns of the chat.
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline.discourse import Discourse, Thing
 from jarvis_agent.offline.marks import MARK, Mark, Marked
-from jarvis_agent.offline.wordings import wording
+from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.tools.spec import Modality, TaskSpec
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
@@ -74,11 +74,17 @@ class Supply:
     def elsewhere(self, kind: Modality) -> Thing | None:
         """Something of a kind that the step does not name itself."""
         discourse = self._plans.discourse
-        return (
-            discourse.meant(kind, self.text)
-            or discourse.unspoken(kind, self._text_after)
-            or discourse.earlier(kind, self.text)
-        )
+        if known := discourse.meant(kind, self.text):
+            return known
+        new = discourse.unspoken(kind, self._text_after) or discourse.earlier(kind, self.text)
+        if new is not None:
+            discourse.things.append(new)
+        return new
+
+    def made_by(self, maker: str) -> Thing | None:
+        """The latest image, if the task of that name made it."""
+        made = self._plans.discourse.made_last("image")
+        return made if made and made.maker and bank_name(made.maker) == maker else None
 
     def values_elsewhere(self, kind: Modality) -> list[str]:
         """The values of `elsewhere`; none if there is nothing."""
@@ -96,12 +102,12 @@ class Supply:
             PlanError: the task is not offered.
         """
         spec = self.offers(name)
-        if spec is None:
-            raise PlanError(f"{needed_for} needs {name} before it, which is not among the tasks offered")
+        if spec is None or not spec.inputs:
+            raise PlanError(f"{needed_for} needs {name}, which is not among the tasks offered")
         return self._plans.emit(spec, {principal(spec): values})
 
     def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:
-        """Texts made of the step's own files that are not taken yet, by the tasks that its words name for them.
+        """Texts made of the step's own files that are not taken yet, by the tasks that its words name.
 
         Args:
             needed_for: the task that needs the texts.
@@ -114,7 +120,7 @@ class Supply:
             if maker is None and (only_named or kind not in BRIDGES):
                 continue
             values = self.take([character])
-            if kind in BRIDGES and (maker is None or maker.inputs[0].kind != kind):
+            if kind in BRIDGES and (maker is None or _takes(maker) != kind):
                 values = self.run(BRIDGES[kind], values, needed_for)
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
         return made
@@ -134,10 +140,15 @@ class Supply:
             return None
         kind = self.mark(character).kind
         for spec in self._plans.offered.values():
-            works = spec.makes("text") and len(spec.required) == 1 and spec.inputs[0].kind in (kind, "text")
-            if works and spec.name != needed_for and noun[1].lower() in wording(spec).made:
+            if spec.name == needed_for or not spec.makes("text") or len(spec.required) != 1:
+                continue
+            if _takes(spec) in (kind, "text") and noun[1].lower() in wording(spec).made:
                 return spec
         return None
+
+
+def _takes(spec: TaskSpec) -> str:
+    return next(arg.kind for arg in spec.inputs if arg.name == principal(spec))
 
 
 def principal(spec: TaskSpec) -> str:

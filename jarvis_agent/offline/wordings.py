@@ -45,8 +45,8 @@ class Wording:
         phrases: examples of a step that asks for it.
         made: nouns by which a later step calls its result.
         named: the task is considered only where this is found in the step; None: everywhere.
-        text: what its argument `text` is taken from: the text it works on, a prompt to create from, a question,
-            an instruction for a change, or a request to a language model.
+        text: what its argument `text` is: the text it works on, a prompt to create from, a question, an
+            instruction for a change, or a request to a language model.
         map: the task that makes the control map which this one takes as its image.
     """
 
