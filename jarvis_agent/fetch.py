@@ -9,7 +9,7 @@ import asyncio
 import ipaddress
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
@@ -35,11 +35,11 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
         async with asyncio.timeout(settings.url_timeout), httpx.AsyncClient(trust_env=True) as client:
             for _ in range(_MAX_REDIRECTS + 1):
                 _refuse_other_schemes(url)
-                if not settings.allow_private_urls:
-                    await _refuse_private(url)
-                async with client.stream("GET", url) as response:
+                asked = httpx.URL(url)
+                pinned = {} if settings.allow_private_urls else await _pin(asked)
+                async with client.stream("GET", **{"url": asked, **pinned}) as response:
                     if response.is_redirect:
-                        url = str(response.url.join(response.headers["location"]))
+                        url = str(asked.join(response.headers["location"]))
                         continue
                     response.raise_for_status()
                     await _save(response, target, settings.max_file_bytes)
@@ -74,23 +74,32 @@ def _refuse_other_schemes(url: str) -> None:
         raise ForbiddenError(f"{url}: only http and https addresses are fetched")
 
 
-async def _refuse_private(url: str) -> None:
-    for address in await _addresses(url):
+async def _pin(url: httpx.URL) -> dict[str, Any]:
+    """A request for `url` at an address that was looked up and found public.
+
+    The connection goes to that very address: looked up again, the name might lead elsewhere.
+    """
+    addresses = await _addresses(url)
+    for address in addresses:
         if not ipaddress.ip_address(address).is_global:
             raise ForbiddenError(
                 f"{url} leads to the private address {address}; set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
             )
+    return {
+        "url": url.copy_with(host=addresses[0]),
+        "headers": {"Host": url.netloc.decode("ascii")},
+        "extensions": {"sni_hostname": url.host},
+    }
 
 
-async def _addresses(url: str) -> set[str]:
+async def _addresses(url: httpx.URL) -> list[str]:
     """The addresses of a URL's host, which may be written as one."""
-    host = urlsplit(url).hostname or ""
     try:
-        return {str(ipaddress.ip_address(host))}
+        return [str(ipaddress.ip_address(url.host))]
     except ValueError:
         pass
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise InputError(f"{url} can not be fetched: the host {host!r} is not known") from error
-    return {str(info[4][0]).partition("%")[0] for info in found}
+        raise InputError(f"{url} can not be fetched: the host {url.host!r} is not known") from error
+    return [str(info[4][0]).partition("%")[0] for info in found]

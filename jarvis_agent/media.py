@@ -102,6 +102,27 @@ def sniff_bytes(head: bytes, path: Path) -> tuple[Modality, str]:
     return _TEXT_KINDS.get(path.suffix.lower(), ("text", "text/plain"))
 
 
+def check_pixels(path: Path, limit: int) -> None:
+    """Refuse an image that would fill the memory; only its header is read.
+
+    Raises:
+        InputError: it has more than `limit` pixels, or no header that can be read.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            width, height = opened.size
+    except Image.DecompressionBombError as error:
+        raise InputError(f"{path} is too large an image: {error}") from error
+    except (UnidentifiedImageError, OSError, ValueError) as error:
+        raise InputError(f"{path} can not be read as an image: {error}") from error
+    if width * height > limit:
+        raise InputError(
+            f"{path} has {width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); make it smaller"
+        )
+
+
 def open_image(resource: Resource) -> Image:
     """The image of a resource, turned upright, in RGB or RGBA.
 

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
-from jarvis_agent.media import sniff, suffix_of, writing
+from jarvis_agent.media import check_pixels, sniff, suffix_of, writing
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
@@ -155,7 +155,9 @@ class ResourceStore:
             return await self.grant(url)
         if not (data or url):
             told = block.get("file_id") or block.get("type")
-            raise InputError(f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL")
+            raise InputError(
+                f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL"
+            )
         resource = await asyncio.to_thread(self._keep_data, data or url, block.get("mime_type") or "")
         self.admit([resource])
         return resource
@@ -172,11 +174,19 @@ class ResourceStore:
             raise InputError(
                 f"{resource.path or value} is {_article(resource.kind)}, and {_article(kind)} is needed"
             )
+        if resource.kind == "image" and resource.path is not None:
+            await asyncio.to_thread(check_pixels, resource.path, self.settings.max_pixels)
         return resource
 
     async def text_of(self, value: str) -> str:
-        """A text argument's text: that of the file which it names, if the user gave one of that name."""
+        """A text argument's text: that of the file which it names, if the user gave one of that name.
+
+        Raises:
+            InputError: the file is not there, or is no text in UTF-8.
+        """
         found = self._granted.get(value.strip())
+        if isinstance(found, InputError):
+            raise found
         if (
             not isinstance(found, Resource)
             or found.kind not in ("text", "table", "data")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from jarvis_agent import fetch as fetch_module
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
 from jarvis_agent.settings import Settings
@@ -80,3 +82,22 @@ async def test_a_file_over_the_limit_leaves_nothing_behind(server, tmp_path):
 async def test_an_error_status_is_named(server, tmp_path):
     with pytest.raises(InputError, match="answered 404"):
         await fetch(f"{server}/gone", tmp_path / "x", OPEN)
+
+
+async def test_the_address_that_was_checked_is_the_one_that_is_asked(server, tmp_path, monkeypatch):
+    """A name that leads elsewhere when it is looked up again leads nowhere new."""
+    port = server.rpartition(":")[2]
+    looked_up: list[str] = []
+
+    async def addresses(url):
+        looked_up.append(url.host)
+        return ["127.0.0.1"]
+
+    class Public(ipaddress.IPv4Address):
+        is_global = True
+
+    monkeypatch.setattr(fetch_module, "_addresses", addresses)
+    monkeypatch.setattr(fetch_module.ipaddress, "ip_address", Public)
+    path = await fetch(f"http://rebinding.example:{port}/ok", tmp_path / "x", Settings())
+    assert path.read_bytes() == b"x" * 1000
+    assert looked_up == ["rebinding.example"]

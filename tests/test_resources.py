@@ -186,3 +186,24 @@ async def test_a_bare_name_in_the_request_means_the_file_of_that_name_that_came_
     assert await store.grant_mention(picture.name) == given
     assert await store.resolve(picture.name, "image") == given
     assert (await store.grant_mention(f"other/{picture.name}")).path is None
+
+
+async def test_an_image_with_too_many_pixels_is_refused_before_it_is_opened(tmp_path, picture):
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", max_pixels=10))
+    await store.grant(str(picture))
+    with pytest.raises(InputError, match="JARVIS_MAX_PIXELS"):
+        await store.resolve(str(picture), "image")
+
+
+async def test_a_cut_off_image_is_told_before_any_model_is_asked(store, tmp_path):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
+    await store.grant(str(broken))
+    with pytest.raises(InputError, match="can not be read as an image"):
+        await store.resolve(str(broken), "image")
+
+
+async def test_the_name_of_a_missing_text_file_is_not_taken_for_the_text(store):
+    await store.grant_mention("notes.txt")
+    with pytest.raises(InputError, match=r"notes\.txt does not exist"):
+        await store.text_of("notes.txt")
