@@ -1,0 +1,93 @@
+"""The Chinese README says what the English one says: the same code, structure, links and numbers.
+
+What the code does is tested in test_readme.py; here the two pages are held side by side,
+section by section, so that a change of one that is not carried over to the other fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from readme_blocks import blocks_of
+
+ROOT = Path(__file__).parent.parent
+ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+SWITCH = {"README.md", "README.zh-CN.md"}
+
+
+def sections(page: Path) -> list[tuple[str, str]]:
+    """The headings of a page, each with the prose and tables below it; fenced blocks are left out."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^(#+ [^\n]+)\n(.*?)(?=^#+ |\Z)", prose, re.MULTILINE | re.DOTALL)
+
+
+def links(text: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if link not in SWITCH]
+
+
+def inline_code(text: str) -> Counter[str]:
+    return Counter(re.findall(r"`([^`\n]+)`", text))
+
+
+def numbers(text: str) -> Counter[str]:
+    """Numbers, with a unit where both languages write it alike."""
+    return Counter(re.findall(r"\d+(?:[.,]\d+)*(?: ?(?:[KMG]B|%))?", text))
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of the tables in a text, row by row."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    return [[row.strip("|").split("|") for row in table.splitlines()] for table in found]
+
+
+PAIRS = list(zip(sections(ENGLISH), sections(CHINESE), strict=False))
+each_section = pytest.mark.parametrize(
+    ("english", "chinese"),
+    [pytest.param(ours[1], theirs[1], id=ours[0].strip("# ")) for ours, theirs in PAIRS],
+)
+
+
+def test_the_code_blocks_are_the_same() -> None:
+    of_english, of_chinese = ([(b.lang, b.code) for b in blocks_of(page)] for page in (ENGLISH, CHINESE))
+    assert of_english
+    assert of_chinese == of_english
+
+
+def test_the_headings_have_the_same_levels_in_the_same_order() -> None:
+    of_english, of_chinese = (
+        [heading.partition(" ")[0] for heading, _ in sections(page)] for page in (ENGLISH, CHINESE)
+    )
+    assert len(of_english) > 1
+    assert of_chinese == of_english
+
+
+@each_section
+def test_a_section_has_the_same_links_code_and_numbers(english: str, chinese: str) -> None:
+    assert Counter(links(chinese)) == Counter(links(english))
+    assert inline_code(chinese) == inline_code(english)
+    assert numbers(chinese) == numbers(english)
+
+
+@each_section
+def test_a_table_has_the_same_rows_with_the_same_code_and_numbers(english: str, chinese: str) -> None:
+    ours, theirs = tables(english), tables(chinese)
+    assert [[len(row) for row in table] for table in theirs] == [
+        [len(row) for row in table] for table in ours
+    ]
+    cells, translated = ([cell for table in page for row in table for cell in row] for page in (ours, theirs))
+    assert [inline_code(cell) for cell in translated] == [inline_code(cell) for cell in cells]
+    assert [numbers(cell) for cell in translated] == [numbers(cell) for cell in cells]
+
+
+def test_links_lead_somewhere() -> None:
+    local = re.findall(r"\]\((?!https://)([^)\s]+)\)", CHINESE.read_text(encoding="utf-8"))
+    assert local
+    assert not [link for link in local if not (ROOT / link).exists()]
+
+
+def test_each_page_leads_to_the_other() -> None:
+    assert "English | [简体中文](README.zh-CN.md)" in ENGLISH.read_text(encoding="utf-8").splitlines()
+    assert "[English](README.md) | 简体中文" in CHINESE.read_text(encoding="utf-8").splitlines()
