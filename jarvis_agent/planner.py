@@ -110,7 +110,8 @@ def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any] | None:
     task = {
         "task": {"type": "string", "enum": list(specs)},
         "id": {"type": "integer"},
-        "dep": {"type": "array", "items": {"type": "integer"}},
+        # Held to a list without an end, small models write -1 until their tokens are spent.
+        "dep": {"type": "array", "items": {"type": "integer"}, "maxItems": 8},
         "args": _object({name: _value(arg) for name, arg in args.items()}, closed, optional=not closed),
     }
     return _object({"tasks": {"type": "array", "items": _object(task, closed)}}, closed)

@@ -50,9 +50,15 @@ def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> It
     yield _list(words.found, answers) if done else words.nothing
     yield _sum_over_images(results, words)
     yield _list(words.how, [line for result in done if (line := _how(result, words))])
-    troubles = [result for result in results if result.status != "ok"]
-    yield _list(words.troubles, [_trouble(result, names, words) for result in troubles])
+    yield troubles(plan, results, words)
     yield _list(words.notes, plan.notes)
+
+
+def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
+    """The tasks that did not go well, each with the reason; "" if there are none."""
+    names = {task.id: task.task for task in plan.tasks}
+    failed = [result for result in results if result.status != "ok"]
+    return _list(words.troubles, [_trouble(result, names, words) for result in failed])
 
 
 def _list(title: str, lines: Iterable[str]) -> str:

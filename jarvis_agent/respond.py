@@ -3,12 +3,13 @@
     async for piece in LLMResponder(controller, settings).respond(brief, plan, results):
         print(piece, end="")
 
-Whatever happens, there is an answer: where the language model fails, the report takes its place or goes on
-after it.
+Whatever happens, there is an answer, and an honest one: where the language model fails, the report takes its
+place or goes on after it; and what it keeps silent about (a failure, a plan that came to nothing) is added.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jarvis_agent.digest import totals
 from jarvis_agent.errors import LLMError
 from jarvis_agent.path_guard import PathGuard
-from jarvis_agent.phrases import phrases
+from jarvis_agent.phrases import Phrases, phrases
 from jarvis_agent.prompting import PromptSet, load_prompts
-from jarvis_agent.report import report
+from jarvis_agent.report import report, troubles
 
 if TYPE_CHECKING:
     from jarvis_agent.llm import Controller
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from jarvis_agent.request import Brief
     from jarvis_agent.settings import Settings
     from jarvis_agent.types import TaskResult
+
+_TROUBLE = re.compile(
+    r"fail|error|unable|sorry|unfortunately|skip|not able|(?:could|can|was|were|did)(?: ?not|n['’]t)"
+    r"|失败|无法|未能|没能|不能|跳过|出错|错误|抱歉",
+    re.IGNORECASE,
+)
+"""Words by which an answer owns up to a failure, however it is put."""
 
 __all__ = ["LLMResponder", "ReportResponder", "Responder", "totals"]
 
@@ -80,24 +88,34 @@ class LLMResponder:
         )
         words = phrases(brief.request)
         guard = _guard(brief, plan, results, words.no_file)
-        begun = False
+        said = ""
         try:
             async with aclosing(self.controller.stream(stage, messages, brief)) as pieces:
                 async for piece in pieces:
                     if text := guard.feed(piece):
-                        begun = True
+                        said += text
                         yield text
             if text := guard.finish():
+                said += text
                 yield text
+            if more := _left_out(said, plan, results, words):
+                yield f"\n\n{more}"
             return
         except LLMError as error:
             failure = str(error)
-        if begun:
+        if said:
             yield guard.finish()
             yield f"\n\n{words.broke_off.format(error=failure)}\n\n"
-        note = "" if begun else words.no_answer.format(error=failure)
+        note = "" if said else words.no_answer.format(error=failure)
         for piece in report(brief, plan, results, note):
             yield piece
+
+
+def _left_out(said: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
+    """What an answer must tell and this one does not: that nothing was run, or what did not work."""
+    if not plan.tasks:
+        return words.not_run.format(notes="; ".join(plan.notes)) if plan.notes else ""
+    return "" if _TROUBLE.search(said) else troubles(plan, results, words)
 
 
 def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str) -> PathGuard:

@@ -67,6 +67,8 @@ def answered(request: str, run: Run) -> bool:
     """Whether anything was done: a task went well, or the language model answered a request without tasks."""
     if run.plan.tasks:
         return any(result.status == "ok" for result in run.results)
+    if run.plan.notes:
+        return False  # There was a plan, or should have been, and it came to nothing.
     # The report on an empty plan tells what can be asked instead.
     return bool(run.answer) and phrases(request).examples[0] not in run.answer
 

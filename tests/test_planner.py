@@ -188,6 +188,11 @@ def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed():
         assert part["required"] == list(part["properties"])
 
 
+def test_the_schema_lets_no_list_of_dependencies_go_on_for_ever():
+    task = plan_schema(TASKS)["properties"]["tasks"]["items"]
+    assert task["properties"]["dep"]["maxItems"] == 8
+
+
 @pytest.mark.parametrize("inputs", [(), (Arg("city", "any"),)])
 def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
     schema = plan_schema(

@@ -47,6 +47,7 @@ RESULTS = [
     TaskResult(task=DRAW, status="failed", error="no model is left for text-to-image"),
     TaskResult(task=TELL, status="skipped", error="task 2 (text-to-image) failed"),
 ]
+GOOD, GOOD_PLAN = RESULTS[:2], Plan(tasks=[READ, SPEAK])
 REPORT = """\
 Here is what came out:
 - image-to-text (page.png):
@@ -64,6 +65,9 @@ What did not work:
 
 About the plan:
 - the task fly is unknown and was left out"""
+
+
+FAILURES = REPORT.split("\n\n")[2]
 
 
 async def answer(
@@ -169,26 +173,47 @@ class TestReport:
 class TestLLMResponder:
     async def test_the_model_writes_the_answer_from_the_results(self) -> None:
         responder, llm = by_llm({"respond": "Here is your speech: /outputs/7/text-to-speech.wav."})
-        assert await answer(responder) == "Here is your speech: /outputs/7/text-to-speech.wav."
+        text = await answer(responder)
+        assert text.startswith("Here is your speech: /outputs/7/text-to-speech.wav.")
         prompt = llm.calls[0].prompt
         for part in ("First line.", str(SPEECH), "3.26", "no model is left", "org/voice", "read it"):
             assert part in prompt
 
     async def test_it_streams(self) -> None:
         responder, _ = by_llm({"respond": "a b c d e f g h i j k l"})
-        pieces = [piece async for piece in responder.respond(Brief("x"), PLAN, RESULTS)]
+        pieces = [piece async for piece in responder.respond(Brief("x"), GOOD_PLAN, GOOD)]
         assert "".join(pieces) == "a b c d e f g h i j k l"
         assert len(pieces) > 2
 
     async def test_an_invented_path_is_put_right(self) -> None:
         responder, _ = by_llm({"respond": "It is in /tmp/audio.wav and as video.mp4"})
-        assert await answer(responder) == f"It is in {SPEECH} and as video.mp4 (no such file)"
+        text = await answer(responder, plan=GOOD_PLAN, results=GOOD)
+        assert text == f"It is in {SPEECH} and as video.mp4 (no such file)"
 
     async def test_paths_of_the_request_and_of_earlier_turns_pass(self) -> None:
         responder, _ = by_llm({"respond": "I read page.png and /old/x.png, not new.png."})
         turn = Turn("q", "a", (Resource(kind="image", path=Path("/old/x.png")),))
-        text = await answer(responder, "read page.png", turns=(turn,))
+        text = await answer(responder, "read page.png", GOOD_PLAN, GOOD, turns=(turn,))
         assert text == "I read page.png and /old/x.png, not new.png (no such file)."
+
+    async def test_a_failure_that_the_model_keeps_silent_about_is_told(self) -> None:
+        responder, _ = by_llm({"respond": "All is done: the zoo is drawn."})
+        text = await answer(responder)
+        assert text == f"All is done: the zoo is drawn.\n\n{FAILURES}"
+
+    @pytest.mark.parametrize(
+        "said", ["I was unable to draw.", "I couldn’t draw.", "The drawing failed.", "我无法画图。"]
+    )
+    async def test_a_failure_that_the_model_owns_up_to_is_not_told_again(self, said: str) -> None:
+        responder, _ = by_llm({"respond": said})
+        assert await answer(responder) == said
+
+    async def test_a_plan_that_came_to_nothing_is_told_after_the_conversation(self) -> None:
+        responder, _ = by_llm({"chat": "Certainly, I have described it."})
+        text = await answer(responder, "describe a.jpg", Plan(notes=["no plan was found in: <code>"]), [])
+        assert text == (
+            "Certainly, I have described it.\n\nNo expert worked on this: no plan was found in: <code>"
+        )
 
     async def test_an_empty_plan_is_conversation_with_the_chat_so_far(self) -> None:
         responder, llm = by_llm({"chat": "I am well. Try: describe photo.jpg"})

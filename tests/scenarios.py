@@ -1,0 +1,345 @@
+"""The case studies of the HuggingGPT paper: requests with their plans, also as the paper printed them.
+
+    SCENARIOS["read-aloud"].plan        the plan that is meant
+    SCENARIOS["read-aloud"].printed     what the paper printed, slips and all
+    SCENARIOS["read-aloud"].graph       the graph that both must come to
+
+`EXPERTS` are the doubles that do the tasks: raw outputs in the forms in which real models give them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.plan import Plan
+from jarvis_agent.refs import refs_in, substitute
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
+from jarvis_agent.tools.spec import Arg, TaskSpec
+
+MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + bytes(64)
+"""The beginning of an MP4 file: enough to be recognised by."""
+
+CAPTION = "a girl is reading a book on a bench"
+PRINTED_TEXT = "NO SWIMMING. The water is deep."
+LONG_SENTENCE = "Her majesty's ship sailed on a cold and windy morning, and nobody on the quay knew where."
+ZEBRAS = {"a.jpg": 2, "b.jpg": 3, "c.jpg": 1}
+
+COMBINE = TaskSpec(
+    name="combine-video-audio",
+    category="media",
+    description="Put a sound under a video.",
+    inputs=(Arg("video", "video"), Arg("audio", "audio")),
+    outputs=("video",),
+    needs_model=False,
+)
+"""A task of the user's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Of:
+    """What an expert must have been given: the principal result of the task of this name."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One case study.
+
+    Attributes:
+        request: what the user says.
+        plan: the tasks as (name, deps, args), numbered from 0.
+        printed: the plan in the words of the paper; "" where it prints the plan that is meant.
+        graph: the graph that `printed` comes to; None: that of `plan`.
+        received: by task, the inputs that its expert must get beside files of the request.
+    """
+
+    request: str
+    plan: tuple[tuple[str, list[int], dict[str, Any]], ...]
+    printed: str = ""
+    graph: tuple[tuple[str, list[int], dict[str, Any]], ...] | None = None
+    received: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def written(self) -> str:
+        """The plan as a language model writes it."""
+        return written(self.plan)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that the request names."""
+        return sorted(set(re.findall(r"\w+\.jpg", self.request)))
+
+
+def written(plan: tuple[tuple[str, list[int], dict[str, Any]], ...]) -> str:
+    """A plan in the paper's format."""
+    tasks = [
+        {"task": name, "id": number, "dep": dep or [-1], "args": args}
+        for number, (name, dep, args) in enumerate(plan)
+    ]
+    return json.dumps(tasks)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "girl-in-the-boys-pose": Scenario(
+        request=(
+            "Please generate an image where a girl is reading a book, and her pose is the same as the boy "
+            "in the image example.jpg, then please describe the new image with your voice."
+        ),
+        plan=(
+            ("openpose-control", [], {"image": "example.jpg"}),
+            ("openpose-text-to-image", [0], {"text": "a girl is reading a book", "image": "<resource>-0"}),
+            ("image-classification", [1], {"image": "<resource>-1"}),
+            ("object-detection", [1], {"image": "<resource>-1"}),
+            ("image-to-text", [1], {"image": "<resource>-1"}),
+            ("text-to-speech", [4], {"text": "<resource>-4"}),
+        ),
+        printed="""[{"task": "pose-control", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "pose-text-to-image", "id": 1, "dep": [0],
+             "args": {"text": "a girl is reading a book", "image": "<resource>-0"}},
+            {"task": "image-cls", "id": 2, "dep": [1], "args": {"image": "<resource>-1"}},
+            {"task": "object-det", "id": 3, "dep": [1], "args": {"image": "<resource>-1"}},
+            {"task": "image-to-text", "id": 4, "dep": [1], "args": {"image": "<resource>-1"}},
+            {"task": "text-to-speech", "id": 5, "dep": [4], "args": {"text": "<resource>-4"}}]""",
+        received={
+            "openpose-control": {"image": "example.jpg"},
+            "openpose-text-to-image": {"text": "a girl is reading a book", "image": Of("openpose-control")},
+            "image-classification": {"image": Of("openpose-text-to-image")},
+            "object-detection": {"image": Of("openpose-text-to-image")},
+            "image-to-text": {"image": Of("openpose-text-to-image")},
+            "text-to-speech": {"text": CAPTION},
+        },
+    ),
+    "pose-and-description": Scenario(
+        request=(
+            "Based on the pose of example1.jpg and the description of example2.jpg, "
+            "please generate a new image."
+        ),
+        plan=(
+            ("openpose-control", [], {"image": "example1.jpg"}),
+            ("image-to-text", [], {"image": "example2.jpg"}),
+            ("openpose-text-to-image", [0, 1], {"text": "<resource>-1", "image": "<resource>-0"}),
+        ),
+        printed="""[{"task": "openpose-control", "id": 0, "dep": [-1], "args": {"image": "example1.jpg"}},
+            {"task": "image-to-text", "id": 1, "dep": [-1], "args": {"image": "example2.jpg"}},
+            {"task": "openpose-text-to-image", "id": 2, "dep": [0, 1],
+             "args": {"text": "<resource>-0", "image": "<resource>-1"}}]""",
+        received={
+            "openpose-control": {"image": "example1.jpg"},
+            "image-to-text": {"image": "example2.jpg"},
+            "openpose-text-to-image": {"text": CAPTION, "image": Of("openpose-control")},
+        },
+    ),
+    "dubbed-video": Scenario(
+        request="Generate a video titled 'Astronaut walking in space' and dub it.",
+        plan=(
+            ("text-to-video", [], {"text": "Astronaut walking in space"}),
+            ("text-to-speech", [], {"text": "Astronaut walking in space"}),
+            ("combine-video-audio", [0, 1], {"video": "<resource>-0", "audio": "<resource>-1"}),
+        ),
+        printed="""[{"task": "text-to-video", "id": 0, "dep": [-1],
+             "args": {"text": "Astronaut walking in space"}},
+            {"task": "text-to-speech", "id": 1, "dep": [-1],
+             "args": {"text": "Astronaut walking in space"}}]""",
+        graph=(
+            ("text-to-video", [], {"text": "Astronaut walking in space"}),
+            ("text-to-speech", [], {"text": "Astronaut walking in space"}),
+        ),
+        received={
+            "text-to-video": {"text": "Astronaut walking in space"},
+            "text-to-speech": {"text": "Astronaut walking in space"},
+            "combine-video-audio": {"video": Of("text-to-video"), "audio": Of("text-to-speech")},
+        },
+    ),
+    "read-aloud": Scenario(
+        request="Help me read the image example.jpg.",
+        plan=(
+            ("image-to-text", [], {"image": "example.jpg"}),
+            ("text-to-speech", [0], {"text": "<resource>-0"}),
+        ),
+        printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource-1>"}}]""",
+        received={
+            "image-to-text": {"image": "example.jpg"},
+            "text-to-speech": {"text": PRINTED_TEXT},
+        },
+    ),
+    "zebras": Scenario(
+        request=(
+            "Given a set of images A: a.jpg, B: b.jpg, C: c.jpg, how many zebras are there in these pictures?"
+        ),
+        plan=(
+            ("image-to-text", [], {"image": "a.jpg"}),
+            ("object-detection", [], {"image": "a.jpg"}),
+            ("image-to-text", [], {"image": "b.jpg"}),
+            ("object-detection", [], {"image": "b.jpg"}),
+            ("image-to-text", [], {"image": "c.jpg"}),
+            ("object-detection", [], {"image": "c.jpg"}),
+        ),
+        printed="""[{"task": "image-to-text", "id": 0, "dep": [-1],
+             "args": {"image": ["a.jpg", "b.jpg", "c.jpg"]}},
+            {"task": "object-detection", "id": 1, "dep": [-1],
+             "args": {"image": ["a.jpg", "b.jpg", "c.jpg"]}}]""",
+    ),
+    "document-question": Scenario(
+        request="What is the total in doc.jpg?",
+        plan=(("document-question-answering", [], {"text": "What is the total?", "image": "doc.jpg"}),),
+        printed="""{"task": "DQA", "id": 0, "dep": [-1],
+            "args": {"question": "What is the total?", "image": "doc.jpg"}}""",
+        received={"document-question-answering": {"text": "What is the total?", "image": "doc.jpg"}},
+    ),
+    "variation": Scenario(
+        request="Make a variation of the picture example.jpg.",
+        plan=(("image-to-image", [], {"image": "example.jpg"}),),
+        received={"image-to-image": {"image": "example.jpg"}},
+    ),
+    "surfing-video": Scenario(
+        request="Show me a video of 'Spider-Man is surfing'.",
+        plan=(("text-to-video", [], {"text": "Spider-Man is surfing"}),),
+        received={"text-to-video": {"text": "Spider-Man is surfing"}},
+    ),
+    "long-sentence": Scenario(
+        request=f'Say "{LONG_SENTENCE}" aloud.',
+        plan=(("text-to-speech", [], {"text": LONG_SENTENCE}),),
+        received={"text-to-speech": {"text": LONG_SENTENCE}},
+    ),
+    "in-detail": Scenario(
+        request="Describe this picture in as much detail as possible. example.jpg",
+        plan=(
+            ("image-to-text", [], {"image": "example.jpg"}),
+            ("image-classification", [], {"image": "example.jpg"}),
+            ("object-detection", [], {"image": "example.jpg"}),
+            ("image-segmentation", [], {"image": "example.jpg"}),
+            ("visual-question-answering", [], {"text": "What is in the picture?", "image": "example.jpg"}),
+        ),
+        printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "image-cls", "id": 1, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "object-detection", "id": 2, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "segmentation", "id": 3, "dep": [-1], "args": {"image": "example.jpg"}},
+            {"task": "VQA", "id": 4, "dep": [-1],
+             "args": {"text": "What is in the picture?", "image": "example.jpg"}}]""",
+        received={"visual-question-answering": {"text": "What is in the picture?", "image": "example.jpg"}},
+    ),
+    "how-many-objects": Scenario(
+        request="example1.jpg, can you tell me how many objects are in the picture?",
+        plan=(
+            ("object-detection", [], {"image": "example1.jpg"}),
+            ("image-to-text", [], {"image": "example1.jpg"}),
+        ),
+        received={
+            "object-detection": {"image": "example1.jpg"},
+            "image-to-text": {"image": "example1.jpg"},
+        },
+    ),
+    "what-animal": Scenario(
+        request="example2.jpg, what is the animal and what is it doing?",
+        plan=(
+            ("image-classification", [], {"image": "example2.jpg"}),
+            ("visual-question-answering", [], {"text": "what is it doing?", "image": "example2.jpg"}),
+            ("image-to-text", [], {"image": "example2.jpg"}),
+        ),
+        printed="""[{"task": "image-cls", "id": 0, "dep": [-1], "args": {"image": "example2.jpg"}},
+            {"task": "vqa", "id": 1, "dep": [-1],
+             "args": {"text": "what is it doing?", "image": "example2.jpg"}},
+            {"task": "image-to-text", "id": 2, "dep": [-1], "args": {"image": "example2.jpg"}}]""",
+        received={
+            "image-classification": {"image": "example2.jpg"},
+            "visual-question-answering": {"text": "what is it doing?", "image": "example2.jpg"},
+            "image-to-text": {"image": "example2.jpg"},
+        },
+    ),
+}
+
+
+def graph(plan: Plan) -> list[str]:
+    """A plan without its ids and its order: each task with its arguments and all that stands behind it."""
+    known: dict[int, str] = {}
+    for task in plan.tasks:
+        args = substitute(task.args, known.__getitem__)
+        deps = sorted(known[i] for i in {*task.deps, *refs_in(task.args)})
+        known[task.id] = json.dumps([task.task, args, deps], sort_keys=True)
+    return sorted(known.values())
+
+
+def make_files(folder: Path, *names: str) -> None:
+    """Small real pictures."""
+    for place, name in enumerate(names):
+        Image.new("RGB", (32, 24), (40 * place % 255, 120, 200)).save(folder / name)
+
+
+def _drawn(call: Call) -> Image.Image:
+    return Image.new("RGB", (32, 24), "white")
+
+
+def _spoken(call: Call) -> dict[str, Any]:
+    return {"audio": np.zeros(8000, dtype=np.float32), "sampling_rate": 16_000}
+
+
+def _filmed(call: Call) -> dict[str, str]:
+    path = call.new_path(".mp4")
+    path.write_bytes(MP4)
+    return {"path": str(path)}
+
+
+def _detected(call: Call) -> list[dict[str, Any]]:
+    """So many zebras as `ZEBRAS` says; two other things in every other picture."""
+    count = ZEBRAS.get(call.inputs["image"].name)
+    labels = ["zebra"] * count if count else ["girl", "book"]
+    return [
+        {
+            "label": label,
+            "score": 0.91 - n / 10,
+            "box": {"xmin": n, "ymin": 1, "xmax": 20, "ymax": 20},
+        }
+        for n, label in enumerate(labels)
+    ]
+
+
+def _in_words(call: Call) -> dict[str, str]:
+    return {"generated_text": PRINTED_TEXT if "reader" in call.candidate.id else CAPTION}
+
+
+EXPERTS: dict[str, Any] = {
+    "openpose-control": _drawn,
+    "openpose-text-to-image": _drawn,
+    "canny-control": _drawn,
+    "canny-text-to-image": _drawn,
+    "image-to-image": _drawn,
+    "text-to-video": _filmed,
+    "combine-video-audio": _filmed,
+    "text-to-speech": _spoken,
+    "image-to-text": _in_words,
+    "image-classification": [{"label": "reading", "score": 0.83}, {"label": "sitting", "score": 0.11}],
+    "object-detection": _detected,
+    "image-segmentation": [{"label": "grass", "score": None, "mask": Image.new("L", (32, 24), 255)}],
+    "visual-question-answering": [{"answer": "it is grazing", "score": 0.64}],
+    "document-question-answering": [{"answer": "$ 42.00", "score": 0.77}],
+}
+
+
+def make_experts(**changed: Any) -> tuple[FakeSource, FakeBackend]:
+    """Two models for each task; for image-to-text one that describes, and one that reads what is printed.
+
+    `changed` are experts by task, with underscores for dashes, that do something else than `EXPERTS`.
+    """
+    models = [
+        fake_candidate(task, f"org/{task}-{letter}", downloads=downloads)
+        for task in EXPERTS
+        if task != "image-to-text"
+        for letter, downloads in (("a", 20), ("b", 10))
+    ]
+    models += [
+        fake_candidate("image-to-text", "org/captioner", traits=("caption",), downloads=20),
+        fake_candidate("image-to-text", "org/reader", traits=("ocr",), downloads=10),
+    ]
+    others = {name.replace("_", "-"): result for name, result in changed.items()}
+    return FakeSource(models), FakeBackend({**EXPERTS, **others})

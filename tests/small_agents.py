@@ -1,0 +1,97 @@
+"""A JarvisAgent whose language model follows a script and whose experts are doubles.
+
+agent, llm, backend = small_agent(plan(("image-to-text", [], {"image": "a.jpg"})))
+agent.invoke("What is in a.jpg?").answer        # "It is done."
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from jarvis_agent import JarvisAgent, hf_tools
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+CAPTION = "a cat on a mat"
+BOXES = [{"label": "cat", "score": 0.9, "box": {"xmin": 1, "ymin": 2, "xmax": 9, "ymax": 9}}]
+EXPERTS: dict[str, Any] = {
+    "image-to-text": CAPTION,
+    "object-detection": BOXES,
+    "text-to-speech": {"audio": np.zeros(1600, dtype=np.float32), "sampling_rate": 16_000},
+    "automatic-speech-recognition": {"text": "hello there"},
+    "translation": "une phrase",
+}
+Row = tuple[str, list[int], dict[str, Any]]
+
+
+def plan(*rows: Row) -> str:
+    """A plan as a language model writes it, from (task, deps, args), numbered from 0."""
+    return json.dumps(
+        [
+            {"task": task, "id": number, "dep": deps or [-1], "args": args}
+            for number, (task, deps, args) in enumerate(rows)
+        ]
+    )
+
+
+DESCRIBE = plan(("image-to-text", [], {"image": "a.jpg"}))
+DESCRIBE_ALOUD = plan(
+    ("image-to-text", [], {"image": "a.jpg"}), ("text-to-speech", [0], {"text": "<resource>-0"})
+)
+
+
+def small_agent(
+    plan: Any = DESCRIBE,
+    experts: Mapping[str, Any] | None = None,
+    *,
+    respond: Any = "It is done.",
+    select: Any = None,
+    models: Iterable[str] = ("only",),
+    pins: Mapping[str, str] | None = None,
+    **options: Any,
+) -> tuple[JarvisAgent, ScriptedLLM, FakeBackend]:
+    """An agent with its language model and its backend.
+
+    Args:
+        plan, respond, select: what the language model says at these stages; `[]` is answered with "Hello!".
+        experts: results by task, beside `EXPERTS`.
+        models: names of the models of every task, the most downloaded first; their ids are "<task>/<name>".
+        pins: the argument `models` of JarvisAgent.
+        options: its other arguments.
+    """
+    results = {**EXPERTS, **(experts or {})}
+    names = list(models)
+    source = FakeSource(
+        fake_candidate(task, f"{task}/{name}", downloads=len(names) - place)
+        for task in results
+        for place, name in enumerate(names)
+        if "/" not in task
+    )
+    replies = {"plan": plan, "respond": respond, "chat": "Hello!"} | ({"select": select} if select else {})
+    llm = ScriptedLLM(replies)
+    backend = FakeBackend(results)
+    given = {"sources": [source], "backends": [backend], "models": pins} | options
+    return JarvisAgent(llm, **given), llm, backend
+
+
+def picture(path: Path, color: str = "orange") -> Path:
+    """A small real picture."""
+    Image.new("RGB", (16, 12), color).save(path)
+    return path
+
+
+def block(path: str | Path, kind: str = "image", mime: str = "image/jpeg") -> dict[str, Any]:
+    """A file as a content block of a message."""
+    return {"type": kind, "base64": base64.b64encode(Path(path).read_bytes()).decode(), "mime_type": mime}
+
+
+def hub_tools(llm: ScriptedLLM, *tasks: str) -> list[Any]:
+    """Our tools for these tasks, with doubles for experts."""
+    source = FakeSource(fake_candidate(task) for task in EXPERTS)
+    return hf_tools(llm, tasks=tasks, sources=[source], backends=[FakeBackend(EXPERTS)])
