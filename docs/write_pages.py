@@ -17,7 +17,7 @@ from jarvis_agent.backends.hosted import CALLS
 from jarvis_agent.backends.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.opencv import CONTROL_MAPS
 from jarvis_agent.backends.transformers_tasks import TASK_WAYS
-from jarvis_agent.starter import STARTERS
+from jarvis_agent.sources.starter import STARTERS
 from jarvis_agent.tools import TASKS, TaskSpec
 
 _SETTINGS = """\

@@ -2,9 +2,9 @@
 
     RegisteredSource({"id": "my-org/my-detr", "task": "object-detection", "path": "/models/detr"})
     RegisteredSource.from_yaml("models.yaml")
-    CacheSource(settings)      what has been downloaded already (jarvis_agent.cache)
-    HubSource(settings)        the Hub itself (jarvis_agent.hub)
-    StarterSource(settings)    models inside packages (jarvis_agent.starter)
+    CacheSource(settings)      what has been downloaded already (jarvis_agent.sources.cache)
+    HubSource(settings)        the Hub itself (jarvis_agent.sources.hub)
+    StarterSource(settings)    models inside packages (jarvis_agent.sources.starter)
 
 A new source is a class with a `name` and one method, found through the entry-point group
 `jarvis_agent.model_sources`; it is called with the settings.
@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import Field, ValidationError
 
-from jarvis_agent import cards
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import closest_tasks, find_task
 from jarvis_agent.types import Candidate, Frozen, StrPath

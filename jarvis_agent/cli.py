@@ -176,7 +176,7 @@ def ask(
         )
     files = [_checked_file(name) for name in file or []]
     agent = _agent(model, _settings(policy, out))
-    from jarvis_agent import terminal
+    from jarvis_agent.console import terminal
 
     run = terminal.plan_only if plan_only else terminal.one_shot
     _exit_unless(run(agent, {"input": request, "files": files}, as_json=as_json))
@@ -186,7 +186,7 @@ def ask(
 def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
     """Talk with the agent, which remembers earlier requests."""
     agent = _agent(model, _settings(policy, out))
-    from jarvis_agent import terminal
+    from jarvis_agent.console import terminal
 
     _exit_unless(terminal.chat(agent))
 
@@ -194,7 +194,7 @@ def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
 @app.command()
 def tasks(as_json: AsJson = False) -> None:
     """List the task types, and what here can run them."""
-    from jarvis_agent import inventory, tables
+    from jarvis_agent.console import inventory, tables
 
     _print(inventory.survey_tasks(_settings()), tables.task_table, as_json)
 
@@ -208,7 +208,7 @@ def models(
     as_json: AsJson = False,
 ) -> None:
     """List the models for a task, as the selection sees them."""
-    from jarvis_agent import inventory, tables
+    from jarvis_agent.console import inventory, tables
 
     _print(inventory.survey_models(task, _settings(policy)), tables.model_table, as_json)
 
@@ -216,8 +216,8 @@ def models(
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Say what is here, and what to do about what is not."""
-    from jarvis_agent import tables
-    from jarvis_agent.doctor import examine
+    from jarvis_agent.console import tables
+    from jarvis_agent.console.doctor import examine
 
     report = examine(_settings())
     _print(report, tables.report_text, as_json)
@@ -275,7 +275,7 @@ def _set_up_output(debug: bool) -> None:
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:
-    from jarvis_agent.show import clean_json, make_console
+    from jarvis_agent.console.show import clean_json, make_console
 
     if as_json:
         typer.echo(clean_json(listing.model_dump_json(indent=2)))
@@ -289,7 +289,7 @@ def _exit_unless(done: bool) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    from jarvis_agent.show import clean
+    from jarvis_agent.console.show import clean
 
     typer.echo(f"jarvis: {' '.join(clean(message).split())}", err=True)
     raise typer.Exit(code)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis_agent.errors import MissingExtraError
-from jarvis_agent.packaged import packaged_file
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.packaged import packaged_file
 
 if TYPE_CHECKING:
     import numpy as np

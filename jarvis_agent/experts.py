@@ -17,11 +17,11 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.table import make_backends
 from jarvis_agent.catalog import ModelSource
-from jarvis_agent.hub import HubSource
-from jarvis_agent.pins import read_pins
 from jarvis_agent.request import Brief
+from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.settings import Settings
-from jarvis_agent.sources import make_sources
+from jarvis_agent.sources.hub import HubSource
+from jarvis_agent.sources.table import make_sources
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Selection, Task

@@ -55,7 +55,7 @@ def sniff(path: Path) -> tuple[Modality, str]:
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """A block that writes `what` to a disk: what the disk has against it becomes an InputError that says so."""
+    """A block that writes `what` to a disk; what the disk has against it becomes an InputError."""
     try:
         yield
     except OSError as error:

@@ -29,11 +29,19 @@ from typing import Any
 
 from pydantic import Field
 
-from jarvis_agent.draft import MAX_TASKS, TaskNames, in_a_plan, is_task, read_draft, shorten, written_id
 from jarvis_agent.errors import PlanError
-from jarvis_agent.loose_json import Found, JsonReader
-from jarvis_agent.mend import bind
-from jarvis_agent.nodes import Node, Nodes
+from jarvis_agent.parsing.draft import (
+    MAX_TASKS,
+    TaskNames,
+    in_a_plan,
+    is_task,
+    read_draft,
+    shorten,
+    written_id,
+)
+from jarvis_agent.parsing.loose_json import Found, JsonReader
+from jarvis_agent.parsing.mend import bind
+from jarvis_agent.parsing.nodes import Node, Nodes
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS, find_task
 from jarvis_agent.types import Frozen, Task

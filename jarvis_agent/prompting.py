@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from jarvis_agent.digest import digest, model_assignment, predictions, totals
+from jarvis_agent.answer.digest import digest, model_assignment, predictions, totals
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.request import Turn
 from jarvis_agent.tools.spec import MEDIA

@@ -14,12 +14,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jarvis_agent.digest import totals
+from jarvis_agent.answer.digest import totals
+from jarvis_agent.answer.path_guard import PathGuard
+from jarvis_agent.answer.phrases import Phrases, phrases
+from jarvis_agent.answer.report import report, troubles
 from jarvis_agent.errors import LLMError
-from jarvis_agent.path_guard import PathGuard
-from jarvis_agent.phrases import Phrases, phrases
 from jarvis_agent.prompting import PromptSet, load_prompts
-from jarvis_agent.report import report, troubles
 
 if TYPE_CHECKING:
     from jarvis_agent.llm import Controller

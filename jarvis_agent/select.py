@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import Finder, ModelSource
-from jarvis_agent.choice import choice_schema, read_choice
 from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
-from jarvis_agent.filters import Case, Shortlist, backend_for, merged, refusal, shortlist
-from jarvis_agent.hints import hints as hints
-from jarvis_agent.hints import script
-from jarvis_agent.pins import Pin, read_pins
 from jarvis_agent.prompting import PromptSet, load_prompts
 from jarvis_agent.request import Brief
+from jarvis_agent.selection.choice import choice_schema, read_choice
+from jarvis_agent.selection.filters import Case, Shortlist, backend_for, merged, refusal, shortlist
+from jarvis_agent.selection.hints import hints as hints
+from jarvis_agent.selection.hints import script
+from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS

@@ -16,10 +16,10 @@ from typing import Protocol
 
 from langchain_core.runnables import RunnableConfig
 
+from jarvis_agent.answer.phrases import phrases
 from jarvis_agent.errors import InputError, JarvisError, LLMError
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.memory import ChatMemory, turns_of
-from jarvis_agent.phrases import phrases
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
 from jarvis_agent.request import Brief, Request, Turn, mentions

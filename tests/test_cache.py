@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent.cache import CacheSource
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.cache import CacheSource
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate
 

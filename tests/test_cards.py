@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent import cards
+from jarvis_agent.sources import cards
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from jarvis_agent import catalog
 from jarvis_agent.catalog import Finder, ModelSource, RegisteredSource, discover_sources
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.hub import HubSource
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate
 

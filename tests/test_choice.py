@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis_agent.choice import choice_schema, read_choice
+from jarvis_agent.selection.choice import choice_schema, read_choice
 from jarvis_agent.types import Candidate
 
 MODELS = [

@@ -81,7 +81,7 @@ def test_a_commands_name_is_the_command_and_after_dashes_a_request(use: Use) -> 
 def test_options_may_stand_before_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        "jarvis_agent.doctor.examine", lambda settings: asked.append(settings) or _report(True)
+        "jarvis_agent.console.doctor.examine", lambda settings: asked.append(settings) or _report(True)
     )
     result = jarvis("--json", "doctor")
     assert json.loads(result.stdout) == {"ready": True, "checks": []}
@@ -89,7 +89,7 @@ def test_options_may_stand_before_a_command(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _report(ready: bool) -> Any:
-    from jarvis_agent.doctor import Report
+    from jarvis_agent.console.doctor import Report
 
     return Report(ready=ready, checks=[])
 
@@ -210,7 +210,7 @@ def test_a_chat_is_read_from_a_pipe(use: Use) -> None:
 
 
 def test_the_doctor_exits_1_if_no_run_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.doctor.examine", lambda settings: _report(False))
+    monkeypatch.setattr("jarvis_agent.console.doctor.examine", lambda settings: _report(False))
     assert jarvis("doctor").exit_code == 1
 
 

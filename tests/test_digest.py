@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis_agent.digest import digest, model_assignment, predictions, totals
+from jarvis_agent.answer.digest import digest, model_assignment, predictions, totals
 from jarvis_agent.types import Attempt, Resource, Selection, Task, TaskResult
 
 

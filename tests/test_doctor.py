@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent import doctor, packaged, starter
-from jarvis_agent.doctor import Check, Report, examine
+from jarvis_agent.console import doctor
+from jarvis_agent.console.doctor import Check, Report, examine
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources import packaged, starter
 
 
 def found(report: Report, name: str) -> Check:
@@ -154,7 +155,7 @@ def test_an_extra_is_told_with_what_it_lacks_and_the_command_that_brings_it(
 
 
 def test_an_uninstalled_checkout_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.extras.DISTRIBUTION", "surely-no-such-distribution")
+    monkeypatch.setattr("jarvis_agent.console.extras.DISTRIBUTION", "surely-no-such-distribution")
     (check,) = doctor._extras()
     assert "not installed" in check.found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent import extras
+from jarvis_agent.console import extras
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"

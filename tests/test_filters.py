@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.filters import Case, Shortlist, backend_for, merged, shortlist
+from jarvis_agent.selection.filters import Case, Shortlist, backend_for, merged, shortlist
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import FakeBackend
 from jarvis_agent.tools.table import TASKS

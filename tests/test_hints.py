@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.hints import hints, language_gap, script
 from jarvis_agent.request import Brief
+from jarvis_agent.selection.hints import hints, language_gap, script
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Task
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jarvis_agent.errors import ConfigError, TransientError
-from jarvis_agent.hub import HubSource
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.table import TASKS
 

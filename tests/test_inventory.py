@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from jarvis_agent.console.inventory import Inventory, survey_models, survey_tasks
 from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.experts import Experts
-from jarvis_agent.inventory import Inventory, survey_models, survey_tasks
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 from jarvis_agent.tools.spec import TaskSpec

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from jarvis_agent.languages import LANGUAGES, find_language, language_of_script
+from jarvis_agent.selection.languages import LANGUAGES, find_language, language_of_script
 
 
 @pytest.mark.parametrize("name", ["French", "french ", "fr", "FR", "fr-CA", "fr_XX", "fra", "fra_Latn"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jarvis_agent.loose_json import MAX_DEPTH, JsonReader
-from jarvis_agent.loose_tokens import Scanner
+from jarvis_agent.parsing.loose_json import MAX_DEPTH, JsonReader
+from jarvis_agent.parsing.loose_tokens import Scanner
 
 
 def read(text, cuts=()):

@@ -11,7 +11,7 @@ from jarvis_agent.backends.opencv import CONTROL_MAPS, OpenCVBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.errors import BadInputError
 from jarvis_agent.settings import Settings
-from jarvis_agent.starter import StarterSource
+from jarvis_agent.sources.starter import StarterSource
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Resource
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.packaged import packaged_file
+from jarvis_agent.sources.packaged import packaged_file
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jarvis_agent.path_guard import PathGuard
+from jarvis_agent.answer.path_guard import PathGuard
 from jarvis_agent.types import Resource
 
 SPEECH = Resource(kind="audio", path=Path("/outputs/7/speech.wav"))

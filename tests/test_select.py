@@ -11,11 +11,11 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted import HostedBackend
 from jarvis_agent.catalog import ModelSource, RegisteredSource
 from jarvis_agent.errors import ConfigError, LLMError, NoCandidateError, TransientError
-from jarvis_agent.hub import HubSource
 from jarvis_agent.llm import Controller
 from jarvis_agent.request import Brief
 from jarvis_agent.select import Selector
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Selection, Task

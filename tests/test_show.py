@@ -10,9 +10,7 @@ import pytest
 from fake_agent import CAPTION, SPEECH, a_run, done, events_of, failed
 from rich.console import Console, RenderableType
 
-from jarvis_agent.plan import Plan
-from jarvis_agent.run import Event, Run
-from jarvis_agent.show import (
+from jarvis_agent.console.show import (
     Board,
     clean,
     clean_json,
@@ -23,6 +21,8 @@ from jarvis_agent.show import (
     shorten,
     unmentioned_files,
 )
+from jarvis_agent.plan import Plan
+from jarvis_agent.run import Event, Run
 from jarvis_agent.types import Attempt, Resource, Selection, Task, TaskResult
 
 

@@ -16,7 +16,7 @@ from jarvis_agent.backends.starter import READERS, StarterBackend
 from jarvis_agent.backends.starter.efficientnet import imagenet_classes
 from jarvis_agent.errors import ConfigError, TransientError
 from jarvis_agent.settings import Settings
-from jarvis_agent.starter import STARTERS, StarterModel, StarterSource, fetch_weights, find_weights
+from jarvis_agent.sources.starter import STARTERS, StarterModel, StarterSource, fetch_weights, find_weights
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate
@@ -137,7 +137,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
     code = """if True:
         import asyncio, sys
         from jarvis_agent.settings import Settings
-        from jarvis_agent.starter import StarterSource
+        from jarvis_agent.sources.starter import StarterSource
         from jarvis_agent.backends.starter import StarterBackend
         from jarvis_agent.tools.table import TASKS
         source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
@@ -148,7 +148,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = set(done.stdout.split())
-    assert "jarvis_agent.starter" in imported
+    assert "jarvis_agent.sources.starter" in imported
     assert not (LIBRARIES | CARRIERS) & imported
 
 

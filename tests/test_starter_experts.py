@@ -18,7 +18,7 @@ from jarvis_agent.backends.starter.silero import stretches
 from jarvis_agent.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.media import read_audio, write_audio
 from jarvis_agent.settings import Settings
-from jarvis_agent.starter import StarterSource
+from jarvis_agent.sources.starter import StarterSource
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Resource
 

@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console, RenderableType
 
-from jarvis_agent.doctor import Check, Report
-from jarvis_agent.inventory import ModelLine, ModelList, TaskLine, TaskList
-from jarvis_agent.tables import model_table, report_text, task_table
+from jarvis_agent.console.doctor import Check, Report
+from jarvis_agent.console.inventory import ModelLine, ModelList, TaskLine, TaskList
+from jarvis_agent.console.tables import model_table, report_text, task_table
 
 EVIL = "[red]x[/red]\x1b[2J\x07"
 

@@ -12,7 +12,7 @@ import pytest
 from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
 from rich.console import Console
 
-from jarvis_agent import terminal
+from jarvis_agent.console import terminal
 from jarvis_agent.errors import InputError
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Brief

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from jarvis_agent.cards import brief_text
 from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
+from jarvis_agent.sources.cards import brief_text
 
 _REFUSALS = {
     401: "it refuses the token (401); check HF_TOKEN",

@@ -21,9 +21,9 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.transformers_loading import Loaded, Way, choose_way, load_model, try_out
 from jarvis_agent.backends.transformers_tasks import TASK_WAYS
 from jarvis_agent.backends.weights import is_out_of_memory, weight_bytes
-from jarvis_agent.cards import brief_text
 from jarvis_agent.errors import JarvisError, MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.cards import brief_text
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 

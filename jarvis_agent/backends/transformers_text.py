@@ -12,7 +12,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.generation import generate, pieces, token_limit
 from jarvis_agent.backends.transformers_loading import Loaded
 from jarvis_agent.errors import BadInputError, UnsupportedError
-from jarvis_agent.languages import Language, find_language, language_of_script
+from jarvis_agent.selection.languages import Language, find_language, language_of_script
 
 BEST = 5
 """Labels that a classification gives at most."""

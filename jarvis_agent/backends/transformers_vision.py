@@ -124,7 +124,7 @@ def page_reader(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
         MissingExtraError: it is not installed.
     """
     from jarvis_agent.backends.starter import READERS
-    from jarvis_agent.starter import STARTERS, fetch_weights
+    from jarvis_agent.sources.starter import STARTERS, fetch_weights
 
     reader = next(model for model in STARTERS.values() if model.reader == "ocr")
     if any(find_spec(module) is None for module in reader.needs):

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from jarvis_agent.languages import LANGUAGES, find_language
 from jarvis_agent.offline.marks import MARK
 from jarvis_agent.offline.steps import without_lead_in
+from jarvis_agent.selection.languages import LANGUAGES, find_language
 
 _FILE_PHRASE = re.compile(
     rf"""

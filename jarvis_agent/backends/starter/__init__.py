@@ -1,4 +1,4 @@
-"""Runs the starter models (see jarvis_agent.starter): one reader a model format, each a small module.
+"""Runs the starter models (see jarvis_agent.sources.starter): one reader a model format, each a small module.
 
     load = READERS["whisper"]            # (weights, settings) → expert
     expert = load(Path("…/model.bin"), Settings())
@@ -25,7 +25,7 @@ from jarvis_agent.backends.starter import (
     whisper,
 )
 from jarvis_agent.settings import Settings
-from jarvis_agent.starter import STARTERS, fetch_weights, find_weights
+from jarvis_agent.sources.starter import STARTERS, fetch_weights, find_weights
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 

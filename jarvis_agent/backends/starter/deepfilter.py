@@ -19,8 +19,8 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.errors import ConfigError, UnsupportedError
 from jarvis_agent.media import read_audio
-from jarvis_agent.packaged import packaged_file
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.packaged import packaged_file
 
 if TYPE_CHECKING:
     import numpy as np

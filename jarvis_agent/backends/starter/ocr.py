@@ -16,8 +16,8 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.media import open_image
-from jarvis_agent.packaged import packaged_file
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.packaged import packaged_file
 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from jarvis_agent.draft import Draft
+from jarvis_agent.parsing.draft import Draft
 from jarvis_agent.tools.spec import MEDIA, TaskSpec
 from jarvis_agent.types import Task
 

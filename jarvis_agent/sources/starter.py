@@ -20,8 +20,8 @@ from typing import ClassVar
 from jarvis_agent.backends.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.opencv import CONTROL_MAPS
 from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
-from jarvis_agent.packaged import packaged_file
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.packaged import packaged_file
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from jarvis_agent.digest import detections, totals
-from jarvis_agent.phrases import Phrases, phrases
+from jarvis_agent.answer.digest import detections, totals
+from jarvis_agent.answer.phrases import Phrases, phrases
 from jarvis_agent.plan import Plan
 from jarvis_agent.refs import refs_in
 from jarvis_agent.request import Brief

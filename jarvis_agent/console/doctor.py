@@ -21,8 +21,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from jarvis_agent import __version__
+from jarvis_agent.console.extras import DISTRIBUTION, missing_by_extra
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.extras import DISTRIBUTION, missing_by_extra
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Frozen
 
@@ -120,7 +120,7 @@ def _without_secrets(url: str) -> str:
 def _planning(settings: Settings, hub: Check, llm: Check) -> Check:
     """Planning without a language model, which is also what happens when one fails."""
     from jarvis_agent.embeddings import PACKAGE, REPO, WEIGHTS_SIZE
-    from jarvis_agent.packaged import packaged_file
+    from jarvis_agent.sources.packaged import packaged_file
 
     name = "planning without a language model"
     without: State = "note" if llm.state == "ok" else "problem"
@@ -232,7 +232,7 @@ def _token(settings: Settings) -> Check:
 
 
 def _starters() -> Check:
-    from jarvis_agent.starter import STARTERS, find_weights
+    from jarvis_agent.sources.starter import STARTERS, find_weights
 
     name = "starter models"
     absent = [

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis_agent import cards
 from jarvis_agent.errors import ConfigError
+from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import closest_tasks, find_task
 from jarvis_agent.types import Candidate

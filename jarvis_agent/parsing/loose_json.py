@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.loose_tokens import QUOTES, Reading, Scanner, sound
+from jarvis_agent.parsing.loose_tokens import QUOTES, Reading, Scanner, sound
 
 MAX_DEPTH = 32
 """Deeper containers are passed over: no plan needs them, and Python's own JSON writer has a limit."""

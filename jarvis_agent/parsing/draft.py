@@ -4,7 +4,7 @@
     # Draft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 
 Here names are brought to the one canon: of slots, tasks, arguments and references. What the references
-mean is found out later (`jarvis_agent.mend`), when the tasks that they point at are known.
+mean is found out later (`jarvis_agent.parsing.mend`), when the tasks that they point at are known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.loose_json import JsonReader
+from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.refs import refs_in, tidy
 from jarvis_agent.tools.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.tools.table import canonical, find_task

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jarvis_agent.cards import brief_text
-from jarvis_agent.loose_json import JsonReader
+from jarvis_agent.parsing.loose_json import JsonReader
+from jarvis_agent.sources.cards import brief_text
 from jarvis_agent.types import Candidate
 
 _LONGEST_REASON = 400

@@ -2,7 +2,7 @@
 
     console.print(task_table(listing))
 
-Texts of models and their cards are cleaned and never read as markup (see jarvis_agent.show).
+Texts of models and their cards are cleaned and never read as markup (see jarvis_agent.console.show).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jarvis_agent.doctor import Report, State, size_text
-from jarvis_agent.inventory import ModelList, TaskList
-from jarvis_agent.show import clean, shorten
+from jarvis_agent.console.doctor import Report, State, size_text
+from jarvis_agent.console.inventory import ModelList, TaskList
+from jarvis_agent.console.show import clean, shorten
 
 _MARKS: dict[State, tuple[str, str]] = {
     "ok": ("✓", "green"),

@@ -21,9 +21,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent import __version__, cards
+from jarvis_agent import __version__
 from jarvis_agent.errors import ConfigError, JarvisError, NoCandidateError, TransientError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources import cards
 
 logger = logging.getLogger(__name__)
 

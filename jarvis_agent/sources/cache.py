@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent import cards
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate

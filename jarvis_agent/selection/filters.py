@@ -15,8 +15,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import RegisteredSource
-from jarvis_agent.hints import language_gap
-from jarvis_agent.languages import find_language
+from jarvis_agent.selection.hints import language_gap
+from jarvis_agent.selection.languages import find_language
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate, Task

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from jarvis_agent import cards
 from jarvis_agent.errors import NoCandidateError
-from jarvis_agent.hub_lists import HubLists, Row
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources import cards
+from jarvis_agent.sources.hub_lists import HubLists, Row
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 

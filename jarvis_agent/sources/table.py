@@ -5,11 +5,11 @@ make_sources(settings)      # [StarterSource, CacheSource, HubSource, …those o
 
 from __future__ import annotations
 
-from jarvis_agent.cache import CacheSource
 from jarvis_agent.catalog import ModelSource, discover_sources
-from jarvis_agent.hub import HubSource
 from jarvis_agent.settings import Settings
-from jarvis_agent.starter import StarterSource
+from jarvis_agent.sources.cache import CacheSource
+from jarvis_agent.sources.hub import HubSource
+from jarvis_agent.sources.starter import StarterSource
 
 
 def make_sources(settings: Settings) -> list[ModelSource]:

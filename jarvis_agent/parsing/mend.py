@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.draft import Draft, kind_of, listing
 from jarvis_agent.errors import PlanError
-from jarvis_agent.nodes import Node
+from jarvis_agent.parsing.draft import Draft, kind_of, listing
+from jarvis_agent.parsing.nodes import Node
 from jarvis_agent.refs import listed_refs, ref, refs_in, substitute
 from jarvis_agent.tools.spec import MEDIA, Arg
 from jarvis_agent.types import Task

@@ -21,11 +21,8 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from jarvis_agent.errors import JarvisError
-from jarvis_agent.phrases import phrases
-from jarvis_agent.plan import Plan
-from jarvis_agent.run import Event, Run
-from jarvis_agent.show import (
+from jarvis_agent.answer.phrases import phrases
+from jarvis_agent.console.show import (
     Board,
     clean,
     clean_json,
@@ -35,6 +32,9 @@ from jarvis_agent.show import (
     plan_tree,
     unmentioned_files,
 )
+from jarvis_agent.errors import JarvisError
+from jarvis_agent.plan import Plan
+from jarvis_agent.run import Event, Run
 
 CHAT_HELP = """\
 Write a request and press Enter. Later requests may speak of earlier ones and of what they made.

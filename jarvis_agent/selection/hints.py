@@ -13,9 +13,9 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
-from jarvis_agent.languages import find_language
 from jarvis_agent.refs import refs_in
 from jarvis_agent.request import Brief, mentions
+from jarvis_agent.selection.languages import find_language
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Task
 

@@ -1,0 +1,1 @@
+"""What the command line shows: progress, tables, the doctor, and what can be done here."""
