@@ -94,3 +94,11 @@ class UnsupportedError(ExpertError):
 
 class BadInputError(ExpertError):
     """The input itself is at fault, so no other candidate is tried."""
+
+
+def in_words(error: BaseException) -> str:
+    """An error for people: ours say enough, the others are told with the name of their class."""
+    if isinstance(error, JarvisError):
+        return str(error)
+    name = type(error).__name__
+    return f"{name}: {error}" if str(error) else name

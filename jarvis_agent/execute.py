@@ -13,20 +13,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.errors import DeadlineError, InputError, JarvisError
+from jarvis_agent.errors import DeadlineError, InputError, JarvisError, NoCandidateError, in_words
 from jarvis_agent.refs import refs_in, substitute
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.types import Attempt, Resource, Selection, Status, Task, TaskResult
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Step:
         new_path: makes a path for a file; takes its suffix.
         clock: seconds since the run began.
         settings: limits and policies.
+        attempts: where every try is noted, so that it is known even of a task that is stopped.
     """
 
     task: Task
@@ -52,6 +54,40 @@ class Step:
     new_path: Callable[[str], Path]
     clock: Callable[[], float]
     settings: Settings
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far a task has come; it is told of a task that fails or is stopped."""
+
+    task: Task
+    added: float
+    running: asyncio.Task[None] | None = None
+    selection: Selection | None = None
+    started: float | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def needs(self) -> set[int]:
+        """Ids of the tasks that must end before this one."""
+        return {*self.task.deps, *refs_in(self.task.args)}
+
+    def failed(self, why: str) -> TaskResult:
+        return self._ended("failed", why)
+
+    def skipped(self, why: str) -> TaskResult:
+        return self._ended("skipped", why)
+
+    def _ended(self, status: Status, why: str) -> TaskResult:
+        return TaskResult(
+            task=self.task,
+            status=status,
+            selection=self.selection,
+            attempts=list(self.attempts),
+            error=why,
+            started=self.added if self.started is None else self.started,
+        )
 
 
 class Worker(Protocol):
@@ -93,7 +129,7 @@ class Executor:
         self._clock = clock or (lambda: perf_counter() - began)
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
-        self._running: dict[int, tuple[Task, asyncio.Task[None]]] = {}
+        self._courses: dict[int, _Course] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,15 +142,15 @@ class Executor:
     @property
     def tasks(self) -> list[Task]:
         """The tasks that were added, in that order."""
-        return [task for task, _ in self._running.values()]
+        return [course.task for course in self._courses.values()]
 
     def add(self, task: Task) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended."""
-        if task.id in self._running:
+        if task.id in self._courses:
             return
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
-        coroutine = self._settle(task)
-        self._running[task.id] = (task, asyncio.create_task(coroutine, name=f"{task.task}-{task.id}"))
+        course = self._courses[task.id] = _Course(task, added=self._clock())
+        course.running = asyncio.create_task(self._settle(course), name=f"{task.task}-{task.id}")
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
         """Wait until every task has ended and return the results in the order of `tasks`.
@@ -125,7 +161,8 @@ class Executor:
         for task in tasks:
             self.add(task)
         self._give_up_unknown_dependencies()
-        waiting = [running for _, running in self._running.values()]
+        self._give_up_circles()
+        waiting = [course.running for course in self._courses.values() if course.running is not None]
         left = None if deadline is None else max(0.0, deadline - self._clock())
         if waiting:
             await asyncio.wait(waiting, timeout=left)
@@ -139,79 +176,90 @@ class Executor:
 
     def _give_up_unknown_dependencies(self) -> None:
         """A dependency that no task of the plan has can never end: say so instead of waiting."""
-        for task, _ in list(self._running.values()):
-            for missing in {*task.deps, *refs_in(task.args)} - self._running.keys():
-                future = self._future(missing)
-                if not future.done():
-                    lost = Task(task="unknown", id=missing)
-                    future.set_result(TaskResult(task=lost, status="failed", error="it is not in the plan"))
+        known = self._courses.keys()
+        for missing in {needed for course in self._courses.values() for needed in course.needs} - known:
+            if not self._future(missing).done():
+                lost = _Course(Task(task="unknown", id=missing), added=self._clock())
+                self._future(missing).set_result(lost.failed("it is not in the plan"))
+
+    def _give_up_circles(self) -> None:
+        """Tasks that wait for each other would wait for ever: they fail, and say why."""
+        graph = {i: course.needs for i, course in self._courses.items() if not self._future(i).done()}
+        while circle := _circle(graph):
+            for i in circle:
+                self._end(self._courses[i].failed("it waits for its own result"))
+                del graph[i]
 
     async def _stop(self, why: str) -> None:
         """Cancel what still runs; its results say why."""
-        unfinished = [(task, running) for task, running in self._running.values() if not running.done()]
-        for _, running in unfinished:
+        unfinished = {
+            course.running: course
+            for course in self._courses.values()
+            if course.running is not None and not course.running.done()
+        }
+        for running in unfinished:
             running.cancel()
         if unfinished:
-            await asyncio.wait([running for _, running in unfinished])
-        for task, _ in unfinished:
-            self._end(TaskResult(task=task, status="failed", error=why, ended=self._clock()))
+            await asyncio.wait(unfinished)
+        for course in unfinished.values():
+            self._end(course.failed(why))
 
     def _end(self, result: TaskResult) -> None:
         future = self._future(result.task.id)
         if future.done():
             return
+        result = result.model_copy(update={"ended": self._clock()})
         future.set_result(result)
         self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
 
-    async def _settle(self, task: Task) -> None:
+    async def _settle(self, course: _Course) -> None:
         """Run one task to its end, which is always a result."""
-        selecting = asyncio.create_task(self._select(task))
-        started = self._clock()
+        selecting = asyncio.create_task(self._select(course))
         try:
-            result = await self._run(task, selecting)
-        except asyncio.CancelledError:
-            raise
+            result = await self._run(course, selecting)
         except JarvisError as error:
-            result = TaskResult(task=task, status="failed", error=str(error), started=started)
+            result = course.failed(str(error))
         except Exception as error:
             # A fault of a tool must not take the other tasks with it.
-            logger.exception("task %s (%s) failed", task.id, task.task)
-            message = f"{type(error).__name__}: {error}"
-            result = TaskResult(task=task, status="failed", error=message, started=started)
+            logger.exception("task %s (%s) failed", course.task.id, course.task.task)
+            result = course.failed(in_words(error))
         finally:
-            if not selecting.done():
-                selecting.cancel()
+            selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
-        chosen = None if selecting.cancelled() or selecting.exception() else selecting.result()
-        self._end(result.model_copy(update={"ended": self._clock(), "selection": result.selection or chosen}))
+        self._end(result.model_copy(update={"selection": result.selection or course.selection}))
 
-    async def _select(self, task: Task) -> Selection | None:
-        selection = await self._workers[task.task].select(task, self._brief)
-        chosen = TaskResult(task=task, status="ok", selection=selection)
+    async def _select(self, course: _Course) -> None:
+        task = course.task
+        course.selection = await self._worker(task).select(task, self._brief)
+        chosen = TaskResult(task=task, status="ok", selection=course.selection)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
-        return selection
 
-    async def _run(self, task: Task, selecting: asyncio.Task[Selection | None]) -> TaskResult:
-        needed = await self._needed(task)
+    def _worker(self, task: Task) -> Worker:
+        worker = self._workers.get(task.task)
+        if worker is None:
+            raise NoCandidateError(f"there is no task {task.task!r} here; the planner made it up")
+        return worker
+
+    async def _run(self, course: _Course, selecting: asyncio.Task[None]) -> TaskResult:
+        needed = await self._needed(course)
         failed = [result for result in needed.values() if result.status != "ok"]
         if failed:
-            return TaskResult(task=task, status="skipped", error=_because(failed[0]), started=self._clock())
-        selection = await selecting
+            return course.skipped(_because(failed[0]))
+        await selecting
         async with self._slots:
-            started = self._clock()
-            self._emit(Event(kind="started", seconds=started, task=task))
+            course.started = self._clock()
+            self._emit(Event(kind="started", seconds=course.started, task=course.task))
             try:
                 async with asyncio.timeout(self._settings.task_timeout):
-                    result = await self._work(task, needed, selection)
+                    result = await self._work(course, needed)
             except TimeoutError as late:
                 limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{task.task} did not finish within {limit}") from late
-        return result.model_copy(update={"started": started})
+                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from late
+        return result.model_copy(update={"started": course.started})
 
-    async def _work(
-        self, task: Task, needed: Mapping[int, TaskResult], selection: Selection | None
-    ) -> TaskResult:
-        worker = self._workers[task.task]
+    async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
+        task = course.task
+        worker = self._worker(task)
         inputs = await inputs_of(task, worker.spec, needed, self._store)
         stem = f"{task.id}-{task.task}"
         step = Step(
@@ -221,19 +269,29 @@ class Executor:
             new_path=lambda suffix: self._store.new_path(suffix, stem),
             clock=self._clock,
             settings=self._settings,
+            attempts=course.attempts,
         )
-        result = await worker.perform(selection, step)
+        result = await worker.perform(course.selection, step)
         self._store.admit(result.resources)
         return result
 
-    async def _needed(self, task: Task) -> dict[int, TaskResult]:
+    async def _needed(self, course: _Course) -> dict[int, TaskResult]:
         """The results of the task's dependencies, once all of them have ended."""
-        ids = sorted({*task.deps, *refs_in(task.args)} - {task.id})
+        ids = sorted(course.needs)
         futures = [self._future(i) for i in ids]
         pending = [future for future in futures if not future.done()]
         if pending:
             await asyncio.wait(pending)
         return {i: future.result() for i, future in zip(ids, futures, strict=True)}
+
+
+def _circle(graph: Mapping[int, set[int]]) -> set[int]:
+    """Ids of tasks that need each other; empty if there are none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return set(error.args[1])
+    return set()
 
 
 def _because(failed: TaskResult) -> str:

@@ -27,6 +27,7 @@ from jarvis_agent.errors import (
     NoCandidateError,
     RateLimitedError,
     TransientError,
+    in_words,
 )
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.adapters import adapt
@@ -103,11 +104,15 @@ class Ladder:
         """One attempt, which is recorded however it ends."""
         started = self.clock()
         error: str | None = "cancelled"
+        limit = asyncio.timeout(self.settings.attempt_timeout)
         try:
-            async with asyncio.timeout(self.settings.attempt_timeout):
+            async with limit:
                 raw = await self._backend(call.candidate).run(call)
                 result = await asyncio.to_thread(adapt, self.spec, raw, call)
         except TimeoutError as late:
+            if not limit.expired():
+                error = in_words(late)
+                raise TransientError(error) from late
             error = f"did not finish within {self.settings.attempt_timeout:g} s"
             raise ExpertError(f"{call.candidate.id} {error}") from late
         except JarvisError as failure:
@@ -116,7 +121,7 @@ class Ladder:
         except Exception as failure:
             # Whatever a model's library raises is this candidate's failure, not the run's.
             logger.warning("%s failed at %s", call.candidate.id, self.spec.name, exc_info=True)
-            error = f"{type(failure).__name__}: {failure}"
+            error = in_words(failure)
             if isinstance(failure, OSError) and failure.errno in _NO_ROOM:
                 error += _MAKE_ROOM
             raise ExpertError(error) from failure

@@ -17,7 +17,7 @@ from typing import Protocol
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.answer.phrases import phrases
-from jarvis_agent.errors import InputError, JarvisError, LLMError
+from jarvis_agent.errors import InputError, JarvisError, LLMError, in_words
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.memory import ChatMemory, turns_of
 from jarvis_agent.plan import Plan
@@ -163,17 +163,28 @@ class Session:
         return replace(turn, resources=(*given, *made), blocks=())
 
     async def _plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
-        """The planner's plan, or the fallback's if the language model fails before its first task."""
+        """The planner's plan; the fallback's if the language model fails before its first task.
+
+        What was given out may run already, so the plan holds it, whatever becomes of the planner.
+        """
         started = self._clock()
+        given: list[Task] = []
+
+        def give(task: Task) -> None:
+            given.append(task)
+            on_task(task)
+
         try:
-            return await self._stages.planner.plan(brief, on_task)
+            plan = await self._stages.planner.plan(brief, give)
+            return Plan(tasks=given) + plan
         except LLMError as error:
             logger.warning("planning with the language model failed: %s", error)
             note = f"the language model could not plan: {error}"
-            fallback = await self._plan_without_llm(brief, on_task)
-            return fallback.model_copy(update={"notes": [note, *fallback.notes]})
-        except JarvisError as error:
-            return Plan(notes=[str(error)])
+            rest = Plan() if given else await self._plan_without_llm(brief, give)
+            return Plan(tasks=given, notes=[note]) + rest
+        except Exception as error:
+            logger.warning("planning failed", exc_info=not isinstance(error, JarvisError))
+            return Plan(tasks=given, notes=[in_words(error)])
         finally:
             self._timings["plan"] = self._clock() - started
 
@@ -221,9 +232,9 @@ class Session:
                 await say(self._stages.responder.respond(brief, plan, results))
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
-            why = (
-                str(error) or f"there was no time left ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)"
-            )
+            late = self._clock() >= self._settings.run_timeout
+            limit = f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+            why = f"there was no time left ({limit})" if late else in_words(error)
             logger.warning("the answer could not be written: %s", why, exc_info=True)
             words = phrases(brief.request)
             if pieces:

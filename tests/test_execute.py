@@ -15,7 +15,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import Arg, TaskSpec
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.types import Attempt, Resource, Selection, Task, TaskResult
 
 ECHO = TaskSpec("echo", "text", "Say it again.", (Arg("text", "text"),), ("text",))
 DRAW = TaskSpec("draw", "vision", "Draw it.", (Arg("text", "text"),), ("image",))
@@ -233,3 +233,43 @@ async def test_a_list_of_references_gives_a_list(settings):
         both = Task(task="echo", id=2, dep=[0, 1], args={"text": ["<resource>-0", "<resource>-1"]})
         await run.join([echo(0, "a"), echo(1, "b"), both])
     assert worker.seen[-1] == {"text": ["a", "b"]}
+
+
+async def test_what_was_tried_is_told_of_a_task_that_is_stopped(settings):
+    """The deadline of the task passes while its second try runs: the first one is not lost."""
+
+    async def gate(step: Step) -> None:
+        step.attempts.append(Attempt(model="a", backend="b", started=0, ended=1, error="503"))
+        await asyncio.sleep(60)
+
+    short = settings.model_copy(update={"task_timeout": 0.2})
+    async with executor(short, echo=FakeWorker(gate=gate)) as run:
+        (result,) = await run.join([echo(0, "a")])
+    assert [attempt.error for attempt in result.attempts] == ["503"]
+    assert result.selection is not None
+    assert 0 < result.ended - result.started < 5
+
+
+async def test_at_the_run_deadline_the_choice_and_the_tries_are_kept_too(settings):
+    async def gate(step: Step) -> None:
+        step.attempts.append(Attempt(model="a", backend="b", started=0, ended=1, error="503"))
+        await asyncio.sleep(60)
+
+    async with executor(settings, echo=FakeWorker(gate=gate)) as run:
+        (result,) = await run.join([echo(0, "a")], deadline=0.2)
+    assert result.selection is not None
+    assert len(result.attempts) == 1
+
+
+async def test_tasks_that_wait_for_each_other_fail_at_once_and_say_so(settings):
+    async with executor(settings) as run:
+        plan = [echo(0, "x", 1), echo(1, "x", 0), echo(2, "<resource>-1", 1), echo(3, "<resource>-3")]
+        results = await run.join(plan)
+    assert [r.status for r in results] == ["failed", "failed", "skipped", "failed"]
+    assert results[0].error == "it waits for its own result"
+
+
+async def test_a_task_that_nobody_offers_fails_in_words(settings):
+    async with executor(settings) as run:
+        (result,) = await run.join([Task(task="nonsense", id=0)])
+    assert "no task 'nonsense'" in (result.error or "")

@@ -166,3 +166,9 @@ async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert [attempt.error for attempt in it.attempts] == ["cancelled"]
+
+
+async def test_a_timeout_of_the_backend_itself_is_transient_and_tried_again(tmp_path):
+    done = await climb(tmp_path, a=[TimeoutError("the socket was silent"), "ok"])
+    assert tried(done) == [("a", False), ("a", True)]
+    assert done.attempts[0].error == "TimeoutError: the socket was silent"

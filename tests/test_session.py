@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
 
-from jarvis_agent import JarvisAgent, Plan, Settings, TaskResult
+from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskResult
+from jarvis_agent.errors import LLMError
 from jarvis_agent.request import Brief
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -31,11 +32,28 @@ class Responder:
                 await asyncio.sleep(piece)
 
 
-def agent(tmp_path: Any, responder: Responder, **settings: Any) -> JarvisAgent:
+class Planner:
+    """Gives out its tasks, then does what its last item says: raises it, or returns a plan of it."""
+
+    def __init__(self, given: Sequence[Task], then: Exception | Sequence[Task]) -> None:
+        self.given, self.then = given, then
+
+    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        for task in self.given:
+            on_task(task)
+        if isinstance(self.then, Exception):
+            raise self.then
+        return Plan(tasks=list(self.then))
+
+
+def agent(
+    tmp_path: Any, responder: Responder, planner: Planner | None = None, **settings: Any
+) -> JarvisAgent:
     return JarvisAgent(
         model=ScriptedLLM({"plan": PLAN}),
         sources=[FakeSource([fake_candidate("summarization")])],
         backends=[FakeBackend({"summarization": {"summary_text": "short"}})],
+        planner=planner,
         responder=responder,
         settings=Settings(output_dir=tmp_path, offline=True, **settings),
     )
@@ -71,3 +89,21 @@ async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
                 break
         await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == before
+
+
+SUM = Task(task="summarization", id=0, dep=[-1], args={"text": "a long text"})
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), LLMError("it hung up")])
+async def test_what_a_planner_gave_out_is_done_and_told_even_if_it_fails_then(tmp_path, error):
+    async with agent(tmp_path, Responder("ok"), Planner([SUM], error)) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert [result.status for result in run.results] == ["ok"]
+    assert [task.id for task in run.plan.tasks] == [0]
+    assert str(error) in run.plan.notes[0]
+
+
+async def test_a_planner_that_forgets_what_it_gave_out_does_not_make_it_undone(tmp_path):
+    async with agent(tmp_path, Responder("ok"), Planner([SUM], [])) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert [result.status for result in run.results] == ["ok"]

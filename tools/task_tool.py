@@ -101,6 +101,7 @@ class HFTaskTool(BaseTool):
             new_path=step.new_path,
             clock=step.clock,
             hints=hints(step.task, step.brief),
+            attempts=step.attempts,
         )
         done = await ladder.climb({k: v for k, v in step.inputs.items() if spec.arg(k) is not None})
         return TaskResult(
