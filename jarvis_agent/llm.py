@@ -49,6 +49,37 @@ OPENAI_MODEL = "gpt-5-mini"
 ROUTER_URL = "https://router.huggingface.co/v1"
 ROUTER_MODEL = "openai/gpt-oss-120b"
 
+PROVIDERS = frozenset(
+    {
+        "anthropic",
+        "anthropic_bedrock",
+        "azure_ai",
+        "azure_openai",
+        "baseten",
+        "bedrock",
+        "bedrock_converse",
+        "cohere",
+        "deepseek",
+        "fireworks",
+        "google_anthropic_vertex",
+        "google_genai",
+        "google_vertexai",
+        "groq",
+        "huggingface",
+        "ibm",
+        "litellm",
+        "mistralai",
+        "nvidia",
+        "ollama",
+        "openrouter",
+        "perplexity",
+        "together",
+        "upstage",
+        "xai",
+    }
+)
+"""Other providers than OpenAI by their prefixes for `init_chat_model`; "llama3" in "llama3:8b" is none."""
+
 _RETRIES = 2
 _FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
 _CUT_OFF = {"LengthFinishReasonError"}
@@ -59,8 +90,9 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
     """The chat model to work with; None if there is none.
 
     Args:
-        model: a chat model, which is taken as it is; a string as for JARVIS_MODEL; or None to look for one in
-            the order given above.
+        model: a chat model, which is taken as it is; a string as for JARVIS_MODEL, which is asked of
+            JARVIS_BASE_URL if that is set, unless it names a provider of its own ("anthropic:…"); or None
+            to look for one in the order given above.
         settings: `model`, `base_url`, `api_key`, `hf_token`, `offline`, `llm_timeout`.
 
     Raises:
@@ -70,6 +102,8 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
     if isinstance(model, Runnable):
         return model
     name = model or settings.model
+    if model and ":" in model and model.partition(":")[0] in PROVIDERS:
+        return _named(model, settings)
     if settings.base_url:
         key = settings.api_key.get_secret_value() if settings.api_key else "none"
         return _openai((name or "default").removeprefix("openai:"), settings, settings.base_url, key)

@@ -44,6 +44,7 @@ from jarvis_agent.parsing.mend import bind
 from jarvis_agent.parsing.nodes import Node, Nodes
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS, find_task
+from jarvis_agent.tools.tool_spec import spec_of
 from jarvis_agent.types import Frozen, Task
 
 _FIRST_FRESH_ID = 100
@@ -321,8 +322,6 @@ def _spec(tool: Any) -> TaskSpec:
         return known
     if isinstance(tool, str):
         return TaskSpec(name, "tool", "", (), ())
-    from jarvis_agent.tools.any_tool import spec_of
-
     return spec_of(tool)
 
 

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jarvis_agent.answer.digest import totals
 from jarvis_agent.answer.path_guard import PathGuard
 from jarvis_agent.answer.phrases import Phrases, phrases
 from jarvis_agent.answer.report import report, troubles
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from jarvis_agent.types import TaskResult
 
 _TROUBLE = re.compile(
-    r"fail|error|unable|sorry|unfortunately|skip|not able|(?:could|can|was|were|did)(?: ?not|n['’]t)"
+    r"fail|error|unable|sorry|unfortunately|skip|not (?:able|possible)|(?:could|can|did)(?: ?not|n['’]t)"
     r"|失败|无法|未能|没能|不能|跳过|出错|错误|抱歉",
     re.IGNORECASE,
 )
 """Words by which an answer owns up to a failure, however it is put."""
 
-__all__ = ["LLMResponder", "ReportResponder", "Responder", "totals"]
+__all__ = ["LLMResponder", "ReportResponder", "Responder"]
 
 
 class Responder(Protocol):
@@ -69,7 +68,7 @@ class ReportResponder:
 class LLMResponder:
     """Has the language model write the answer, and checks every file path in it.
 
-    An empty plan is answered as plain conversation.
+    An empty plan is answered as plain conversation, in which paths are not checked: it is about no files.
     """
 
     def __init__(self, controller: Controller, settings: Settings, prompts: PromptSet | None = None) -> None:
@@ -87,7 +86,7 @@ class LLMResponder:
             else self.prompts.chat_messages(brief, plan.notes)
         )
         words = phrases(brief.request)
-        guard = _guard(brief, plan, results, words.no_file)
+        guard = _guard(brief, plan, results, words.no_file) if plan.tasks else _Unguarded()
         said = ""
         try:
             async with aclosing(self.controller.stream(stage, messages, brief)) as pieces:
@@ -111,6 +110,16 @@ class LLMResponder:
             yield piece
 
 
+class _Unguarded:
+    """In place of a PathGuard: the answer passes as it is."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+
 def _left_out(said: str, plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
     """What an answer must tell and this one does not: that nothing was run, or what did not work."""
     if not plan.tasks:
@@ -124,7 +133,6 @@ def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str
         known=[*brief.files, *(resource for turn in brief.turns for resource in turn.resources)],
         quoted=list(_quotable(brief, plan, results)),
         missing=missing,
-        judge_names=bool(plan.tasks),
     )
 
 

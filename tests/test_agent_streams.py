@@ -20,6 +20,10 @@ from jarvis_agent.run import Event
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
+APART = plan(
+    ("image-to-text", [], {"image": "a.jpg"}), ("translation", [], {"text": "hello", "tgt_lang": "fr"})
+)
+"""Two tasks that do not need each other."""
 
 
 @pytest.fixture(autouse=True)
@@ -90,10 +94,7 @@ def test_a_result_is_streamed_when_its_task_ends_though_others_still_run() -> No
         await seen.wait()
         return CAPTION
 
-    two = plan(
-        ("image-to-text", [], {"image": "a.jpg"}), ("translation", [], {"text": "hello", "tgt_lang": "fr"})
-    )
-    agent, _, _ = small_agent(two, {"image-to-text": wait})
+    agent, _, _ = small_agent(APART, {"image-to-text": wait})
 
     async def read() -> list[str]:
         order = []
@@ -105,6 +106,27 @@ def test_a_result_is_streamed_when_its_task_ends_though_others_still_run() -> No
         return order
 
     assert asyncio.run(read()) == ["translation", "image-to-text"]
+
+
+async def test_the_chunks_add_up_in_plan_order_though_the_second_task_ends_first() -> None:
+    """The first task ends only after the reader has seen the second one's result; with invoke, at once."""
+    seen = asyncio.Event()
+
+    async def wait(call: Any) -> str:
+        await seen.wait()
+        return CAPTION
+
+    agent, _, _ = small_agent(APART, {"image-to-text": wait})
+    chunks = []
+    async with agent:
+        async for chunk in agent.astream(REQUEST):
+            chunks.append(chunk)
+            if chunk.results:
+                seen.set()
+        whole = await agent.ainvoke(REQUEST)
+    assert [result.task.id for chunk in chunks for result in chunk.results] == [1, 0]
+    assert [result.task.id for result in whole.results] == [0, 1]
+    assert without_times(total(chunks)) == without_times(whole)
 
 
 def test_an_empty_request_raises_from_a_stream_too() -> None:

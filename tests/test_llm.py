@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import tiktoken
 import tiktoken.registry
+from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
 from jarvis_agent.errors import ConfigError, LLMError
-from jarvis_agent.llm import Controller, ThinkingFilter, describe_model, resolve_model
+from jarvis_agent.llm import PROVIDERS, Controller, ThinkingFilter, describe_model, resolve_model
 from jarvis_agent.llm_options import options
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
@@ -62,6 +63,37 @@ class TestResolveModel:
             describe_model(resolve_model(None, Settings(base_url="http://h:1/v1")))
             == "default at http://h:1/v1"
         )
+
+    def test_a_provider_that_is_asked_for_by_name_is_taken_before_a_base_url(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[str] = []
+
+        def init(name: str) -> ScriptedLLM:
+            made.append(name)
+            return ScriptedLLM("hi")
+
+        monkeypatch.setattr("langchain.chat_models.init_chat_model", init)
+        assert isinstance(
+            resolve_model("anthropic:claude-haiku-4-5", Settings(base_url="http://h:1/v1")), ScriptedLLM
+        )
+        assert made == ["anthropic:claude-haiku-4-5"]
+
+    @pytest.mark.parametrize(
+        ("model", "asked"), [("llama3:8b", "llama3:8b"), ("openai:gpt-oss", "gpt-oss"), ("groq", "groq")]
+    )
+    def test_any_other_name_is_a_model_of_the_base_url(self, model: str, asked: str) -> None:
+        settings = Settings(base_url="http://h:1/v1")
+        assert describe_model(resolve_model(model, settings)) == f"{asked} at http://h:1/v1"
+
+    def test_in_the_environment_a_base_url_comes_before_a_provider(self) -> None:
+        settings = Settings(base_url="http://h:1/v1", model="anthropic:claude-haiku-4-5")
+        told = describe_model(resolve_model(None, settings))
+        assert told == "anthropic:claude-haiku-4-5 at http://h:1/v1"
+
+    def test_every_provider_in_the_list_is_one_of_langchains(self) -> None:
+        assert set(_BUILTIN_PROVIDERS) >= PROVIDERS
+        assert "openai" not in PROVIDERS
 
     def test_the_key_of_a_base_url_is_sent(self) -> None:
         llm = resolve_model("m", Settings(base_url="http://h:1/v1", api_key="mine"))

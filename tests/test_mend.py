@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from jarvis_agent.plan import Plan
 from jarvis_agent.tools.spec import Arg, TaskSpec
 
@@ -107,6 +109,50 @@ def test_a_reference_to_no_task_means_the_dependency():
     plan = parse(PICTURE, task("image-to-text", 1, [0], image="<resource>-7"))
     assert graph(plan)[1] == ([0], {"image": "<resource>-0"})
     assert any("<resource>-7 means no task of the plan" in note for note in plan.notes)
+
+
+def test_a_reference_inside_an_object_is_bound_like_any_other():
+    asked = task("summarization", 1, [0], text={"q": ["<resource>-7"]})
+    plan = parse(task("image-to-text", 0, image="a.jpg"), asked)
+    assert graph(plan)[1] == ([0], {"text": '{"q": ["<resource>-0"]}'})
+    assert any("<resource>-7 means no task of the plan" in note for note in plan.notes)
+    sorted_out = task("zero-shot-classification", 1, [0], text="a", labels=[{"q": "<resource>-7"}])
+    plan = parse(task("object-detection", 0, image="a.jpg"), sorted_out)
+    assert graph(plan)[1] == ([0], {"text": "a", "labels": [{"q": "<resource>-0"}]})
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"q": "<resource>-7"}, "<resource>-7 can not be its text: it means no task of the plan"),
+        ({"q": "<resource>-0"}, "<resource>-0 can not be its text: it means the task itself"),
+        ({"<resource>-7": "q"}, "<resource>-7 stands where a name in an object belongs"),
+    ],
+)
+def test_a_reference_inside_an_object_that_can_not_be_bound_is_reported(value, reason):
+    plan = parse(task("text-to-speech", 0, text=value))
+    assert plan.tasks == []
+    assert reason in plan.notes[-1]
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"url": "<resource>-0"},
+        {"path": "the <resource>-0"},
+        {"image_url": {"url": "<resource>-0"}},
+        {"type": "image_url", "image_url": {"url": "<resource>-0"}},
+        [{"file": "<resource>-0"}],
+    ],
+)
+def test_an_object_around_a_reference_to_a_file_is_taken_off(wrapped):
+    plan = parse(PICTURE, task("image-to-text", 1, image=wrapped))
+    assert graph(plan)[1] == ([0], {"image": "<resource>-0"})
+
+
+def test_an_object_around_a_file_is_taken_off():
+    plan = parse(task("image-to-text", 0, image=[{"url": "https://x.org/a.png"}, {"path": ["b.jpg"]}]))
+    assert [t.args["image"] for t in plan.tasks] == ["https://x.org/a.png", "b.jpg"]
 
 
 def test_a_dependency_on_no_task_is_left_out():

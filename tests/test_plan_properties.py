@@ -38,6 +38,15 @@ values = st.one_of(
     st.sampled_from(["a.jpg", "b.wav", "hello", "", None, "https://x.org/y", 5, {"a": 1}]),
     st.lists(references | st.sampled_from(["a.jpg", "b"]), max_size=3),
 )
+nested = st.recursive(
+    references,
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["url", "path"]) | references, inner, max_size=2)
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+values = values | nested | st.fixed_dictionaries({"url": nested})
 arguments = st.one_of(
     st.dictionaries(
         st.sampled_from(["text", "image", "question", "context", "labels", "img", "foo"]), values, max_size=3
@@ -60,7 +69,19 @@ slots = {
     "dep": st.one_of(ids, st.lists(st.integers(-1, 5), max_size=3), st.none()),
     "args": arguments,
 }
-plans = st.lists(st.fixed_dictionaries(slots) | st.fixed_dictionaries({}, optional=slots), max_size=6)
+complete = st.one_of(
+    st.fixed_dictionaries(
+        {**slots, "task": st.just(task), "args": st.fixed_dictionaries(dict.fromkeys(args, values))}
+    )
+    for task, args in {
+        "image-to-text": ["image"],
+        "text-to-image": ["text"],
+        "zero-shot-classification": ["text", "labels"],
+    }.items()
+)
+plans = st.lists(
+    complete | st.fixed_dictionaries(slots) | st.fixed_dictionaries({}, optional=slots), max_size=6
+)
 
 
 def assert_valid(plan):

@@ -197,12 +197,13 @@ class TestLLMResponder:
         assert text == "I read page.png and /old/x.png, not new.png (no such file)."
 
     async def test_a_failure_that_the_model_keeps_silent_about_is_told(self) -> None:
-        responder, _ = by_llm({"respond": "All is done: the zoo is drawn."})
+        responder, _ = by_llm({"respond": "All is done, though the plan was not well-formed."})
         text = await answer(responder)
-        assert text == f"All is done: the zoo is drawn.\n\n{FAILURES}"
+        assert text == f"All is done, though the plan was not well-formed.\n\n{FAILURES}"
 
     @pytest.mark.parametrize(
-        "said", ["I was unable to draw.", "I couldn’t draw.", "The drawing failed.", "我无法画图。"]
+        "said",
+        ["I was unable to draw.", "I couldn’t draw.", "It was not possible.", "It failed.", "我无法画图。"],
     )
     async def test_a_failure_that_the_model_owns_up_to_is_not_told_again(self, said: str) -> None:
         responder, _ = by_llm({"respond": said})
@@ -223,6 +224,12 @@ class TestLLMResponder:
             == "I am well. Try: describe photo.jpg"
         )
         assert "my name is Ada" in llm.calls[0].prompt
+
+    async def test_in_conversation_paths_and_addresses_pass_as_they_are(self) -> None:
+        said = "Edit /etc/nginx/sites/site.conf, then see https://example.org/img/a.png or [file path]."
+        responder, _ = by_llm({"chat": said})
+        old = Turn("draw", "done", (Resource(kind="image", path=Path("/old/x.png")),))
+        assert await answer(responder, "how do I set up nginx?", Plan(), [], turns=(old,)) == said
 
     async def test_if_the_model_fails_at_once_the_report_takes_its_place(self) -> None:
         responder, _ = by_llm({"respond": ConnectionError("gone")})

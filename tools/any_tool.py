@@ -15,42 +15,12 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from jarvis_agent.execute import Step
 from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.request import Brief
-from jarvis_agent.tools.spec import Arg, TaskSpec
+from jarvis_agent.tools.tool_spec import spec_of
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
-
-
-def spec_of(tool: BaseTool) -> TaskSpec:
-    """The task type of a LangChain tool, from its name, description and argument schema."""
-    schema = convert_to_openai_tool(tool)["function"]["parameters"]
-    required = set(schema.get("required", ()))
-    return TaskSpec(
-        name=tool.name,
-        category="tool",
-        description=" ".join(tool.description.split()),
-        inputs=tuple(
-            Arg(
-                name,
-                "any",
-                required=name in required,
-                many=_takes_a_list(about),
-                description=about.get("description", ""),
-            )
-            for name, about in schema.get("properties", {}).items()
-        ),
-        outputs=("text", "data"),
-        needs_model=False,
-    )
-
-
-def _takes_a_list(about: Mapping[str, Any]) -> bool:
-    """Whether a property of a JSON schema may be an array."""
-    forms = [about, *about.get("anyOf", ())]
-    return any(form.get("type") == "array" for form in forms)
 
 
 class AnyTool:

@@ -9,10 +9,11 @@ Names are the Hub's. The paper's short names (image-cls, VQA, ASR, …) are alia
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 
-from jarvis_agent.tools.spec import Arg, Modality, TaskSpec
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.tools.spec import Arg, TaskSpec
 
 TEXT = Arg("text", "text")
 IMAGE = Arg("image", "image")
@@ -304,14 +305,23 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
     return TASKS.get(owner) if owner else None
 
 
+def known_task(name: str) -> TaskSpec:
+    """The task of that name or alias, in any spelling.
+
+    Raises:
+        ConfigError: there is none; the message names those that are close to it.
+    """
+    spec = find_task(name)
+    if spec is None:
+        close = ", ".join(closest_tasks(name))
+        hint = f"close to it: {close}" if close else "`jarvis tasks` lists them all"
+        raise ConfigError(f"there is no task {name!r}; {hint}")
+    return spec
+
+
 def closest_tasks(name: str, count: int = 3) -> list[str]:
     """Names of tasks that are spelt nearly like `name`, the nearest first."""
     return get_close_matches(canonical(name), TASKS, n=count, cutoff=0.5)
-
-
-def tasks_that_make(kind: Modality, specs: Iterable[TaskSpec] | None = None) -> list[TaskSpec]:
-    """The task types whose result can stand in an argument of this kind."""
-    return [spec for spec in (TASKS.values() if specs is None else specs) if spec.makes(kind)]
 
 
 for _spec in _BUILTIN:

@@ -24,7 +24,7 @@ from jarvis_agent.experts import Experts
 from jarvis_agent.ladder import Ladder
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
-from jarvis_agent.select import hints
+from jarvis_agent.selection.hints import hints
 from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Selection, Task, TaskResult

@@ -16,11 +16,9 @@ from pydantic import ConfigDict, PrivateAttr
 from jarvis_agent import portal
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import ModelSource
-from jarvis_agent.errors import ConfigError
 from jarvis_agent.experts import Experts
 from jarvis_agent.settings import Settings, load_settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import TASKS, closest_tasks, find_task
+from jarvis_agent.tools.table import TASKS, known_task
 from jarvis_agent.tools.task_tool import HFTaskTool
 
 
@@ -48,7 +46,7 @@ def hf_tools(
     Raises:
         ConfigError: an unknown task name.
     """
-    specs = [_spec(name) for name in tasks] if tasks is not None else list(TASKS.values())
+    specs = [known_task(name) for name in tasks] if tasks is not None else list(TASKS.values())
     experts = open_experts(
         model, settings or load_settings(), sources=sources, backends=backends, models=models
     )
@@ -79,14 +77,6 @@ def open_experts(
         prompts=load_prompts(settings.prompts, settings.history_turns) if chat is not None else None,
         pins=models,
     )
-
-
-def _spec(name: str) -> TaskSpec:
-    spec = find_task(name)
-    if spec is None:
-        close = ", ".join(closest_tasks(name)) or "see `jarvis tasks`"
-        raise ConfigError(f"there is no task {name!r}; close to it: {close}")
-    return spec
 
 
 class JarvisToolkit(BaseToolkit):

@@ -6,9 +6,9 @@
     guard.finish()                               # "enjoy"
 
 A word is held back until it is whole. A path that exists, or that the request or a result names, passes. Any
-other is
-replaced by the file that it must mean: the known one of the same name, else the only one made of that type.
-If there is none it is marked. How the text was cut into pieces makes no difference.
+other is replaced by the file that it must mean: the known one of the same name, else the only one made of
+that type. If there is none, a path is marked; an http(s) address passes, since it may well lead somewhere.
+How the text was cut into pieces makes no difference.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class PathGuard:
         known: other resources that may be named: given files, and those of earlier turns.
         quoted: plain data or texts (the request, outputs, errors) whose words may be repeated as they are.
         missing: what is written after a path that leads nowhere.
-        judge_names: whether names without a directory ("cat.png") are checked too.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class PathGuard:
         known: Iterable[Resource] = (),
         quoted: Iterable[Any] = (),
         missing: str = "(no such file)",
-        judge_names: bool = True,
     ) -> None:
         made, known = list(made), [*made, *known]
         self._made = {str(resource.path): resource.kind for resource in made if resource.path is not None}
@@ -83,7 +81,6 @@ class PathGuard:
             self._allowed |= {match.group().rstrip(".:") for match in _WORD.finditer(text)}
             self._allowed |= {_without_stop(match.group()) for match in _URL.finditer(text)}
         self._missing = missing
-        self._judge_names = judge_names
         self._held = ""
 
     def feed(self, text: str) -> str:
@@ -145,19 +142,19 @@ class PathGuard:
         suffix = PurePosixPath(urlsplit(core).path).suffix
         if core in self._allowed or suffix[1:].lower() not in _KINDS:
             return url
-        return self._right_one(core) + url[len(core) :]
+        return (self._right_one(core) or core) + url[len(core) :]
 
     def _judge(self, word: str) -> str:
         core = word.rstrip(".")
         if not self._looks_like_path(core) or core in self._allowed or self._is_there(core):
             return word
-        return self._right_one(core) + word[len(core) :]
+        return (self._right_one(core) or f"{core} {self._missing}") + word[len(core) :]
 
     def _looks_like_path(self, word: str) -> bool:
         name = _pure(word)
-        depth = word.count("/") + word.count("\\")
         if name.suffix[1:].lower() in _KINDS:
-            return self._judge_names or depth > 0
+            return True
+        depth = word.count("/") + word.count("\\")
         return depth > 1 and (word.startswith(("/", "~/", "./", "../")) or bool(_DRIVE.match(word)))
 
     def _is_there(self, word: str) -> bool:
@@ -169,8 +166,8 @@ class PathGuard:
         except (OSError, RuntimeError):
             return False
 
-    def _right_one(self, wrong: str) -> str:
-        """The file that a wrong path must mean; the path itself, marked, if that is not clear."""
+    def _right_one(self, wrong: str) -> str | None:
+        """The file that a wrong path must mean; None if that is not clear."""
         name = _pure(wrong)
         same = [path for path in self._paths if _pure(path).name == name.name]
         best = max((_shared(path, wrong) for path in same), default=0)
@@ -181,7 +178,7 @@ class PathGuard:
         for found in (same, alike, of_kind):
             if len(found) == 1:
                 return found[0]
-        return f"{wrong} {self._missing}"
+        return None
 
     def _fill_in(self, placeholder: str) -> str:
         kind = next((kind for words, kind in _PLACEHOLDER_KINDS if words.search(placeholder)), None)

@@ -9,6 +9,7 @@
 - A missing required argument is taken from the one dependency that makes its kind and has no other use.
 - A list in an argument that takes one thing fans out into tasks of their own, and a reference to such a task
   means all of them. Lists of one length in several arguments go in step; others are combined.
+- An object around a file ({"url": "<resource>-0"}) is taken off.
 - A task's `dep` is what its planner wrote, together with what its arguments refer to.
 """
 
@@ -34,6 +35,9 @@ MAX_FAN_OUT = 64
 
 _LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
+_FILES = MEDIA - {"table"}
+"""The kinds of which no value is an object: {"url": …} means the file; in a table it may be a column."""
+
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -150,7 +154,11 @@ class _Binding:
         return [whole] if whole else []
 
     def _items(self, items: Iterable[Any], arg: Arg) -> Iterator[Any]:
-        """The single values in a list: nested lists and lists of references taken apart."""
+        """The single values in a list: nested lists, listed references, and objects around files taken apart.
+
+        Raises:
+            PlanError: a reference can not be mended, or stands for a name in an object.
+        """
         for item in items:
             if item is None or item == "":
                 continue
@@ -162,8 +170,13 @@ class _Binding:
                 yield from self._files(item, arg)
             elif isinstance(item, str):
                 yield self._inside(item.strip() if arg.many else item, arg.kind)
+            elif isinstance(item, dict) and arg.kind in _FILES and len(item) == 1:
+                yield from self._items(item.values(), arg)
+            elif isinstance(item, dict) and arg.kind in _FILES and refs_in(item):
+                yield from self._items(map(ref, refs_in(item)), arg)
             else:
-                yield item if arg.kind == "data" else json.dumps(item, ensure_ascii=False)
+                bound = self._inside(item, arg.kind)
+                yield bound if arg.kind == "data" else _as_text(bound)
 
     def _files(self, text: str, arg: Arg) -> Iterator[str]:
         """References and files in one text: "<resource>-0, b.jpg". Words around a reference are no file."""
@@ -270,6 +283,19 @@ class _Binding:
 
     def _why_not(self, n: int) -> str:
         return self._node.refused.get(n, "means no task of the plan")
+
+
+def _as_text(value: Any) -> str:
+    """A value that is no text where a text is taken: its JSON.
+
+    Raises:
+        PlanError: it refers to a task by a name in an object, which binding leaves as it is.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    unbound = set(refs_in(text)) - set(refs_in(value))
+    if unbound:
+        raise PlanError(f"{ref(min(unbound))} stands where a name in an object belongs")
+    return text
 
 
 def _fanned(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
