@@ -24,7 +24,7 @@ from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import closest_tasks, find_task
+from jarvis_agent.tools.table import known_task
 from jarvis_agent.types import Candidate, Frozen, StrPath
 
 ENTRY_POINTS = "jarvis_agent.model_sources"
@@ -51,6 +51,15 @@ class Finder(Protocol):
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
         """The model of that id; None if there is none. Raises what `candidates` raises."""
+        ...
+
+
+@runtime_checkable
+class Distant(Protocol):
+    """A source that is too far away to be asked what it has for every task at once."""
+
+    def likely(self, spec: TaskSpec) -> list[Candidate]:
+        """Candidates that stand for those it would list, nobody being asked; [] if it would list none."""
         ...
 
 
@@ -166,11 +175,10 @@ def _register(model: Any, place: int) -> Candidate:
         described = Registration.model_validate(dict(model))
     except ValidationError as error:
         raise ConfigError(f"{label}: {'; '.join(_what_is_wrong(e) for e in error.errors())}") from error
-    spec = find_task(described.task)
-    if spec is None:
-        close = closest_tasks(described.task)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`jarvis tasks` lists them all"
-        raise ConfigError(f"{label}: task {described.task!r} is not known; {hint}")
+    try:
+        spec = known_task(described.task)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from error
     path = described.path.expanduser() if described.path else None
     if path is not None and not path.exists():
         raise ConfigError(f"{label}: path {path} does not exist; give the model's directory")

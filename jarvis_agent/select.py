@@ -23,10 +23,10 @@ from jarvis_agent.prompting import PromptSet, load_prompts
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.choice import choice_schema, read_choice
 from jarvis_agent.selection.filters import Case, Shortlist, backend_for, merged, refusal, shortlist
-from jarvis_agent.selection.hints import hints as hints
-from jarvis_agent.selection.hints import script
+from jarvis_agent.selection.hints import hints, script
 from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Selection, Task
@@ -84,8 +84,10 @@ class Selector:
         if listed.kept:
             selection = await self._choose(listed, case, brief)
             return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
-        if case.wanted.get("ocr") is False and (other := await self._classify_instead(task, brief)):
-            return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
+        if case.wanted.get("ocr") is False:
+            other = await self._classify_instead(task, brief, listed.rejected)
+            if other is not None:
+                return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
         raise _nothing_left(case, listed.rejected)
 
     async def shortlist(self, case: Case) -> Shortlist:
@@ -128,7 +130,9 @@ class Selector:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
         return _selection(chosen, top, reason, "llm", case, listed.rejected)
 
-    async def _classify_instead(self, task: Task, brief: Brief) -> Selection | None:
+    async def _classify_instead(
+        self, task: Task, brief: Brief, rejected: Mapping[str, str]
+    ) -> Selection | None:
         """Where nothing describes images, say at least what is in one; None if nothing does that either."""
         spec = TASKS["image-classification"]
         try:
@@ -137,7 +141,7 @@ class Selector:
             return None
         note = (
             "no model here describes images in words, so the image is classified instead; "
-            f"{_advice(self._settings)}"
+            f"{_advice(self._settings, rejected)}"
         )
         return selection.model_copy(update={"note": note})
 
@@ -219,19 +223,21 @@ def _nothing_left(case: Case, rejected: dict[str, str]) -> NoCandidateError:
     more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
     reasons = "; ".join(told[:_SHOWN] + more) or "no source lists any"
     return NoCandidateError(
-        f"no model can do {case.spec.name} here ({reasons}). What helps: {_advice(case.settings)}; "
+        f"no model can do {case.spec.name} here ({reasons}). What helps: {_advice(case.settings, rejected)}; "
         f"`jarvis models {case.spec.name}` lists what there is",
         rejected,
     )
 
 
-def _advice(settings: Settings) -> str:
-    """What would bring more models."""
+def _advice(settings: Settings, rejected: Mapping[str, str]) -> str:
+    """What would bring more models; `rejected` tells which sources failed."""
     advice = []
     if find_spec("torch") is None or find_spec("transformers") is None:
         advice.append('pip install "jarvis-agent[local]" runs models of the Hub on this machine')
     if settings.offline:
         advice.append("without HF_HUB_OFFLINE models can be found on the Hub")
+    elif f"source {HubSource.name}" in rejected:
+        advice.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
     elif settings.token is None:
         advice.append("with HF_TOKEN set, models that others host can be asked")
     return ", ".join(advice) or "RegisteredSource adds models of your own"

@@ -53,12 +53,12 @@ class Settings(BaseSettings):
     )
     offline: bool = Field(
         False,
-        validation_alias=AliasChoices("offline", "JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
+        validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
         description="never ask the Hub",
     )
     hf_token: SecretStr | None = Field(
         None,
-        validation_alias=AliasChoices("hf_token", "JARVIS_HF_TOKEN", "HF_TOKEN"),
+        validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
         description="token of the Hugging Face Hub",
     )
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
@@ -124,16 +124,17 @@ class Settings(BaseSettings):
         return 4_000_000_000
 
 
-def load_settings() -> Settings:
-    """The settings that the environment gives.
+def load_settings(**given: Any) -> Settings:
+    """The settings that are given, and those of the environment for the fields that are absent or None.
 
     Raises:
-        ConfigError: one of them can not be used; the message names the variable.
+        ConfigError: one of them can not be used; the message names the field, or the variable.
     """
+    given = {field: value for field, value in given.items() if value is not None}
     try:
-        return Settings()
+        return Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
-        variable = field if field.isupper() else f"JARVIS_{field.upper()}"
-        raise ConfigError(f"{variable}: {first['msg']}, not {first['input']!r}") from error
+        name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
+        raise ConfigError(f"{name}: {first['msg']}, not {first['input']!r}") from error

@@ -87,7 +87,7 @@ async def test_a_task_may_be_given_by_an_alias() -> None:
         ({**DETR, "url": "file:///etc"}, 'field "url"'),
         (
             {**DETR, "task": "object-detektion"},
-            "'object-detektion' is not known; did you mean object-detection",
+            "there is no task 'object-detektion'; close to it: object-detection",
         ),
         ({**DETR, "task": "qqqq"}, "`jarvis tasks` lists them all"),
         ({**DETR, "path": "/no/such/place"}, "path /no/such/place does not exist"),
@@ -114,7 +114,7 @@ async def test_models_are_read_from_yaml_with_paths_relative_to_it(tmp_path: Pat
     [
         ("models: [", "can not be read"),
         ("just: a dict", "lists no models"),
-        ("- {id: a, task: nonsense-task}", "models.yaml: model 1 (a): task 'nonsense-task' is not known"),
+        ("- {id: a, task: nonsense-task}", "models.yaml: model 1 (a): there is no task 'nonsense-task'"),
     ],
 )
 def test_a_wrong_yaml_file_is_named(tmp_path: Path, text: str, told: str) -> None:

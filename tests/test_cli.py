@@ -127,7 +127,7 @@ def test_the_environment_gives_the_settings(use: Use, monkeypatch: pytest.Monkey
         (["ask", "  "], "the request is empty"),
         (["x y", "--file", "nope.jpg"], "--file nope.jpg can not be read: No such file"),
         (["x y", "--file", "."], "--file . can not be read"),
-        (["x y", "--policy", "fast"], "--policy: Input should be 'local-first'"),
+        (["x y", "--policy", "fast"], "jarvis: policy: Input should be 'local-first'"),
         (["x y", "--nonsense"], "No such option"),
         (["models"], "Missing argument 'TASK'"),
         (["chat", "surplus"], "unexpected extra argument"),

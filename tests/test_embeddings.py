@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jarvis_agent import embeddings
-from jarvis_agent.embeddings import REPO, load_embedder
+from jarvis_agent.embeddings import load_embedder
 from jarvis_agent.errors import MissingExtraError
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.starter import MINILM, STARTERS, find_weights
 
 TEXTS = ["Count the cats.", "How many cats are there in this picture?", "", "naïve café 你好", "word " * 400]
 
@@ -17,17 +19,17 @@ TEXTS = ["Count the cats.", "How many cats are there in this picture?", "", "na�
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """No weights in the Hub's cache, and no package that carries them."""
-    monkeypatch.setattr(embeddings, "_cached", lambda: None)
-    monkeypatch.setattr(embeddings, "PACKAGE", "a_package_that_is_not_there")
+    row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
+    monkeypatch.setitem(STARTERS, MINILM, row)
 
 
 @pytest.mark.starter
 def test_vectors_agree_with_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer
 
-    directory = embeddings._packaged()
-    assert directory is not None
-    expected = SentenceTransformer(str(directory), device="cpu").encode(TEXTS, normalize_embeddings=True)
+    weights = find_weights(STARTERS[MINILM])
+    assert weights is not None
+    expected = SentenceTransformer(str(weights.parent), device="cpu").encode(TEXTS, normalize_embeddings=True)
     ours = load_embedder(Settings(offline=True)).encode(TEXTS)
     assert ours.shape == expected.shape == (len(TEXTS), 384)
     assert ours.dtype == "float32"
@@ -69,7 +71,7 @@ def test_without_weights_the_error_names_the_command_that_installs_them(settings
 
 @pytest.mark.usefixtures("nowhere")
 def test_a_download_that_fails_is_told_with_its_cause_and_the_command() -> None:
-    with pytest.raises(MissingExtraError, match=r"can not be downloaded \(.+\).+jarvis-agent\[starter\]"):
+    with pytest.raises(MissingExtraError, match=r"could not be downloaded .+\(.+\).+jarvis-agent\[starter\]"):
         load_embedder(Settings(offline=False))
 
 
@@ -77,7 +79,7 @@ def test_the_hub_cache_comes_before_the_package(tmp_path: Path, monkeypatch: pyt
     import huggingface_hub
 
     def cached(repo: str, name: str) -> str | None:
-        return str(tmp_path / name) if repo == REPO else None
+        return str(tmp_path / name) if repo == MINILM else None
 
     loaded: list[Path] = []
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)

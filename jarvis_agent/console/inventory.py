@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from jarvis_agent.errors import ConfigError, JarvisError, NoCandidateError
+from jarvis_agent.errors import JarvisError, NoCandidateError
 from jarvis_agent.experts import Experts
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import TASKS, closest_tasks, find_task
+from jarvis_agent.tools.table import TASKS, find_task, known_task
 from jarvis_agent.types import Candidate, Frozen, Task
 
 T = TypeVar("T")
@@ -74,12 +74,7 @@ def survey_models(name: str, settings: Settings) -> ModelList:
     Raises:
         ConfigError: there is no such task; the message names those that are close to it.
     """
-    spec = find_task(name)
-    if spec is None:
-        close = ", ".join(closest_tasks(name))
-        raise ConfigError(
-            f"there is no task {name!r}; {f'close to it: {close};' if close else ''} see `jarvis tasks`"
-        )
+    spec = known_task(name)
     return asyncio.run(_with_inventory(settings, lambda inventory: inventory.models(spec)))
 
 

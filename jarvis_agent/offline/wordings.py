@@ -21,7 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jarvis_agent.embeddings import REPO, Embedder
+from jarvis_agent.embeddings import Embedder
+from jarvis_agent.sources.starter import MINILM
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import find_task
 
@@ -132,7 +133,7 @@ class Matcher:
 
 def digest() -> str:
     """What the stored vectors must have been computed from: the bank's phrases and the model."""
-    phrases = [REPO, *(phrase for entry in load_bank().values() for phrase in entry.phrases)]
+    phrases = [MINILM, *(phrase for entry in load_bank().values() for phrase in entry.phrases)]
     return hashlib.sha256("\n".join(phrases).encode()).hexdigest()
 
 

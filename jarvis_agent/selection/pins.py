@@ -13,7 +13,7 @@ from pathlib import Path
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import closest_tasks, find_task
+from jarvis_agent.tools.table import known_task
 from jarvis_agent.types import Candidate
 
 
@@ -45,7 +45,7 @@ def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
     Raises:
         ConfigError: a task is unknown, or what looks like a path does not exist.
     """
-    return {_task_name(name): _read(text) for name, text in pins.items()}
+    return {known_task(name).name: _read(text) for name, text in pins.items()}
 
 
 def _read(text: str) -> Pin:
@@ -58,11 +58,3 @@ def _read(text: str) -> Pin:
         )
     name, _, revision = text.partition("@")
     return Pin(name, revision or None)
-
-
-def _task_name(name: str) -> str:
-    spec = find_task(name)
-    if spec is None:
-        close = ", ".join(closest_tasks(name)) or "`jarvis tasks` lists them all"
-        raise ConfigError(f"a model is pinned for the unknown task {name!r}; close to it: {close}")
-    return spec.name

@@ -71,11 +71,17 @@ class HubSource:
             TransientError: the Hub can not be reached or is in trouble, and no older list is there.
             ConfigError: it refuses the token.
         """
-        if self._is_offline() or spec.category in NOT_OF_THE_HUB:
+        if not self.likely(spec):
             return []
         params = {"pipeline_tag": spec.name, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
         rows = await self._lists.rows("/api/models", params)
         return [candidate_of(row, spec) for row in rows if isinstance(row.get("id"), str)]
+
+    def likely(self, spec: TaskSpec) -> list[Candidate]:
+        """Any model of the task, served by anybody; [] offline, and for tasks that are not the Hub's."""
+        if self._is_offline() or spec.category in NOT_OF_THE_HUB:
+            return []
+        return [Candidate(id="any model of the Hub", task=spec.name, source=self.name, providers=("any",))]
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None = None) -> Candidate | None:
         """One model of the Hub, at a revision; None if the Hub has none of that id.

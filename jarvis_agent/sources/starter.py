@@ -64,11 +64,11 @@ class StarterModel:
     traits: tuple[str, ...] = ()
 
     @property
-    def missing(self) -> str:
+    def missing(self) -> ConfigError:
         """What a user is told whose installation lacks the reader or the weights."""
         if self.extra:
-            return str(MissingExtraError(self.id, self.extra))
-        return f"{self.id} is not installed: {self.install}"
+            return MissingExtraError(self.id, self.extra)
+        return ConfigError(f"{self.id} is not installed: {self.install}")
 
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -211,14 +211,14 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
 
     Raises:
         ConfigError: the packaged file has a wrong SHA-256; or there is none, and the settings forbid to
-            download the model or the Hub does not have it.
+            download the model or the Hub does not have it (MissingExtraError, where an extra brings it).
         TransientError: the download failed.
     """
     found = _cached(model) or packaged_file(model.package, model.file, model.sha256)
     if found:
         return found
     if not may_download(model, settings):
-        raise ConfigError(model.missing)
+        raise model.missing
     return _download(model, settings)
 
 

@@ -55,10 +55,10 @@ class StarterBackend(LocalBackend):
         if model is None or spec.name not in model.tasks:
             return f"{candidate.id} is no starter model for {spec.name}"
         if any(find_spec(module) is None for module in model.needs):
-            return model.missing
+            return str(model.missing)
         downloadable = bool(model.hub) and candidate.metadata.get("downloadable", True)
         if not downloadable and find_weights(model) is None:
-            return model.missing
+            return str(model.missing)
         return None
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
