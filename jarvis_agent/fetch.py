@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import httpx
 
 _MAX_REDIRECTS = 5
+# Networks whose addresses end in the IPv4 address that they lead to: NAT64 and the old compatible ones.
+_ENDS_IN_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
+# For the NAT64 of one's own network, where an address says nothing of where it leads.
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
 
 
 async def fetch(url: str, target: Path, settings: Settings) -> Path:
@@ -38,7 +42,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
                 asked = httpx.URL(url)
                 pinned = {} if settings.allow_private_urls else await _pin(asked)
                 async with client.stream("GET", **{"url": asked, **pinned}) as response:
-                    if response.is_redirect:
+                    if response.has_redirect_location:
                         url = str(asked.join(response.headers["location"]))
                         continue
                     response.raise_for_status()
@@ -51,7 +55,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
         ) from error
     except httpx.HTTPStatusError as error:
         raise InputError(f"{url} answered {error.response.status_code}; check the address") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise InputError(f"{url} can not be fetched: {error or type(error).__name__}") from error
 
 
@@ -81,7 +85,7 @@ async def _pin(url: httpx.URL) -> dict[str, Any]:
     """
     addresses = await _addresses(url)
     for address in addresses:
-        if not ipaddress.ip_address(address).is_global:
+        if not _is_public(ipaddress.ip_address(address)):
             raise ForbiddenError(
                 f"{url} leads to the private address {address}; set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
             )
@@ -92,6 +96,25 @@ async def _pin(url: httpx.URL) -> dict[str, Any]:
     }
 
 
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address, and each IPv4 address that it carries, is one host of the public internet."""
+    if not address.is_global or address.is_multicast:
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return True
+    if address.is_site_local or address in _LOCAL_NAT64:
+        return False
+    return all(_is_public(carried) for carried in _carried(address))
+
+
+def _carried(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses within an IPv6 address: IPv4-mapped, 6to4, Teredo, NAT64."""
+    carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _ENDS_IN_IPV4):
+        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return [found for found in carried if found is not None]
+
+
 async def _addresses(url: httpx.URL) -> list[str]:
     """The addresses of a URL's host, which may be written as one."""
     try:
@@ -100,6 +123,6 @@ async def _addresses(url: httpx.URL) -> list[str]:
         pass
     try:
         found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise InputError(f"{url} can not be fetched: the host {url.host!r} is not known") from error
     return [str(info[4][0]).partition("%")[0] for info in found]

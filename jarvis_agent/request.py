@@ -8,7 +8,7 @@ Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type":
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,21 @@ from jarvis_agent.errors import InputError
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Frozen, Resource, Usage
 
-_URL = re.compile(r"https?://[^\s\"'<>「」，。、]+", re.IGNORECASE)
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|“([^”\n]+)”|`([^`\n]+)`")
-_PATH = re.compile(r"(?:[A-Za-z]:)?[\w.~/\\@+=-]*[\w~-]\.[A-Za-z][A-Za-z0-9]{1,4}(?![\w.]*\w)", re.ASCII)
+# Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
+_EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_LETTER = rf"[^\W{_EAST}]"
+# Beside letters: marks of decomposed letters (NFD, as macOS writes them), of Indic scripts and of Thai.
+_IN_PATH = r"\w.~/\\@+=\-\u0300-\u036f\u0900-\u0e7f"
+_SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
+_NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
+_IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
+_URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
+_QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^”\n]+)”|`([^`\n]+)`")
+_PATH = re.compile(
+    rf"(?:(?<![{_IN_PATH}])|(?<=[A-Za-z0-9])(?=[{_EAST}]))(?:[A-Za-z]:)?"
+    rf"(?:(?!{_NAME_ENDS})[{_IN_PATH}]){{0,1000}}[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})"
+)
+_LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
 
 
 class Request(Frozen):
@@ -76,7 +88,7 @@ class Request(Frozen):
             value = {"messages": value}
         try:
             return cls.model_validate(value)
-        except (ValidationError, NotImplementedError, ValueError) as error:
+        except (ValidationError, NotImplementedError, ValueError, KeyError, TypeError) as error:
             raise InputError(
                 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} '
                 f'or {{"messages": […]}}; this one can not be read: {error}'
@@ -109,26 +121,59 @@ class Request(Frozen):
 
 
 def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
-    """The content blocks of a message that are not text, in LangChain's standard form."""
-    return [dict(block) for block in message.content_blocks if block["type"] != "text"]
+    """The content blocks of a message that are not text, in LangChain's standard form if they have one."""
+    try:
+        blocks: list[Any] = list(message.content_blocks)
+    except (KeyError, TypeError, ValueError):
+        # A block that lacks a part of its form: whoever opens it can say so.
+        blocks = [block for block in message.content if isinstance(block, dict)]
+    return [dict(block) for block in blocks if block.get("type") != "text"]
 
 
-def mentions(text: str) -> list[str]:
+def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> list[str]:
     """The URLs and file names that a text names, in its order, each once.
 
     File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
-    ("my photo.png").
+    ("my photo.png"). Where words stand before a name without a space ("描述照片1.jpg"), it is the longest
+    that `is_file` knows; if there is none, letters and digits end where another script begins ("1.jpg").
     """
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, int, str]] = []
     for pattern in (_URL, _QUOTED, _PATH):
         for match in pattern.finditer(text):
             word = next((group for group in match.groups() if group), match.group())
-            if pattern is _QUOTED and not re.search(r"\.[A-Za-z][A-Za-z0-9]{1,4}$", word):
+            if pattern is _QUOTED and not re.search(rf"{_SUFFIX}$", word):
                 continue
-            if any(start <= match.start() < start + len(known) + 2 for start, known in found):
+            if any(start <= match.start() < end for start, end, _ in found):
                 continue
-            found.append((match.start(), word.rstrip(".,;:!?)")))
-    return list(dict.fromkeys(word for _, word in sorted(found)))
+            name = _name_at_end(word, is_file) if pattern is _PATH else _without_stops(word)
+            found.append((match.start(), match.end(), name))
+    return list(dict.fromkeys(name for _, _, name in sorted(found)))
+
+
+def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
+    """The file name at the end of a run of characters that may begin with words of the request."""
+    words = re.match(rf".*[{_EAST}]", run)
+    if words is None:
+        return run
+    known = next((run[i:] for i in range(words.end() + 1) if is_file(run[i:])), None)
+    if known is not None:
+        return known
+    first = re.split(r"[/\\]", run, maxsplit=1)[0]
+    is_bare = first == run
+    if is_bare:
+        first = run[: run.rindex(".")]
+    stretch = _LAST_STRETCH.search(first)
+    assert stretch is not None
+    cut = stretch.start() if is_bare or not re.match(rf"[{_EAST}]", stretch.group()) else len(first)
+    return run[cut:]
+
+
+def _without_stops(word: str) -> str:
+    """A word without the punctuation after it; a bracket that it opens itself is a part of it."""
+    word = word.rstrip(".,;:!?")
+    while word.endswith(")") and word.count(")") > word.count("("):
+        word = word[:-1].rstrip(".,;:!?")
+    return word
 
 
 @dataclass(frozen=True, slots=True)

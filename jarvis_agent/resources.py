@@ -18,13 +18,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
+import logging
 import mimetypes
 import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,9 +35,12 @@ from urllib.parse import urlsplit
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
 from jarvis_agent.media import check_pixels, sniff, suffix_of, writing
+from jarvis_agent.request import mentions
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
+
+logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
@@ -57,6 +63,7 @@ class ResourceStore:
         self._granted: dict[str, Resource | InputError] = {}
         self._urls: dict[str, asyncio.Lock] = {}
         self._taken: set[str] = set()
+        self._kept: dict[str, Resource] = {}
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
@@ -122,6 +129,17 @@ class ResourceStore:
                 self._granted[name] = error
         return Resource(kind=_kind_by_name(name), name=name)
 
+    def knows(self, name: str) -> bool:
+        """Whether a name is that of a file which came with the request, or of one that a request may name."""
+        is_bare = PurePosixPath(name).name == name
+        if name in self._granted or (is_bare and self._by_file_name(name) is not None):
+            return True
+        try:
+            path = self._place_of(name)
+            return path.is_file() and (self.settings.request_paths or self._below_roots(path))
+        except (OSError, RuntimeError, ValueError):
+            return False
+
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the files of earlier runs that an answer of this chat names, if they are still there.
 
@@ -149,8 +167,8 @@ class ResourceStore:
         Raises:
             InputError: the block holds no data, or the data is of no known kind.
         """
-        url = block.get("url") or ""
-        data = block.get("base64") or ""
+        url = str(block.get("url") or "")
+        data = str(block.get("base64") or "")
         if url and not url.startswith("data:"):
             return await self.grant(url)
         if not (data or url):
@@ -158,9 +176,26 @@ class ResourceStore:
             raise InputError(
                 f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL"
             )
-        resource = await asyncio.to_thread(self._keep_data, data or url, block.get("mime_type") or "")
+        resource = await asyncio.to_thread(self._keep_data, data or url, str(block.get("mime_type") or ""))
         self.admit([resource])
         return resource
+
+    async def recall(self, block: Mapping[str, Any]) -> Resource | None:
+        """As `keep`, for an attachment of an earlier turn, which must not stop this one.
+
+        Its URL is fetched only when a task wants it.
+
+        Returns:
+            None if it can not be used; why is logged.
+        """
+        url = str(block.get("url") or "")
+        try:
+            if url and not url.startswith("data:"):
+                return await self.grant_mention(url)
+            return await self.keep(block)
+        except InputError as error:
+            logger.warning("an attachment of an earlier turn is left out: %s", error)
+            return None
 
     async def resolve(self, value: Any, kind: Modality) -> Resource:
         """The resource that an argument of kind `kind` means.
@@ -204,7 +239,8 @@ class ResourceStore:
         It is for tools that open files by themselves: the planner may have shortened the name, and a file
         that came with a message has no name but ours.
         """
-        found = self._granted.get(value.strip()) or self._by_file_name(value)
+        name = value.strip()
+        found = self._granted.get(name) or (self._by_file_name(name) if self._is_one_path(name) else None)
         if not isinstance(found, Resource) or found.path is None:
             return value
         return value if await asyncio.to_thread(os.path.exists, value) else str(found.path)
@@ -222,13 +258,17 @@ class ResourceStore:
             raise ForbiddenError(
                 f"the plan names {name}, which is not in the request; only addresses that you give are read"
             )
-        path = await asyncio.to_thread(Path(name).expanduser)
+        with _reading(name):
+            return await asyncio.to_thread(self._open_below_roots, name)
+
+    def _open_below_roots(self, name: str) -> Resource:
+        path = Path(name).expanduser()
         if not self._below_roots(path):
             raise ForbiddenError(
                 f"the plan names the file {name!r}, which neither the request nor the settings allow; "
                 "name it in the request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
             )
-        return await asyncio.to_thread(_describe, path, name)
+        return self._within_size(path, name)
 
     def _by_file_name(self, name: str) -> Resource | InputError | None:
         """The only granted file with the same last part of its name: language models shorten paths."""
@@ -240,7 +280,17 @@ class ResourceStore:
         }
         return next(iter(same.values())) if len(same) == 1 else None
 
+    def _is_one_path(self, value: str) -> bool:
+        """Whether a value is a path as a whole, and no sentence that ends in one, and no URL."""
+        if "://" in value:
+            return False
+        return mentions(value) == [value] or any(f"/{known}".endswith(f"/{value}") for known in self._granted)
+
     async def _open(self, name: str) -> Resource:
+        with _reading(name):
+            return await self._open_any(name)
+
+    async def _open_any(self, name: str) -> Resource:
         if name.startswith("data:"):
             return await asyncio.to_thread(self._keep_data, name, "")
         if _URL.match(name):
@@ -253,6 +303,9 @@ class ResourceStore:
         path = self._place_of(name)
         if not self.settings.request_paths and not self._below_roots(path):
             raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
+        return self._within_size(path, name)
+
+    def _within_size(self, path: Path, name: str) -> Resource:
         resource = _describe(path, name)
         size, limit = path.stat().st_size, self.settings.max_file_bytes
         if size > limit:
@@ -266,10 +319,14 @@ class ResourceStore:
             content = base64.b64decode(match["data"] if match else data, validate=True)
         except (binascii.Error, ValueError) as error:
             raise InputError("an attached file is not valid base64") from error
+        digest = hashlib.sha256(content).hexdigest()
+        if digest in self._kept:
+            return self._kept[digest]
         path = self.new_path(suffix_of(content, mime), "input")
         with writing("an attached file"):
             path.write_bytes(content)
-        return _describe(path, path.name)
+        resource = self._kept[digest] = _describe(path, path.name)
+        return resource
 
     def _place_of(self, name: str) -> Path:
         """Where a name leads: from the working directory, else from a directory that the settings allow."""
@@ -283,13 +340,26 @@ class ResourceStore:
         return any(real.is_relative_to(root) for root in self._roots)
 
 
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """A block that reads what `name` names; what the system has against the name becomes an InputError."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{name} can not be read: {why}; check its name") from error
+
+
 def _describe(path: Path, name: str) -> Resource:
     kind, mime = sniff(path)
     return Resource(kind=kind, path=Path(os.path.normpath(path.absolute())), mime=mime, name=name)
 
 
 def _kind_by_name(name: str) -> Modality:
-    mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
+    try:
+        mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
+    except ValueError:
+        return "file"
     kinds: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
     return kinds.get(mime.partition("/")[0], "file")
 

@@ -130,7 +130,7 @@ class Session:
         files = [await self._store.grant(name) for name in request.files]
         files += [await self._store.keep(block) for block in request.blocks]
         known = {file.name for file in files}
-        for name in mentions(request.text):
+        for name in await asyncio.to_thread(mentions, request.text, self._store.knows):
             if name in known:
                 continue
             file = await self._store.grant_mention(name)
@@ -153,12 +153,13 @@ class Session:
 
     async def _recall(self, turn: Turn) -> Turn:
         """The turn with its files, which may be read again: those it was given, and those it made."""
-        for name in mentions(turn.request):
+        for name in await asyncio.to_thread(mentions, turn.request, self._store.knows):
             await self._store.grant_mention(name)
         self._store.admit(turn.resources)
         if turn.resources:
             return turn
-        given = [await self._store.keep(block) for block in turn.blocks]
+        recalled = [await self._store.recall(block) for block in turn.blocks]
+        given = [resource for resource in recalled if resource is not None]
         made = await self._store.grant_outputs(turn.answer)
         return replace(turn, resources=(*given, *made), blocks=())
 

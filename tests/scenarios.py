@@ -23,7 +23,6 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.plan import Plan
 from jarvis_agent.refs import refs_in, substitute
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
-from jarvis_agent.tools.spec import Arg, TaskSpec
 
 MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + bytes(64)
 """The beginning of an MP4 file: enough to be recognised by."""
@@ -32,16 +31,6 @@ CAPTION = "a girl is reading a book on a bench"
 PRINTED_TEXT = "NO SWIMMING. The water is deep."
 LONG_SENTENCE = "Her majesty's ship sailed on a cold and windy morning, and nobody on the quay knew where."
 ZEBRAS = {"a.jpg": 2, "b.jpg": 3, "c.jpg": 1}
-
-COMBINE = TaskSpec(
-    name="combine-video-audio",
-    category="media",
-    description="Put a sound under a video.",
-    inputs=(Arg("video", "video"), Arg("audio", "audio")),
-    outputs=("video",),
-    needs_model=False,
-)
-"""A task of the user's own."""
 
 
 @dataclass(frozen=True, slots=True)

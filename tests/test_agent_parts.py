@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
+from PIL import Image
 from small_agents import (
     CAPTION,
     DESCRIBE,
@@ -22,9 +23,11 @@ from small_agents import (
     small_agent,
 )
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskSpec, register_task
 from jarvis_agent.errors import ConfigError, LLMError, NoCandidateError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
+from jarvis_agent.tools.spec import Arg
+from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Selection
 
 
@@ -160,6 +163,23 @@ def test_a_tool_gets_the_path_of_a_file_and_may_return_one() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="weather"):
         JarvisAgent(ScriptedLLM({}), tools=[weather, weather])
+
+
+def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
+    spec = TaskSpec("tidy-up", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
+    register_task(spec)
+    try:
+        agent, llm, backend = small_agent(
+            plan(("tidy-up", [], {"image": "a.jpg"}), ("object-detection", [0], {"image": "<resource>-0"})),
+            {"tidy-up": Image.new("RGB", (8, 8))},
+        )
+        with agent:
+            run = agent.invoke("Tidy up a.jpg")
+    finally:
+        del TASKS["tidy-up"]
+    assert [result.error for result in run.results] == [None, None]
+    assert "- tidy-up(image) -> image: Tidy a sketch." in llm.calls[0].prompt
+    assert backend.calls[1].inputs["image"].path == run.results[0].resources[0].path
 
 
 # Models.

@@ -327,7 +327,7 @@ def test_the_command_tells_it_as_json_too(jarvis: Any) -> None:
         (["Describe it", "--file", "bad.jpg"], "--file bad.jpg can not be read: No such file or directory"),
         (["Describe it", "--file", "empty.jpg"], "empty.jpg is empty"),
         (["Describe a.jpg", "--out", "a.jpg/outputs"], "choose another one with --out"),
-        (["Describe a.jpg", "--policy", "sometimes"], "--policy"),
+        (["Describe a.jpg", "--policy", "sometimes"], "policy: Input should be 'local-first'"),
     ],
     ids=["empty", "missing file", "empty file", "no place", "policy"],
 )

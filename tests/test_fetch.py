@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import httpx
 import pytest
 
 from jarvis_agent import fetch as fetch_module
@@ -27,6 +30,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "file:///etc/passwd")
             self.end_headers()
             return
+        if self.path in ("/300", "/304"):
+            self.send_response(int(self.path[1:]))
+            self.end_headers()
+            return
         self.send_response(200 if self.path == "/ok" else 404)
         self.end_headers()
         self.wfile.write(b"x" * 1000)
@@ -41,6 +48,10 @@ def server() -> Iterator[str]:
         threading.Thread(target=httpd.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{httpd.server_port}"
         httpd.shutdown()
+
+
+def _idna(host: str | bytes) -> Any:
+    return (host if isinstance(host, str) else host.decode()).encode("idna")
 
 
 OPEN = Settings(allow_private_urls=True)
@@ -60,6 +71,48 @@ async def test_a_private_address_is_refused_unless_allowed(server, tmp_path):
 async def test_every_kind_of_private_address_is_refused(url, tmp_path):
     with pytest.raises(ForbiddenError):
         await fetch(url, tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::808:808",
+        "2002:7f00:1::",
+        "2001:0:7f00:1::f7f7:f7f7",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "fec0::1",
+        "ff02::1",
+        "ff0e::1",
+        "224.0.0.1",
+    ],
+)
+async def test_an_address_that_leads_to_a_private_or_shared_one_is_refused(host, tmp_path):
+    url = f"http://[{host}]/" if ":" in host else f"http://{host}/"
+    with pytest.raises(ForbiddenError, match="private address"):
+        await fetch(url, tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1"])
+async def test_a_public_address_is_asked_for_by_itself(host):
+    url = httpx.URL(f"http://[{host}]/" if ":" in host else f"http://{host}/")
+    assert (await fetch_module._pin(url))["url"].host == host
+
+
+@pytest.mark.parametrize("url", ["http://[abc/x.png", "http://a..b/x.png"])
+@pytest.mark.parametrize("settings", [OPEN, Settings()])
+async def test_an_address_that_is_none_is_an_input_error(url, settings, tmp_path, monkeypatch):
+    # The guard of the tests would refuse the name before the system encodes it, which is what fails.
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: _idna(host))
+    with pytest.raises(InputError, match="can not be fetched"):
+        await fetch(url, tmp_path / "x", settings)
+
+
+@pytest.mark.parametrize("status", [300, 304])
+async def test_a_redirect_that_leads_nowhere_is_named(server, tmp_path, status):
+    with pytest.raises(InputError, match=f"answered {status}"):
+        await fetch(f"{server}/{status}", tmp_path / "x", OPEN)
 
 
 async def test_a_redirect_to_another_scheme_is_refused(server, tmp_path):

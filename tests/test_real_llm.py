@@ -58,7 +58,7 @@ REQUESTS = (
     "请描述 a.jpg 这张图片",
 )
 OWNS_UP = re.compile(
-    r"What did not work:|未完成的任务：|fail|error|unable|sorry|(could|can|was|were|did) ?n[o’']t|无法|失败",
+    r"What did not work:|未完成的任务：|fail|error|unable|sorry|(could|can|did) ?n[o’']t|无法|失败",
     re.IGNORECASE,
 )
 

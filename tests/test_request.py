@@ -21,12 +21,33 @@ from jarvis_agent.types import Usage
         ("图片“猫.png”里有什么", ["猫.png"]),
         (r"read C:\pictures\cat.jpg", [r"C:\pictures\cat.jpg"]),
         ("a.jpg and a.jpg again", ["a.jpg"]),
+        ("猫.jpg里有什么", ["猫.jpg"]),
+        ("描述猫.jpg", ["描述猫.jpg"]),
+        ("描述examples/cat.jpg里的图", ["examples/cat.jpg"]),
+        ("用YOLO检测photos/cat.jpg", ["photos/cat.jpg"]),
+        ("看看photos/照片1.jpg", ["photos/照片1.jpg"]),
+        ("a.jpg和b.jpg哪个好", ["a.jpg", "b.jpg"]),
+        ("고양이.jpg에 무엇이 있나요", ["고양이.jpg"]),
+        ("Что на фото.jpg?", ["фото.jpg"]),
+        ("Wer ist auf Müller.jpg und Mu\u0308ller.jpg?", ["Müller.jpg", "Mu\u0308ller.jpg"]),
+        ("What's in 'my photo.png'?", ["my photo.png"]),
+        ("图片'我的 猫.png'里有什么", ["我的 猫.png"]),
+        ("看https://a.com/b.jpg（第一张）", ["https://a.com/b.jpg"]),
+        ("看https://a.com/b.jpg里的猫", ["https://a.com/b.jpg"]),
+        ("(see https://a.org/Foo_(bar)).", ["https://a.org/Foo_(bar)"]),
         ("Version 1.2 costs 3.50, e.g. today. See you at 5 p.m.", []),
         ("I said: \"hello there\". It's 'fine'.", []),
     ],
 )
 def test_the_files_and_addresses_that_a_request_names_are_found(text, names):
     assert mentions(text) == names
+
+
+@pytest.mark.parametrize(
+    ("known", "name"), [("照片1.jpg", "照片1.jpg"), ("1.jpg", "1.jpg"), ("片1.jpg", "片1.jpg")]
+)
+def test_words_before_a_name_are_told_from_it_by_the_files_that_there_are(known, name):
+    assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [name]
 
 
 def test_a_text_a_dict_and_messages_are_requests():
@@ -57,6 +78,25 @@ def test_pictures_in_a_message_come_as_blocks():
 def test_chat_history_may_be_tuples_or_messages():
     request = Request.of({"input": "and now?", "chat_history": [("human", "a"), AIMessage("b")]})
     assert [message.type for message in request.history] == ["human", "ai"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "tool", "content": "x"},
+        {"role": "assistant", "content": "x", "tool_calls": [{}]},
+        {"role": "assistant", "content": "x", "tool_calls": [3]},
+    ],
+)
+@pytest.mark.parametrize("field", ["chat_history", "messages"])
+def test_a_message_that_lacks_a_part_is_refused(field, message):
+    with pytest.raises(InputError, match="a request is a text, or a dict"):
+        Request.of({"input": "hi", field: [message]})
+
+
+def test_a_block_that_lacks_a_part_is_kept_for_whoever_opens_it():
+    block = {"type": "image", "source_type": "base64"}
+    assert Request.of(HumanMessage([block, {"type": "text", "text": "hi"}])).blocks == [block]
 
 
 @pytest.mark.parametrize("value", [{"inptu": "hi"}, 7, {"messages": "hi there"}, {"files": 3}])

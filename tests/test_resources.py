@@ -207,3 +207,97 @@ async def test_the_name_of_a_missing_text_file_is_not_taken_for_the_text(store):
     await store.grant_mention("notes.txt")
     with pytest.raises(InputError, match=r"notes\.txt does not exist"):
         await store.text_of("notes.txt")
+
+
+ODD_NAMES = ["~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_a_name_that_the_system_does_not_take_is_an_input_error(store, name):
+    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+        await store.grant(name)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_such_a_name_among_the_words_of_a_request_is_complained_of_only_by_its_task(store, name):
+    assert (await store.grant_mention(name)).path is None
+    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+        await store.resolve(name, "image")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES[:3])
+async def test_such_a_name_in_a_plan_is_an_input_error(store, name):
+    with pytest.raises(InputError):
+        await store.resolve(name, "image")
+
+
+async def test_the_name_of_a_file_stands_for_its_path(store, picture):
+    await store.grant(str(picture))
+    for name in ("cat.png", "in/cat.png", "elsewhere/cat.png", str(picture)):
+        assert await store.path_of(name) == str(picture)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Who took in/cat.png", "谁拍了in/cat.png", "in/dog.png, in/cat.png", "https://example.org/in/cat.png"],
+)
+async def test_a_text_that_only_ends_in_the_name_of_a_file_stays_a_text(store, picture, text):
+    await store.grant(str(picture))
+    assert await store.path_of(text) == text
+
+
+async def test_a_file_name_with_spaces_may_be_shortened(store, picture):
+    spaced = picture.rename(picture.with_name("my cat.png"))
+    await store.grant(str(spaced))
+    assert await store.path_of("my cat.png") == str(spaced)
+    assert await store.path_of("in/my cat.png") == str(spaced)
+
+
+async def test_the_same_attachment_is_one_file_of_the_run(store, picture):
+    data = base64.b64encode(picture.read_bytes()).decode()
+    block = {"type": "image", "base64": data, "mime_type": "image/png"}
+    kept = await store.keep(block)
+    assert await store.recall(block) == kept
+    assert await store.grant(f"data:image/png;base64,{data}") == kept
+    assert list(store.directory.iterdir()) == [kept.path]
+
+
+async def test_an_earlier_address_is_fetched_only_when_a_task_wants_it(store):
+    url = "http://127.0.0.1:9/cat.png"
+    recalled = await store.recall({"type": "image", "url": url})
+    assert (recalled.kind, recalled.name, recalled.path) == ("image", url, None)
+    with pytest.raises(ForbiddenError, match="private address"):
+        await store.resolve(url, "image")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "file_id": "file-1"},
+        {"type": "image", "base64": "%%%"},
+        {"type": "image", "base64": 5},
+        {"type": "image", "source_type": "base64"},
+    ],
+)
+async def test_an_earlier_attachment_that_can_not_be_used_is_left_out_and_logged(store, block, caplog):
+    assert await store.recall(block) is None
+    assert "an attachment of an earlier turn is left out" in caplog.text
+    with pytest.raises(InputError):
+        await store.keep(block)
+
+
+async def test_the_size_limit_holds_below_an_allowed_directory_too(tmp_path, picture):
+    settings = Settings(output_dir=tmp_path / "out", allowed_dirs=(picture.parent,), max_file_bytes=10)
+    with pytest.raises(InputError, match="JARVIS_MAX_FILE_BYTES"):
+        await ResourceStore(settings).resolve(str(picture), "image")
+
+
+async def test_the_store_knows_the_files_that_a_request_may_name(tmp_path, store, picture):
+    assert store.knows(str(picture))
+    assert not store.knows("cat.png")
+    await store.grant(str(picture))
+    assert store.knows("cat.png")
+    assert not store.knows("words/cat.png")
+    assert not any(store.knows(name) for name in ODD_NAMES)
+    closed = ResourceStore(Settings(output_dir=tmp_path / "out", request_paths=False))
+    assert not closed.knows(str(picture))

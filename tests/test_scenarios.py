@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scenarios import (
-    COMBINE,
     EXPERTS,
     SCENARIOS,
     ZEBRAS,
@@ -27,10 +25,9 @@ from scenarios import (
     written,
 )
 
-from jarvis_agent import JarvisAgent, Plan, Run, Settings, register_task
+from jarvis_agent import JarvisAgent, Plan, Run, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.testing import FakeBackend, ScriptedLLM, first_candidate
-from jarvis_agent.tools import table
 
 MEANT_AND_PRINTED = [
     pytest.param(scenario, text, id=f"{name}-{form}")
@@ -43,14 +40,6 @@ MEANT_AND_PRINTED = [
 @pytest.fixture(autouse=True)
 def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _combine_is_a_task() -> Iterator[None]:
-    """The user has registered a task of his own."""
-    register_task(COMBINE)
-    yield
-    del table.TASKS[COMBINE.name]
 
 
 def tells_all(messages: Any) -> str:
@@ -73,7 +62,7 @@ def play(scenario: Scenario, plan: str, respond: Any = tells_all, **changed: Any
 
 def expected_graph(scenario: Scenario, plan: str) -> list[str]:
     meant = scenario.plan if plan == scenario.written or scenario.graph is None else scenario.graph
-    return graph(Plan.parse(written(meant), tools=["combine-video-audio"]))
+    return graph(Plan.parse(written(meant)))
 
 
 @pytest.mark.parametrize(("scenario", "plan"), MEANT_AND_PRINTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,3 +108,43 @@ async def test_a_planner_that_forgets_what_it_gave_out_does_not_make_it_undone(t
     async with agent(tmp_path, Responder("ok"), Planner([SUM], [])) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
     assert [result.status for result in run.results] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "url": "http://127.0.0.1:9/gone.png"},
+        {"type": "image", "url": "/no/such/file.png"},
+        {"type": "image", "file_id": "file-1"},
+    ],
+)
+async def test_an_old_attachment_that_is_gone_does_not_stop_the_chat(tmp_path, block):
+    earlier = [{"role": "user", "content": [block]}, {"role": "assistant", "content": "A cat."}]
+    async with agent(tmp_path, Responder("It is short.")) as jarvis:
+        run = await jarvis.ainvoke({"input": "Shorten it", "chat_history": earlier})
+    assert run.answer == "It is short."
+
+
+async def test_the_longest_file_name_that_there_is_is_the_one_that_is_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("照片1.txt").write_text("words")
+    seen: list[Brief] = []
+
+    class Reader(Responder):
+        async def respond(
+            self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+        ) -> AsyncIterator[str]:
+            seen.append(brief)
+            yield "done"
+
+    async with agent(tmp_path / "out", Reader()) as jarvis:
+        await jarvis.ainvoke("总结照片1.txt里的文字")
+    assert [(file.name, file.path) for file in seen[0].files] == [("照片1.txt", tmp_path / "照片1.txt")]
+
+
+@pytest.mark.parametrize(
+    "words", ["describe ~nouser/x.png", f"describe {'a' * 300}.png", "see http://[abc/x.png"]
+)
+async def test_an_odd_name_in_the_words_does_not_stop_the_run(tmp_path, words):
+    async with agent(tmp_path, Responder("done")) as jarvis:
+        assert (await jarvis.ainvoke(words)).answer == "done"
