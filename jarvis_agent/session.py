@@ -183,9 +183,12 @@ class Session:
             note = f"the language model could not plan: {error}"
             rest = Plan() if given else await self._plan_without_llm(brief, give)
             return Plan(tasks=given, notes=[note]) + rest
+        except JarvisError as error:
+            return Plan(tasks=given, notes=[str(error)])
         except Exception as error:
-            logger.warning("planning failed", exc_info=not isinstance(error, JarvisError))
-            return Plan(tasks=given, notes=[in_words(error)])
+            # A fault of the planner's code is for the log: its words may be none for those who asked.
+            logger.exception("planning failed")
+            return Plan(tasks=given, notes=[f"planning failed ({type(error).__name__}); the log says more"])
         finally:
             self._timings["plan"] = self._clock() - started
 

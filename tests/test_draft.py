@@ -56,7 +56,7 @@ def test_a_task_that_there_is_not_is_left_out_with_a_note(name):
 
 
 def test_an_unknown_task_is_told_which_names_are_like_it():
-    note = notes({"task": "speech-recognition", "id": 0, "args": {"audio": "a.wav"}})
+    note = notes({"task": "voice-recognition-of-speech", "id": 0, "args": {"audio": "a.wav"}})
     assert "automatic-speech-recognition" in note
 
 

@@ -222,18 +222,36 @@ def test_an_upload_can_not_be_read_without_its_name(served: Served) -> None:
 
 
 @pytest.mark.parametrize("asking", [ASKING["invoke"], ASKING["stream"]], ids=["invoke", "stream"])
-def test_a_fault_of_the_server_tells_nothing(tmp_path: Path, asking: Callable[..., Any]) -> None:
-    class Broken:
-        async def plan(self, brief: Any, on_task: Any) -> Any:
-            raise RuntimeError("the key sk-live-12345 was refused")
+def test_a_fault_of_the_server_tells_nothing(
+    tmp_path: Path, asking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: JarvisAgent) -> Any:
+        raise RuntimeError("the key sk-live-12345 was refused")
 
-    agent = JarvisAgent(model=ScriptedLLM([]), planner=Broken(), settings=Settings(output_dir=tmp_path))
+    monkeypatch.setattr(JarvisAgent, "_workers", broken)
+    agent = JarvisAgent(model=ScriptedLLM([]), settings=Settings(output_dir=tmp_path))
     error = pytest.raises(httpx.HTTPStatusError, match="Internal Server Error")
     with listening(create_app(agent)) as url, error as caught:
         asking(RemoteRunnable(f"{url}/agent"), "What animal is this?")
     assert caught.value.response.status_code == 500
     assert "sk-live" not in str(caught.value) + caught.value.response.text
     assert "Traceback" not in str(caught.value) + caught.value.response.text
+
+
+@pytest.mark.parametrize("asking", [ASKING["invoke"], ASKING["stream"]], ids=["invoke", "stream"])
+def test_a_fault_of_a_planner_is_answered_without_its_words(
+    tmp_path: Path, asking: Callable[..., Any]
+) -> None:
+    class Broken:
+        async def plan(self, brief: Any, on_task: Any) -> Any:
+            raise RuntimeError("the key sk-live-12345 was refused")
+
+    llm = ScriptedLLM({"chat": "I could not do it."})
+    agent = JarvisAgent(model=llm, planner=Broken(), settings=Settings(output_dir=tmp_path))
+    with listening(create_app(agent)) as url:
+        told = str(asking(RemoteRunnable(f"{url}/agent"), "What animal is this?"))
+    assert "RuntimeError" in told
+    assert "sk-live" not in told
 
 
 def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:

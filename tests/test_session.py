@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,13 +94,16 @@ async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
 SUM = Task(task="summarization", id=0, dep=[-1], args={"text": "a long text"})
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), LLMError("it hung up")])
-async def test_what_a_planner_gave_out_is_done_and_told_even_if_it_fails_then(tmp_path, error):
+@pytest.mark.parametrize(
+    ("error", "told"), [(ValueError("a bug"), "ValueError"), (LLMError("it hung up"), "it hung up")]
+)
+async def test_what_a_planner_gave_out_is_done_and_told_even_if_it_fails_then(tmp_path, error, told):
     async with agent(tmp_path, Responder("ok"), Planner([SUM], error)) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
     assert [result.status for result in run.results] == ["ok"]
     assert [task.id for task in run.plan.tasks] == [0]
-    assert str(error) in run.plan.notes[0]
+    assert told in run.plan.notes[0]
+    assert "a bug" not in run.plan.notes[0]
 
 
 async def test_a_planner_that_forgets_what_it_gave_out_does_not_make_it_undone(tmp_path):
@@ -127,7 +129,7 @@ async def test_an_old_attachment_that_is_gone_does_not_stop_the_chat(tmp_path, b
 
 async def test_the_longest_file_name_that_there_is_is_the_one_that_is_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("照片1.txt").write_text("words")
+    (tmp_path / "照片1.txt").write_text("words")
     seen: list[Brief] = []
 
     class Reader(Responder):
