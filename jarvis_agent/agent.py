@@ -28,7 +28,6 @@ from jarvis_agent.execute import Worker
 from jarvis_agent.experts import Experts, ModelSelector
 from jarvis_agent.llm import Controller, describe_model, resolve_model
 from jarvis_agent.memory import ChatMemory
-from jarvis_agent.offline import OfflinePlanner
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import LLMPlanner, Planner
 from jarvis_agent.prompting import load_prompts
@@ -77,6 +76,8 @@ class JarvisAgent(Runnable[Any, Run]):
         backends: Iterable[Backend] | None = None,
         settings: Settings | None = None,
     ) -> None:
+        from jarvis_agent.offline import OfflinePlanner
+
         self.settings = settings or load_settings()
         self._given = None if tools is None else _workers(tools)
         self.model = resolve_model(model, self.settings)

@@ -7,6 +7,7 @@ piper-tts is under the GPL, version 3: it is an extra of its own ("starter-tts")
 
 from __future__ import annotations
 
+import json
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,16 @@ PAUSE = 0.25
 def load(weights: Path, settings: Settings) -> Expert:
     """The voice in `weights` (an ONNX file, with its configuration beside it)."""
     import onnxruntime
-    from piper import PiperVoice
+    from piper import PiperConfig, PiperVoice
 
     # The voice draws random numbers; a session takes their seed when it is made.
     onnxruntime.set_seed(settings.seed)
-    voice = PiperVoice.load(weights)
+    # Optimising this graph takes a second, more than it saves on a page of speech.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    config = PiperConfig.from_dict(json.loads(Path(f"{weights}.json").read_text(encoding="utf-8")))
+    voice = PiperVoice(session, config)
 
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
