@@ -7,7 +7,7 @@ import pytest
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.hints import hints, language_gap, script
 from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Task
+from jarvis_agent.types import Resource, Task
 
 DEMO = (
     "Read the text in examples/page.png aloud, then transcribe the recording. "
@@ -129,3 +129,10 @@ def test_a_model_must_know_the_languages_of_its_texts(
 ) -> None:
     gap = language_gap(known, Task(task=task, id=0, args=args), TASKS[task])
     assert gap is None if missing is None else gap is not None and gap.endswith(missing)
+
+
+def test_a_name_that_runs_on_from_chinese_words_is_known_from_the_files_of_the_request():
+    files = tuple(Resource(kind="image", name=f"照片{i}.jpg") for i in (1, 2))
+    brief = Brief("描述照片1.jpg，读出照片2.jpg里的文字", files)
+    asked = [hints(Task(task="image-to-text", id=0, args={"image": f.name}), brief) for f in files]
+    assert asked == [{"ocr": False}, {"ocr": True}]

@@ -63,7 +63,7 @@ def hints(task: Task, brief: Brief) -> dict[str, Any]:
     """
     if task.task != "image-to-text" or not brief.request.strip():
         return {}
-    return {"ocr": _asks_for_text(_about(task.args.get("image"), brief.request))}
+    return {"ocr": _asks_for_text(_about(task.args.get("image"), brief))}
 
 
 def _asks_for_text(words: str) -> bool:
@@ -72,13 +72,14 @@ def _asks_for_text(words: str) -> bool:
     return bool(_PERHAPS.search(words)) and not _DESCRIBES.search(words)
 
 
-def _about(image: Any, request: str) -> str:
+def _about(image: Any, brief: Brief) -> str:
     """The part of a request that is about one image.
 
     For one that the request names, the clause that names it; for one that another task makes, the clauses
     that name no file. The whole request where that leaves nothing, or where the request names that file only.
     """
-    files = mentions(request)
+    request, known = brief.request, {file.name for file in brief.files}
+    files = mentions(request, known.__contains__)
     named = _name_in(image, files)
     if named and len(files) == 1:
         return request
