@@ -131,7 +131,7 @@ def by_levels(tasks: list[Task]) -> float:
 
 
 async def executor() -> list[Figure]:
-    """The executor's overhead, and its makespan over the critical path: the better of two runs of each plan."""
+    """The executor's overhead, and its makespan over the critical path, the better of two runs a plan."""
     flat = [sleep(i, []) for i in range(1_000)]
     chain = [sleep(i, [i - 1] if i else []) for i in range(50)]
     await execute(chain)
