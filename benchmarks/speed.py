@@ -82,6 +82,8 @@ def imports() -> list[Figure]:
     loaded = f"import sys; sys.exit(sum(m in sys.modules for m in {HEAVY!r}))"
     agent = "from jarvis_agent import JarvisAgent"
     heavy = subprocess.run([sys.executable, "-c", f"{agent}; {loaded}"], check=False)
+    base = process_seconds("from langchain_core.tools import BaseTool")
+    print(f"     baseline: the part of langchain-core that it stands on takes {base:.3f} s")
     helped = "from jarvis_agent.cli import main; import sys; sys.argv = ['jarvis', '--help']; main()"
     return [
         Figure("import jarvis_agent", process_seconds("import jarvis_agent"), 0.35, "s"),
