@@ -101,8 +101,10 @@ def test_one_agent_in_one_loop_after_another(double: OpenAIDouble) -> None:
 
 def test_many_requests_at_once(double: OpenAIDouble) -> None:
     with agent_at(double) as agent:
-        for run in agent.batch([REQUEST] * 6):
-            check(run)
+        runs = agent.batch([REQUEST] * 6)
+    assert len(runs) == 6
+    for run in runs:
+        check(run)
 
 
 def test_tasks_start_while_the_server_still_writes_the_plan() -> None:
