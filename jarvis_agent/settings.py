@@ -47,6 +47,9 @@ class Settings(BaseSettings):
 
     # Selection.
     policy: Policy = Field("local-first", description="where models run")
+    policies: Annotated[dict[str, Policy], NoDecode] = Field(
+        {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"
+    )
     top_k: int = Field(5, ge=1, description="candidates that the LLM chooses from")
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"
@@ -61,6 +64,7 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
         description="token of the Hugging Face Hub",
     )
+    bill_to: str | None = Field(None, description="organisation of the Hub that pays for inference providers")
     max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
     allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
     trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
@@ -73,8 +77,12 @@ class Settings(BaseSettings):
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
     memory_budget: int | None = Field(
-        None, ge=0, description="bytes of weights kept loaded; None: half of RAM"
+        None, ge=0, description="bytes of weights kept loaded in RAM; None: half of RAM"
     )
+    gpu_memory_budget: int | None = Field(
+        None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
+    )
+    max_batch: int = Field(8, ge=1, description="calls of one model that may be computed as one batch")
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='numbers they compute with: "auto", "float32", "bfloat16", "float16"'
@@ -104,6 +112,21 @@ class Settings(BaseSettings):
             return json.loads(value)
         parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
         return [part.strip() for part in parts if part.strip()]
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _paired(cls, value: Any) -> Any:
+        """The variable holds pairs as a shell would write them ("a=b,c=d"), or JSON."""
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("{"):
+            return json.loads(value)
+        pairs = (part.partition("=") for part in value.split(",") if part.strip())
+        return {task.strip(): policy.strip() for task, _, policy in pairs}
+
+    def policy_for(self, task: str) -> Policy:
+        """Where models of a task run: the task's own policy, else the general one."""
+        return self.policies.get(task, self.policy)
 
     @property
     def token(self) -> str | None:

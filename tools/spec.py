@@ -48,7 +48,14 @@ ARG_ALIASES: dict[str, str] = {
     "target_lang": "tgt_lang",
     "language": "tgt_lang",
     "document": "image",
+    "csv": "table",
+    "dataframe": "table",
     "documents": "sentences",
+    "images": "image",
+    "steps": "horizon",
+    "prediction_length": "horizon",
+    "num_frames": "count",
+    "bbox": "box",
     "texts": "sentences",
     "mask_image": "mask",
     "control_image": "image",
@@ -86,6 +93,10 @@ class TaskSpec:
             sums up data ("2 cats and 1 dog").
         aliases: other names, those of the paper among them.
         needs_model: False for algorithms, which have no models to choose from.
+        models_of: name of the task type whose models do this one too: depth-control is done by those of
+            depth-estimation. Empty: it has models of its own.
+        listing: what the Hub is asked for its models, where that is not `pipeline_tag=name`: ControlNets
+            are known by a tag and by their names.
     """
 
     name: str
@@ -95,6 +106,8 @@ class TaskSpec:
     outputs: tuple[Modality, ...]
     aliases: tuple[str, ...] = field(default=())
     needs_model: bool = True
+    models_of: str = ""
+    listing: tuple[tuple[str, str], ...] = ()
 
     def arg(self, name: str) -> Arg | None:
         """The argument of that name, or None."""

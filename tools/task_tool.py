@@ -45,7 +45,9 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
 
 
 def _python_type(arg: Arg) -> Any:
-    return list[str] if arg.many else str
+    if arg.many:
+        return list[str]
+    return int | float | str | list[Any] | dict[str, Any] if arg.kind == "data" else str
 
 
 def _described(arg: Arg) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.errors import ConfigError, UnsupportedError
+from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Candidate
 
@@ -136,7 +137,7 @@ def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings)
     """
     import transformers
 
-    device, source = pick_device(settings.device), str(folder)
+    device, source = place(settings), str(folder)
     code = {"trust_remote_code": settings.trust_remote_code}
     with _LOADING:
         parts = {
@@ -158,43 +159,6 @@ def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings)
     if "tokenizer" in parts:
         _limit_length(parts["tokenizer"], model.config)
     return Loaded(candidate.id, model, parts, extras, pipe)
-
-
-def pick_device(wanted: str) -> Any:
-    """The torch.device for a setting; "auto" is the first GPU, Apple's GPU, or the CPU.
-
-    Raises:
-        ConfigError: there is no such device here.
-    """
-    import torch
-
-    if wanted == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not here: {error}") from error
-    return device
-
-
-def pick_dtype(wanted: str, device: Any) -> Any:
-    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that has it, and float32 elsewhere.
-
-    Raises:
-        ConfigError: there is no such dtype.
-    """
-    import torch
-
-    if wanted == "auto":
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if fast else torch.float32
-    dtype = getattr(torch, wanted, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ConfigError(f"{wanted!r} (JARVIS_DTYPE) is no dtype; take auto, float32, bfloat16 or float16")
-    return dtype
 
 
 def _check_whole(model: Any, missing: set[str], candidate: Candidate) -> None:

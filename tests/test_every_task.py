@@ -1,0 +1,97 @@
+"""Every callable task type runs through `hf_tools()` on a local model, and what it returns survives JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent import RegisteredSource, Settings, hf_tools
+from jarvis_agent.sources.starter import StarterSource
+from jarvis_agent.tools import TASKS
+
+pytest.importorskip("torch")
+
+import cases_audio  # noqa: E402
+import cases_control  # noqa: E402
+import cases_generation  # noqa: E402
+import cases_media  # noqa: E402
+import cases_multimodal  # noqa: E402
+import cases_tabular  # noqa: E402
+import cases_text  # noqa: E402
+import cases_vision  # noqa: E402
+from task_case import Case, make_media  # noqa: E402
+
+MODULES = (
+    cases_text,
+    cases_vision,
+    cases_generation,
+    cases_audio,
+    cases_multimodal,
+    cases_tabular,
+    cases_control,
+    cases_media,
+)
+CASES: list[Case] = [case for module in MODULES for case in module.CASES]
+
+
+@pytest.fixture(scope="session")
+def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return make_media(tmp_path_factory.mktemp("media"))
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], None]], Path]:
+    """The folder of a tiny model, which is built at its first use."""
+    built: dict[Callable[[Path], None], Path] = {}
+
+    def tiny(build: Callable[[Path], None]) -> Path:
+        if build not in built:
+            import torch
+
+            torch.manual_seed(0)
+            built[build] = tmp_path_factory.mktemp(build.__name__)
+            build(built[build])
+        return built[build]
+
+    return tiny
+
+
+def test_every_task_type_has_a_case() -> None:
+    assert {case.task for case in CASES} == TASKS.keys()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.label for case in CASES])
+def test_the_task_runs_on_a_local_model(
+    case: Case, media: dict[str, Path], tiny: Callable[[Callable[[Path], None]], Path], tmp_path: Path
+) -> None:
+    settings = Settings(output_dir=tmp_path / "made", offline=True, device="cpu", retries=0)
+    source: Any = StarterSource(settings)
+    if case.model:
+        described = {"id": f"tiny/{case.model.__name__}", "task": case.task, "path": str(tiny(case.model))}
+        source = RegisteredSource({**described, **case.described})
+    tools = hf_tools(
+        tasks=[case.task], sources=[source], settings=settings, files=[str(path) for path in media.values()]
+    )
+    args = {name: _filled(value, media) for name, value in case.args.items()}
+    message = tools[0].invoke({"type": "tool_call", "id": "1", "name": case.task, "args": args})
+    lacking = [module for module in case.needs if find_spec(module) is None]
+    if lacking:
+        assert message.status == "error"
+        assert lacking[0] in message.content
+        return
+    assert message.status == "success", message.content
+    artifact = json.loads(json.dumps(message.artifact))
+    kinds = {resource["kind"] for resource in artifact["resources"]}
+    assert kinds >= set(TASKS[case.task].outputs)
+    case.check(artifact)
+
+
+def _filled(value: Any, media: dict[str, Path]) -> Any:
+    if isinstance(value, list):
+        return [_filled(item, media) for item in value]
+    return str(media[value[1:]]) if isinstance(value, str) and value.startswith("@") else value
