@@ -1,0 +1,173 @@
+"""The metrics of plans agree with what one works out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jarvis_agent.errors import InputError
+from jarvis_agent.eval.graphs import PlanGraph, graph_of, kind_of, links, read_graph, to_record
+from jarvis_agent.eval.metrics import METRICS, Mode, Scores, likeness, score
+from jarvis_agent.plan import Plan
+from jarvis_agent.tools import TASKS
+
+MAKES = {"Translation": "text", "Text-to-Speech": "audio", "Image Classification": "text", "Rank": "none"}
+
+
+def graph(*nodes: tuple[str, list[Any]], record: str = "1") -> PlanGraph:
+    return read_graph(
+        {"id": record, "task_nodes": [{"task": name, "arguments": args} for name, args in nodes]}
+    )
+
+
+SPOKEN = graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>"]))
+
+
+def scored(gold: PlanGraph, predicted: PlanGraph | None, mode: Mode = "strict") -> Scores:
+    return score([gold], {predicted.id: predicted} if predicted else {}, MAKES, mode)
+
+
+@pytest.mark.parametrize("mode", ["compat", "strict"])
+def test_the_gold_plan_itself_is_perfect(mode: Mode) -> None:
+    scores = scored(SPOKEN, SPOKEN, mode)
+    assert [scores.f1(metric) for metric in METRICS] == [1.0] * 4
+    assert (scores.edit_distance, scores.exact) == (0.0, 1.0)
+
+
+def test_half_of_a_plan_has_all_precision_and_half_the_recall() -> None:
+    scores = scored(SPOKEN, graph(("Translation", ["Hello"])))
+    node = scores.counts("node")
+    assert (node.precision, node.recall, node.f1) == (1.0, 0.5, pytest.approx(2 / 3))
+    assert scores.f1("edge") == 0.0
+    assert scores.f1("value") == pytest.approx(2 / 3)
+    assert scores.edit_distance == pytest.approx(1 - 2 / 3)
+    assert scores.exact == 0.0
+
+
+def test_a_reference_counts_by_what_its_tool_makes_and_by_the_tools_name() -> None:
+    other = graph(("Image Classification", ["a.jpg"]), ("Text-to-Speech", ["<node-0>"]))
+    scores = scored(SPOKEN, other)
+    # Both give text to the speech, but from different tools; the first tools differ altogether.
+    assert scores.counts("type").both == 1
+    assert scores.counts("value").both == 0
+
+
+def test_a_reversed_link_is_no_hit() -> None:
+    reverse = graph(("Translation", ["<node-1>"]), ("Text-to-Speech", ["Hello"]))
+    assert scored(SPOKEN, reverse).f1("edge") == 0.0
+    assert scored(SPOKEN, reverse).f1("node") == 1.0
+    assert scored(SPOKEN, reverse).exact == 0.0
+
+
+def test_an_invented_tool_costs_only_in_strict_mode() -> None:
+    invented = graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>"]), ("Magic", []))
+    assert scored(SPOKEN, invented, "compat").f1("node") == 1.0
+    assert scored(SPOKEN, invented, "strict").f1("node") == pytest.approx(4 / 5)
+
+
+def test_a_missing_answer_costs_only_in_strict_mode() -> None:
+    gold = [SPOKEN, graph(("Translation", ["Hi"]), record="2")]
+    compat, strict = (score(gold, {"1": SPOKEN}, MAKES, mode) for mode in ("compat", "strict"))
+    assert compat.f1("node") == 1.0
+    assert strict.f1("node") == pytest.approx(4 / 5)
+    assert strict.exact == 0.5
+
+
+def test_what_stands_twice_counts_twice_only_in_strict_mode() -> None:
+    twice = graph(("Translation", ["a"]), ("Translation", ["b"]))
+    once = graph(("Translation", ["a"]))
+    assert scored(twice, once, "compat").f1("node") == 1.0
+    assert scored(twice, once, "strict").f1("node") == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("argument", ["<node-7>", "<node-1>"])
+def test_a_reference_to_nothing_or_to_itself_is_a_wrong_link_only_in_strict_mode(argument: str) -> None:
+    odd = graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>", argument]))
+    assert scored(SPOKEN, odd, "compat").f1("edge") == 1.0
+    assert scored(SPOKEN, odd, "compat").f1("value") == 1.0
+    assert scored(SPOKEN, odd, "strict").f1("edge") == pytest.approx(2 / 3)
+    assert scored(SPOKEN, odd, "strict").f1("value") == pytest.approx(4 / 5)
+
+
+def test_nothing_predicted_where_nothing_was_to_be_is_right() -> None:
+    scores = scored(graph(), graph())
+    assert [scores.f1(metric) for metric in METRICS] == [1.0] * 4
+    assert (scores.exact, scores.edit_distance) == (1.0, 0.0)
+
+
+def test_something_predicted_where_nothing_was_to_be_is_wrong() -> None:
+    scores = scored(graph(), graph(("Translation", ["Hi"])))
+    assert (scores.f1("node"), scores.exact, scores.edit_distance) == (0.0, 0.0, 1.0)
+
+
+def test_f1_is_of_all_requests_added_up() -> None:
+    gold = [SPOKEN, graph(("Translation", ["Hi"]), record="2")]
+    predicted = {"1": SPOKEN, "2": graph(("Rank", ["Hi"]), record="2")}
+    # 2 of 3 predicted are right, and 2 of 3 gold ones found: not the mean of 1 and 0.
+    assert score(gold, predicted, MAKES).f1("node") == pytest.approx(2 / 3)
+
+
+def test_the_interval_holds_the_figure_and_is_the_same_each_time() -> None:
+    gold = [graph(("Translation", ["Hi"]), record=str(n)) for n in range(40)]
+    predicted = {
+        str(n): graph(("Translation" if n % 4 else "Rank", ["Hi"]), record=str(n)) for n in range(40)
+    }
+    scores = score(gold, predicted, MAKES)
+    low, high = scores.interval("node")
+    assert low < scores.f1("node") == 0.75 < high
+    assert scores.interval("node") == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("", "", 1.0),
+        ("a", "", 0.0),
+        ("abc", "abc", 1.0),
+        ("abc", "acb", 2 / 3),
+        ("kitten", "sitting", 8 / 13),
+    ],
+)
+def test_likeness_is_that_of_levenshteins_ratio(one: str, other: str, alike: float) -> None:
+    assert likeness(one, other) == pytest.approx(alike)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("example.jpg", "image"),
+        ("'a.wav'", "audio"),
+        ("see b.mp4.", "video"),
+        ("a.txt", "text"),
+        ("Hi", "text"),
+    ],
+)
+def test_the_kind_of_an_argument_is_told_by_an_ending_in_it(value: str, kind: str) -> None:
+    assert kind_of(value) == kind
+
+
+def test_objects_and_lists_of_arguments_are_read_as_taskbench_reads_them() -> None:
+    read = graph(("Text_to_Thing", [{"name": "text", "value": "x"}, ["a", "b"], 7]))
+    assert read.nodes[0].task == "Text to Thing"
+    assert read.nodes[0].arguments == ("text", "a b", "7")
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"id": "1"}, {"id": "1", "task_nodes": ["x"]}, {"id": "1", "task_nodes": [{}]}]
+)
+def test_a_record_that_is_no_plan_is_named(broken: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="plan"):
+        read_graph(broken)
+
+
+def test_our_plans_become_taskbench_plans_and_survive_the_way_through_a_file() -> None:
+    plan = Plan.parse(
+        '[{"task": "translation", "id": 4, "dep": [-1], "args": {"text": "Hi", "tgt_lang": "fr"}},'
+        ' {"task": "sentence-similarity", "id": 6, "dep": [4], "args":'
+        ' {"text": "<resource>-4", "sentences": ["a", "b"]}}]'
+    )
+    made = graph_of(plan, TASKS, "9")
+    assert [node.arguments for node in made.nodes] == [("Hi", "fr"), ("<node-0>", "a", "b")]
+    assert links(made) == [("translation", "sentence-similarity")]
+    assert read_graph(to_record(made, "…")) == made
