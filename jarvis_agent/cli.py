@@ -2,7 +2,7 @@
 
     jarvis "How many objects are in street.jpg?"          the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
-    jarvis chat | tasks | models TASK | doctor | serve
+    jarvis chat | tasks | models TASK | doctor | serve | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 bad usage, 130 interrupted.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from jarvis_agent.console.evaluate import eval_app
 from jarvis_agent.errors import ConfigError, InputError, JarvisError
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+app.add_typer(eval_app, name="eval")
 
 Model = Annotated[
     str | None,

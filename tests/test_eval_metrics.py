@@ -9,8 +9,11 @@ import pytest
 from jarvis_agent.errors import InputError
 from jarvis_agent.eval.graphs import PlanGraph, graph_of, kind_of, links, read_graph, to_record
 from jarvis_agent.eval.metrics import METRICS, Mode, Scores, likeness, score
+from jarvis_agent.eval.predict import Prediction
+from jarvis_agent.eval.report import differences, report_on
 from jarvis_agent.plan import Plan
 from jarvis_agent.tools import TASKS
+from jarvis_agent.types import Usage
 
 MAKES = {"Translation": "text", "Text-to-Speech": "audio", "Image Classification": "text", "Rank": "none"}
 
@@ -113,10 +116,39 @@ def test_the_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     predicted = {
         str(n): graph(("Translation" if n % 4 else "Rank", ["Hi"]), record=str(n)) for n in range(40)
     }
-    scores = score(gold, predicted, MAKES)
-    low, high = scores.interval("node")
-    assert low < scores.f1("node") == 0.75 < high
-    assert scores.interval("node") == (low, high)
+    report = report_on("half", score(gold, predicted, MAKES))
+    node = report.figures[0]
+    assert (node.name, node.value) == ("node F1", 0.75)
+    assert node.low < 0.75 < node.high
+    assert report_on("half", score(gold, predicted, MAKES)) == report
+
+
+def test_two_runs_are_compared_request_by_request() -> None:
+    gold = [graph(("Translation", ["Hi"]), record=str(n)) for n in range(40)]
+    worse = {str(n): graph(("Translation" if n % 4 else "Rank", ["Hi"]), record=str(n)) for n in range(40)}
+    better = {one.id: one for one in gold}
+    gain = differences(score(gold, worse, MAKES), score(gold, better, MAKES))[0]
+    assert gain.value == pytest.approx(0.25)
+    assert 0 < gain.low < gain.value < gain.high
+    same = differences(score(gold, worse, MAKES), score(gold, worse, MAKES))[0]
+    assert (same.low, same.value, same.high) == (0.0, 0.0, 0.0)
+
+
+def test_runs_without_a_common_request_are_not_compared() -> None:
+    one, other = graph(record="1"), graph(record="2")
+    with pytest.raises(InputError, match="in common"):
+        differences(scored(one, one), scored(other, other))
+
+
+def test_a_report_says_how_many_requests_have_no_plan_and_what_the_rest_took() -> None:
+    gold = [graph(("Translation", ["Hi"]), record=str(n)) for n in range(3)]
+    took = [
+        Prediction(graph=gold[n], seconds=n + 1.0, usage=Usage(calls=1, input_tokens=10)) for n in range(2)
+    ]
+    report = report_on("some", score(gold, {one.graph.id: one.graph for one in took}, MAKES), took)
+    assert (report.requests, report.unanswered) == (3, 1)
+    assert report.seconds[0] == 1.5
+    assert report.usage == Usage(calls=2, input_tokens=20)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
     scores = score(gold, predicted, makes, mode="strict")
     scores.f1("node"), scores.f1("edge"), scores.exact      # 0.81, 0.55, 0.43
-    scores.interval("node")                                 # (0.79, 0.83), from resampled requests
 
 F1 is micro-averaged: hits, predictions and gold facts are added up over all requests.
 
@@ -14,9 +13,8 @@ without a prediction as one with an empty plan.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,8 +25,6 @@ Metric = Literal["node", "edge", "type", "value"]
 
 METRICS: tuple[Metric, ...] = ("node", "edge", "type", "value")
 """Tools; links; tools with the kind of each argument; the same with the arguments' values."""
-
-RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +89,6 @@ class Scores:
     def exact(self) -> float:
         """The share of requests whose tools and links are those of the gold plan."""
         return _mean(float(one.exact) for one in self.requests)
-
-    def interval(self, metric: Metric | Literal["exact"], share: float = 0.95) -> tuple[float, float]:
-        """Where the figure lies with this probability, from resampled requests (bootstrap, fixed seed)."""
-        return interval(self.requests, lambda drawn: _figure(drawn, metric), share)
-
-
-def interval(
-    requests: Sequence[Scored], figure: Callable[[Sequence[Scored]], float], share: float = 0.95
-) -> tuple[float, float]:
-    """The percentile bootstrap interval (Efron 1979) of a figure over requests; (0, 0) without any."""
-    if not requests:
-        return (0.0, 0.0)
-    draw = random.Random(0).choices  # noqa: S311 - no secret
-    drawn = sorted(figure(draw(requests, k=len(requests))) for _ in range(RESAMPLES))
-    cut = round((1 - share) / 2 * RESAMPLES)
-    return drawn[cut], drawn[-1 - cut]
 
 
 def score(
@@ -192,12 +172,6 @@ def likeness(one: Sequence[str], other: Sequence[str]) -> float:
             row[place] = before + 1 if item == candidate else max(row[place], row[place - 1])
             before = kept
     return 2 * row[-1] / (len(one) + len(other))
-
-
-def _figure(requests: Sequence[Scored], metric: Metric | Literal["exact"]) -> float:
-    if metric == "exact":
-        return _mean(float(one.exact) for one in requests)
-    return sum((one.counts[metric] for one in requests), Counts()).f1
 
 
 def _mean(values: Iterable[float]) -> float:
