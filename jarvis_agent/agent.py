@@ -95,7 +95,7 @@ class JarvisAgent(Runnable[Any, Run]):
         offline = OfflinePlanner(self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm = LLMPlanner(controller, self.settings, prompts) if controller else None
-        self._stages = Stages(
+        self.stages = Stages(
             workers=self._workers,
             planner=planner or by_llm or offline,
             fallback=offline if planner or by_llm else None,
@@ -127,14 +127,14 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
-        return await Session(self._stages, ensure_config(config)).plan(Request.of(request))
+        return await Session(self.stages, ensure_config(config)).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
         """Everything that happens in a run, as it happens; the last event is "done" and carries the Run.
 
         Closing it before its end (`contextlib.aclosing`) cancels the run.
         """
-        session = Session(self._stages, ensure_config(config))
+        session = Session(self.stages, ensure_config(config))
         async with aclosing(session.events(Request.of(request))) as events:
             async for event in events:
                 yield event
@@ -182,7 +182,7 @@ class JarvisAgent(Runnable[Any, Run]):
         settings = self.settings.model_copy(update={"request_paths": False, "allowed_dirs": allowed})
         twin = copy.copy(self)
         twin.settings = settings
-        twin._stages = replace(self._stages, settings=settings, memory=ChatMemory())
+        twin.stages = replace(self.stages, settings=settings, memory=ChatMemory())
         return twin
 
     def close(self) -> None:

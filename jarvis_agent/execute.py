@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -62,6 +62,7 @@ class _Course:
     """How far a task has come; it is told of a task that fails or is stopped."""
 
     task: Task
+    clock: Callable[[], float]
     added: float
     running: asyncio.Task[None] | None = None
     selection: Selection | None = None
@@ -87,6 +88,7 @@ class _Course:
             attempts=list(self.attempts),
             error=why,
             started=self.added if self.started is None else self.started,
+            ended=self.clock(),
         )
 
 
@@ -107,6 +109,25 @@ class Worker(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """Remembers what tasks came to, so that none is done twice (see jarvis_agent.graph)."""
+
+    async def once(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
+        """The result that is stored for the task; else that of `work`, once it is stored.
+
+        It is called for the tasks in the order in which they were added.
+        """
+        ...
+
+
+class NoJournal:
+    """Stores nothing: every task is done."""
+
+    async def once(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
+        """As `Journal.once`."""
+        return await work()
+
+
 class Executor:
     """Runs the tasks of one plan. Leaves no coroutine behind, however the `async with` block is left."""
 
@@ -118,6 +139,7 @@ class Executor:
         settings: Settings,
         emit: Emit = lambda event: None,
         clock: Callable[[], float] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`workers` are by task name; `clock` gives seconds since the run began, by default since now."""
         began = perf_counter()
@@ -127,6 +149,7 @@ class Executor:
         self._settings = settings
         self._emit = emit
         self._clock = clock or (lambda: perf_counter() - began)
+        self._journal = journal or NoJournal()
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
         self._courses: dict[int, _Course] = {}
@@ -149,7 +172,7 @@ class Executor:
         if task.id in self._courses:
             return
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
-        course = self._courses[task.id] = _Course(task, added=self._clock())
+        course = self._courses[task.id] = _Course(task, self._clock, added=self._clock())
         course.running = asyncio.create_task(self._settle(course), name=f"{task.task}-{task.id}")
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
@@ -165,7 +188,8 @@ class Executor:
         waiting = [course.running for course in self._courses.values() if course.running is not None]
         left = None if deadline is None else max(0.0, deadline - self._clock())
         if waiting:
-            await asyncio.wait(waiting, timeout=left)
+            done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.gather(*done)  # what the journal raised: nothing may be built on what is not stored
         await self._stop(f"the run's time was over ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)")
         return [self._ended[task.id].result() for task in tasks]
 
@@ -179,7 +203,7 @@ class Executor:
         known = self._courses.keys()
         for missing in {needed for course in self._courses.values() for needed in course.needs} - known:
             if not self._future(missing).done():
-                lost = _Course(Task(task="unknown", id=missing), added=self._clock())
+                lost = _Course(Task(task="unknown", id=missing), self._clock, added=self._clock())
                 self._future(missing).set_result(lost.failed("it is not in the plan"))
 
     def _give_up_circles(self) -> None:
@@ -208,12 +232,17 @@ class Executor:
         future = self._future(result.task.id)
         if future.done():
             return
-        result = result.model_copy(update={"ended": self._clock()})
         future.set_result(result)
         self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
 
     async def _settle(self, course: _Course) -> None:
-        """Run one task to its end, which is always a result."""
+        """Bring one task to its end, which is always a result. Nobody builds on it before it is stored."""
+        result = await self._journal.once(course.task, lambda: self._attempt(course))
+        self._store.admit(result.resources)
+        self._end(result)
+
+    async def _attempt(self, course: _Course) -> TaskResult:
+        """Run one task; what goes wrong is in the result."""
         selecting = asyncio.create_task(self._select(course))
         try:
             result = await self._run(course, selecting)
@@ -226,7 +255,8 @@ class Executor:
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
-        self._end(result.model_copy(update={"selection": result.selection or course.selection}))
+        selection = result.selection or course.selection
+        return result.model_copy(update={"selection": selection, "ended": self._clock()})
 
     async def _select(self, course: _Course) -> None:
         task = course.task
@@ -271,9 +301,7 @@ class Executor:
             settings=self._settings,
             attempts=course.attempts,
         )
-        result = await worker.perform(course.selection, step)
-        self._store.admit(result.resources)
-        return result
+        return await worker.perform(course.selection, step)
 
     async def _needed(self, course: _Course) -> dict[int, TaskResult]:
         """The results of the task's dependencies, once all of them have ended."""

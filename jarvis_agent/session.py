@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
-from jarvis_agent.types import Resource, Task, TaskResult
+from jarvis_agent.types import Task, TaskResult
 
 logger = logging.getLogger(__name__)
 
@@ -64,13 +65,16 @@ class Stages:
 class Session:
     """The run of one request."""
 
-    def __init__(self, stages: Stages, config: RunnableConfig | None = None) -> None:
+    def __init__(
+        self, stages: Stages, config: RunnableConfig | None = None, directory: Path | None = None
+    ) -> None:
+        """`directory` is where files are written; None: a new one."""
         self._stages = stages
         self._settings = stages.settings
         self._config = config
         self._thread = str((config or {}).get("configurable", {}).get("thread_id") or "")
         self._began = perf_counter()
-        self._store = ResourceStore(stages.settings)
+        self._store = ResourceStore(stages.settings, directory=directory)
         self._timings: dict[str, float] = {}
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -192,6 +196,21 @@ class Session:
         finally:
             self._timings["plan"] = self._clock() - started
 
+    async def _plan_in_time(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        """The plan, or what there is of it when the run's time is over."""
+        limit, given = self._settings.run_timeout, list[Task]()
+
+        def give(task: Task) -> None:
+            given.append(task)
+            on_task(task)
+
+        try:
+            async with asyncio.timeout(limit - self._clock()):
+                return await self._plan(brief, give)
+        except TimeoutError:
+            late = f"planning did not finish within {limit:g} s (JARVIS_RUN_TIMEOUT)"
+            return Plan(tasks=given, notes=[late])
+
     async def _plan_without_llm(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
         if self._stages.fallback is None:
             return Plan()
@@ -204,22 +223,16 @@ class Session:
         self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
         """Plan and run at the same time: a task starts as soon as it is known."""
-        deadline = self._settings.run_timeout
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
-            try:
-                async with asyncio.timeout(deadline - self._clock()):
-                    plan = await self._plan(brief, executor.add)
-            except TimeoutError:
-                plan = Plan(
-                    tasks=executor.tasks,
-                    notes=[f"planning did not finish within {deadline:g} s (JARVIS_RUN_TIMEOUT)"],
-                )
+            plan = await self._plan_in_time(brief, executor.add)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-            results = await executor.join(plan.tasks, deadline)
-        self._timings["execute"] = max((r.ended for r in results), default=0.0) - min(
-            (r.started for r in results), default=0.0
-        )
+            results = await executor.join(plan.tasks, self._settings.run_timeout)
+        self._time_execution(results)
         return plan, results
+
+    def _time_execution(self, results: Sequence[TaskResult]) -> None:
+        ended = max((result.ended for result in results), default=0.0)
+        self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
     async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         """The answer; the report where its writer fails or the run's time is over."""
@@ -233,7 +246,7 @@ class Session:
 
         try:
             async with asyncio.timeout(max(0.0, self._settings.run_timeout - started)):
-                await say(self._stages.responder.respond(brief, plan, results))
+                await say(self._responder(plan).respond(brief, plan, results))
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
             late = self._clock() >= self._settings.run_timeout
@@ -250,12 +263,18 @@ class Session:
         self._timings["respond"] = self._clock() - started
         return "".join(pieces)
 
+    def _responder(self, plan: Plan) -> Responder:
+        return self._stages.responder
+
     def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
-        if not self._thread:
-            return
-        made: list[Resource] = [r for result in results for r in result.resources if r.path is not None]
-        given = [file for file in brief.files if file.path is not None]
-        self._stages.memory.add(self._thread, Turn(brief.request, answer, (*given, *made)))
+        if self._thread:
+            self._stages.memory.add(self._thread, turn_of(brief, answer, results))
+
+
+def turn_of(brief: Brief, answer: str, results: Sequence[TaskResult]) -> Turn:
+    """What later turns know of this one: its words, its answer, the files that it was given or made."""
+    made = [resource for result in results for resource in result.resources if resource.path is not None]
+    return Turn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
 
 
 async def _pieces(*words: str) -> AsyncIterator[str]:

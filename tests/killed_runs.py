@@ -1,0 +1,143 @@
+"""Runs that are killed at a random moment and resumed: python tests/killed_runs.py FOLDER TIMES
+
+It prints one JSON object a run: what was stored when the process died, what was executed before and after,
+and the Run in the end. Each run is a child of its own, forked, killed with SIGKILL, and forked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent.graph import DurableAgent
+from jarvis_agent.request import Brief
+
+SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
+"""The plan: for each task the ones that it needs."""
+
+
+class Whim:
+    """A planner that names other words at each call: a plan that is made again is another one."""
+
+    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        whim = os.urandom(3).hex()
+        tasks = [
+            Task(
+                task="work",
+                id=number,
+                dep=deps or [-1],
+                args={"text": f"{whim} {number} " + " ".join(f"<resource>-{dep}" for dep in deps)},
+            )
+            for number, deps in SHAPE.items()
+        ]
+        for task in tasks:
+            on_task(task)
+        return Plan(tasks=tasks)
+
+
+def worker(log: Path) -> BaseTool:
+    """A tool that takes a few milliseconds and returns its input with a token that no other call returns."""
+
+    async def work(text: str) -> str:
+        await asyncio.sleep(random.uniform(0.01, 0.08))
+        done = f"[{text.strip()} {os.urandom(4).hex()}]"
+        with log.open("a") as file:
+            file.write(f"{text.split()[1]} {done}\n")
+        return done
+
+    return StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
+
+
+async def run(folder: Path, request: str | None) -> None:
+    settings = Settings(output_dir=folder / "out", offline=True)
+    agent = JarvisAgent(tools=[worker(folder / "log")], planner=Whim(), settings=settings)
+    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
+        durable = DurableAgent(agent, saver)
+        done = await durable.ainvoke(request, {"configurable": {"thread_id": "one"}})
+    (folder / "run.json").write_text(done.model_dump_json())
+
+
+async def stored(folder: Path) -> dict[int, str]:
+    """The results that the checkpointer holds, by task."""
+    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
+        found = await saver.aget_tuple({"configurable": {"thread_id": "one"}})
+    values = (
+        [value["value"] for _, _, value in (found.pending_writes or []) if isinstance(value, dict)]
+        if found
+        else []
+    )
+    results = [value for value in values if isinstance(value, dict) and "task" in value]
+    return {result["task"]["id"]: result["output"] for result in results}
+
+
+def child(folder: Path, request: str | None) -> int:
+    """A process of its own that runs; returns its id."""
+    folder.mkdir(parents=True, exist_ok=True)
+    process = os.fork()
+    if process == 0:
+        try:
+            asyncio.run(run(folder, request))
+        except BaseException as error:
+            (folder / "error").write_text(repr(error))
+        os._exit(0)
+    return process
+
+
+def executed(folder: Path) -> list[str]:
+    log = folder / "log"
+    return log.read_text().splitlines() if log.is_file() else []
+
+
+def once(folder: Path, seconds: float) -> dict[str, Any]:
+    """One run that is killed after so many seconds, and resumed if it was not over by then."""
+    process = child(folder, "work")
+    time.sleep(seconds)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    over = (folder / "run.json").is_file()
+    kept, before = asyncio.run(stored(folder)), executed(folder)
+    if not over:
+        begun = (folder / "runs.sqlite").is_file() and asyncio.run(has_run(folder))
+        os.waitpid(child(folder, None if begun else "work"), 0)
+    error = folder / "error"
+    return {
+        "over": over,
+        "stored": kept,
+        "before": before,
+        "after": executed(folder)[len(before) :],
+        "run": json.loads((folder / "run.json").read_text()) if (folder / "run.json").is_file() else None,
+        "error": error.read_text() if error.is_file() else None,
+    }
+
+
+async def has_run(folder: Path) -> bool:
+    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
+        return await saver.aget_tuple({"configurable": {"thread_id": "one"}}) is not None
+
+
+def main(folder: Path, times: int) -> None:
+    """Kill runs at moments spread over the time that a whole one takes, the first of which is not killed."""
+    (folder / "warm").mkdir(parents=True)
+    asyncio.run(run(folder / "warm", "work"))  # what it imports, the children have
+    began = time.perf_counter()
+    os.waitpid(child(folder / "whole", "work"), 0)
+    whole = time.perf_counter() - began
+    moments = random.Random(0)
+    for number in range(times):
+        print(json.dumps(once(folder / str(number), moments.uniform(0.2 * whole, whole))), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
