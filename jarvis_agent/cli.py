@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from jarvis_agent.agent import JarvisAgent
+    from jarvis_agent.console import terminal
     from jarvis_agent.settings import Settings
 
 T = TypeVar("T", bound="BaseModel")
@@ -160,8 +161,8 @@ def shared(
 @app.command(DEFAULT)
 def ask(
     words: Annotated[
-        list[str], typer.Argument(metavar="REQUEST", help="What is to be done, in plain words.")
-    ],
+        list[str] | None, typer.Argument(metavar="REQUEST", help="What is to be done, in plain words.")
+    ] = None,
     file: Annotated[
         list[str] | None, typer.Option("--file", metavar="F", help="File or URL that goes with it.")
     ] = None,
@@ -170,10 +171,19 @@ def ask(
     out: Out = None,
     as_json: AsJson = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Print the plan and run nothing.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume", metavar="NAME", help="Keep the run under a name; go on with it if it broke off."
+        ),
+    ] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Ask before the plan is run; it can be edited.")
+    ] = False,
 ) -> None:
     """Do what a request says: the command meant where none is named."""
-    request = " ".join(words).strip()
-    if not request:
+    request = " ".join(words or []).strip()
+    if not request and resume is None:
         _fail(
             'the request is empty; write what is to be done, such as: jarvis "What is in cat.jpg?"', BAD_USAGE
         )
@@ -182,7 +192,8 @@ def ask(
     from jarvis_agent.console import terminal
 
     run = terminal.plan_only if plan_only else terminal.one_shot
-    _exit_unless(run(agent, {"input": request, "files": files}, as_json=as_json))
+    kept = _kept(agent, resume, approve) if resume or approve else agent
+    _exit_unless(run(kept, {"input": request, "files": files}, as_json=as_json))
 
 
 @app.command()
@@ -308,6 +319,15 @@ def _agent(model: str | None, settings: Settings) -> JarvisAgent:
     from jarvis_agent.agent import JarvisAgent
 
     return JarvisAgent(model=model, settings=settings)
+
+
+def _kept(agent: JarvisAgent, name: str | None, approve: bool) -> terminal.Agent:
+    """The agent, whose run is kept under a name (a new one if none is given)."""
+    from uuid import uuid4
+
+    from jarvis_agent.console.kept import KeptAgent, ask_for_approval
+
+    return KeptAgent(agent, name or uuid4().hex, ask_for_approval if approve else None)
 
 
 def _checked_file(name: str) -> str:
