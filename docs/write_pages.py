@@ -5,7 +5,7 @@ A test compares both with what this would write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,21 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
-from jarvis_agent.backends.hosted import CALLS
+from jarvis_agent.backends import (
+    chronos,
+    diffusers_tasks,
+    sentence_transformers,
+    sklearn,
+    transformers_tasks,
+)
+from jarvis_agent.backends.hosted_calls import CALLS
 from jarvis_agent.backends.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.openai_compatible import ORDERS
 from jarvis_agent.backends.opencv import CONTROL_MAPS
-from jarvis_agent.backends.transformers_tasks import TASK_WAYS
+from jarvis_agent.sources.recommended import recommended
 from jarvis_agent.sources.starter import STARTERS
 from jarvis_agent.tools import TASKS, TaskSpec
+from jarvis_agent.tools.hub_tasks import NOT_CALLABLE
 
 _SETTINGS = """\
 # Settings
@@ -37,16 +46,61 @@ This page is written by `python docs/write_pages.py`.
 _TASKS = """\
 # Task types
 
-What a plan may be made of, and what can run it: *starter*, a model of the extras `starter` and `starter-tts`,
-or an algorithm; *local*, models of the Hub with transformers on this machine (extra `local`); *hosted*, the
-Hub's Inference Providers (`HF_TOKEN`), or an endpoint of your own. Arguments in brackets may be left out.
-What nothing here runs yet can still be planned, and done by a backend of yours.
+What a plan may be made of, and what can run it here. Where this machine has no model for a task, those who
+host some can still do it, or your own server, or a Space: [models.md](models.md) says how models are found
+and how to name your own.
+
+| run by | what it is | needs |
+|---|---|---|
+| starter | the starter models, without the Hub | extras `starter`, `starter-tts` |
+| algorithm | no model: OpenCV, PyAV, Pillow | extra `starter` or `local` |
+| transformers, diffusers, sentence-transformers | models of the Hub on this machine | extra `local` |
+| skops, chronos | models of tables and time series | extra `tabular` |
+| hosted | the Hub's Inference Providers, or an endpoint of your own | `HF_TOKEN` |
+| server | a chat or vision model on a server that speaks OpenAI's API | its address |
+
+A Gradio Space that you name may do any task (extra `spaces`). Arguments in brackets may be left out. The
+model to begin with is a suggestion, with its licence: well known, and small for what it does.
 
 This page is written by `python docs/write_pages.py`.
-
-| task | takes | makes | starter | local | hosted | what it does |
-|---|---|---|---|---|---|---|
 """
+
+_TASKS_HEAD = """
+| task | takes | makes | run by | model to begin with | what it does |
+|---|---|---|---|---|---|
+"""
+
+_TASKS_END = """
+## What can not be run
+
+These types of the Hub's list are no tasks here.
+
+| task | why |
+|---|---|
+"""
+
+_CATEGORIES = {
+    "text": "Text",
+    "vision": "Images and video",
+    "audio": "Sound",
+    "multimodal": "Several kinds at once",
+    "tabular": "Tables",
+    "media": "Tools for media",
+    "control": "Control maps, and images made from them",
+}
+
+_RUN_BY: dict[str, Iterable[str]] = {
+    "starter": {task for model in STARTERS.values() for task in model.tasks},
+    "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
+    "transformers": transformers_tasks.TASK_WAYS,
+    "diffusers": diffusers_tasks.TASK_WAYS,
+    "sentence-transformers": sentence_transformers.TASKS_DONE,
+    "skops": sklearn.TASKS_DONE,
+    "chronos": {chronos.TASK},
+    "hosted": CALLS,
+    "server": ORDERS,
+}
+"""By the word that the page has for it: the tasks that it can run."""
 
 
 def settings_page() -> str:
@@ -55,8 +109,12 @@ def settings_page() -> str:
 
 
 def tasks_page() -> str:
-    """The list of all task types."""
-    return _TASKS + "".join(f"{_task_row(spec)}\n" for spec in TASKS.values())
+    """The list of all task types, by category, and of those of the Hub that can not be run."""
+    parts = [_TASKS]
+    for category, title in _CATEGORIES.items():
+        rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]
+        parts += [f"\n## {title}\n{_TASKS_HEAD}", *(f"{row}\n" for row in rows)]
+    return "".join([*parts, _TASKS_END, *(f"| `{task}` | {why} |\n" for task, why in NOT_CALLABLE.items())])
 
 
 def _setting_rows() -> Iterator[str]:
@@ -78,12 +136,13 @@ def _value(default: Any) -> str:
 
 
 def _task_row(spec: TaskSpec) -> str:
-    takes = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs)
-    starters = {task for model in STARTERS.values() for task in model.tasks}
-    starters |= CONTROL_MAPS.keys() | MEDIA_TOOLS.keys()
-    runs = (spec.name in table for table in (starters, TASK_WAYS, CALLS))
-    marks = " | ".join("✓" if yes else "" for yes in runs)
-    return f"| `{spec.name}` | {takes} | {', '.join(spec.outputs)} | {marks} | {spec.description} |"
+    takes = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs) or "–"
+    run_by = ", ".join(word for word, tasks in _RUN_BY.items() if spec.name in tasks)
+    model = recommended(spec)
+    first = f"[{model.id}](https://huggingface.co/{model.id}) ({model.license})" if model else "–"
+    return (
+        f"| `{spec.name}` | {takes} | {', '.join(spec.outputs)} | {run_by} | {first} | {spec.description} |"
+    )
 
 
 PAGES = {"settings.md": settings_page, "tasks.md": tasks_page}

@@ -1,6 +1,9 @@
 """Where models are found. A ModelSource lists the candidates for a task; the selector asks all of them.
 
     RegisteredSource({"id": "my-org/my-detr", "task": "object-detection", "path": "/models/detr"})
+    RegisteredSource({"id": "qwen3:8b", "tasks": ["text-generation", "translation"],
+                      "base_url": "http://localhost:11434/v1"})
+    RegisteredSource({"id": "org/space", "task": "text-to-image", "space": "org/space"})
     RegisteredSource.from_yaml("models.yaml")
     CacheSource(settings)      what has been downloaded already (jarvis_agent.sources.cache)
     HubSource(settings)        the Hub itself (jarvis_agent.sources.hub)
@@ -17,6 +20,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
@@ -63,6 +67,18 @@ class Distant(Protocol):
         ...
 
 
+async def candidates_of(source: ModelSource, spec: TaskSpec, limit: int) -> list[Candidate]:
+    """What a source has for a task: models of its own, and those of the task type whose models do it too.
+
+    Raises what `source.candidates` raises.
+    """
+    found = list(await source.candidates(spec, limit))
+    if not spec.models_of:
+        return found
+    others = await source.candidates(known_task(spec.models_of), limit)
+    return found + [candidate.model_copy(update={"task": spec.name}) for candidate in others]
+
+
 def discover_sources(settings: Settings) -> list[ModelSource]:
     """The sources that installed packages bring, each made with the settings.
 
@@ -87,15 +103,22 @@ def discover_sources(settings: Settings) -> list[ModelSource]:
 class Registration(Frozen):
     """A model in the user's own words; the fields are those of a Candidate.
 
-    `path` is a local file or directory with the model; `url` a dedicated inference endpoint that serves it;
-    `local` says of a model without a `path` that its backend has it here and downloads nothing.
+    Where it is: `path`, a local file or directory; `url`, a dedicated inference endpoint; `base_url`, a
+    server that speaks OpenAI's API, whose key is in the environment variable `api_key_env`; `space`, a Gradio
+    Space by its id or address, with the `api_name` of its endpoint. `local` says of a model without a `path`
+    that its backend has it here and downloads nothing; servers of this machine are taken to be so.
     """
 
     id: str = Field(min_length=1)
-    task: str
+    task: str | None = None
+    tasks: tuple[str, ...] = ()
     description: str = ""
     path: StrPath | None = None
     url: str | None = Field(None, pattern="^https?://")
+    base_url: str | None = Field(None, pattern="^https?://")
+    api_key_env: str | None = Field(None, pattern="^[A-Za-z_][A-Za-z0-9_]*$")
+    space: str | None = None
+    api_name: str | None = None
     local: bool | None = None
     revision: str | None = None
     library: str | None = None
@@ -109,12 +132,26 @@ class Registration(Frozen):
     gated: bool = False
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    def candidate(self) -> Candidate:
-        """This model as a Candidate of its task. What is not said is told by its id and its files."""
-        said = {name: value for name, value in self if value is not None and name not in ("url", "path")}
-        said["traits"] = self.traits or cards.traits(self.task, self.id, ())
-        said["metadata"] = {**self.metadata, "url": self.url} if self.url else self.metadata
+    def candidate(self, task: str) -> Candidate:
+        """This model as a Candidate of a task. What is not said is told by its id and its files."""
+        said = {name: value for name, value in self if value is not None and name in Candidate.model_fields}
+        at = {name: value for name in _ADDRESS if (value := getattr(self, name)) is not None}
+        server = next((name for name in _BACKEND_AT if name in at), None)
+        if server and self.path is None:
+            said = {"backend": _BACKEND_AT[server], "local": is_loopback(at[server]), **said}
+        said |= {"task": task, "traits": self.traits or cards.traits(task, self.id, ())}
+        said["metadata"] = {**self.metadata, **at}
         return Candidate(**{**(cards.model_at(self.path) if self.path else {}), **said})
+
+
+_ADDRESS = ("url", "base_url", "api_key_env", "space", "api_name")
+_BACKEND_AT = {"url": "hf-inference", "base_url": "openai", "space": "spaces"}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is one of this machine."""
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class RegisteredSource:
@@ -131,7 +168,9 @@ class RegisteredSource:
 
     def __init__(self, *models: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
         described = [one for given in models for one in ([given] if isinstance(given, Mapping) else given)]
-        self._models = [_register(one, place) for place, one in enumerate(described, start=1)]
+        self._models = [
+            model for place, one in enumerate(described, start=1) for model in _register(one, place)
+        ]
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> RegisteredSource:
@@ -166,7 +205,8 @@ def _relative_to(folder: Path, model: Any) -> Any:
     return model
 
 
-def _register(model: Any, place: int) -> Candidate:
+def _register(model: Any, place: int) -> list[Candidate]:
+    """A description as one candidate for each of its tasks."""
     label = f"model {place}"
     if not isinstance(model, Mapping):
         raise ConfigError(f'{label} is no description; write {{"id": …, "task": …}}')
@@ -175,14 +215,18 @@ def _register(model: Any, place: int) -> Candidate:
         described = Registration.model_validate(dict(model))
     except ValidationError as error:
         raise ConfigError(f"{label}: {'; '.join(_what_is_wrong(e) for e in error.errors())}") from error
+    names = [*([described.task] if described.task else []), *described.tasks]
+    if not names:
+        raise ConfigError(f'{label}: field "task" is missing; each model needs an id and a task')
     try:
-        spec = known_task(described.task)
+        tasks = dict.fromkeys(known_task(name).name for name in names)
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from error
     path = described.path.expanduser() if described.path else None
     if path is not None and not path.exists():
         raise ConfigError(f"{label}: path {path} does not exist; give the model's directory")
-    return described.model_copy(update={"task": spec.name, "path": path}).candidate()
+    described = described.model_copy(update={"path": path})
+    return [described.candidate(task) for task in tasks]
 
 
 def _what_is_wrong(error: Any) -> str:
@@ -197,4 +241,6 @@ def _what_is_wrong(error: Any) -> str:
         return f'field "{field}" is not known; {hint}'
     if error["type"] == "missing":
         return f'field "{field}" is missing; each model needs an id and a task'
+    if field == "api_key_env":
+        return f'field "{field}" is the name of an environment variable that holds the key, not the key'
     return f'field "{field}": {error["msg"]} (it is {error["input"]!r})'

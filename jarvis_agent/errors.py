@@ -12,15 +12,22 @@
     └── ExpertError               an expert failed
         ├── TransientError        worth another try (503, dropped connection, timeout)
         │   └── RateLimitedError  worth another try after `retry_after` seconds
+        ├── TooSlowError          it did not finish in the time of an attempt
+        ├── UnavailableError      it failed again and again, so it is left alone for a while
         ├── OutOfMemoryError      the model does not fit; a smaller one may
         ├── UnsupportedError      this expert can not do this; another one may
-        └── BadInputError         no expert can do this with this input
+        ├── BadInputError         no expert can do this with this input
+        └── ExhaustedError        every expert that could do the task has failed
 
 Messages are written for the person who sees them: what was tried, and what to do now.
 Only `ConfigError` and `InputError` leave `JarvisAgent.invoke`; the others are recorded in the run.
+What is done after each of them is in RULES.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 
 class JarvisError(Exception):
@@ -84,6 +91,14 @@ class RateLimitedError(TransientError):
         self.retry_after = retry_after
 
 
+class TooSlowError(ExpertError):
+    """An attempt did not finish in its time."""
+
+
+class UnavailableError(ExpertError):
+    """The expert was not asked, since it has failed again and again (see jarvis_agent.breaker)."""
+
+
 class OutOfMemoryError(ExpertError):
     """The model does not fit into the memory of the device."""
 
@@ -94,6 +109,54 @@ class UnsupportedError(ExpertError):
 
 class BadInputError(ExpertError):
     """The input itself is at fault, so no other candidate is tried."""
+
+
+class ExhaustedError(ExpertError):
+    """Every candidate for a task has failed; its dependants are skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is done after an error.
+
+    Attributes:
+        again: whether the same candidate is tried again, after a growing pause or the one that it asks for.
+        others: which of the candidates that are left are tried next.
+        counts: whether it counts toward leaving the provider or model alone (jarvis_agent.breaker).
+        replan: whether another plan could do better where a task failed so.
+    """
+
+    again: bool = False
+    others: Literal["all", "smaller", "none"] = "all"
+    counts: bool = False
+    replan: bool = True
+
+
+RULES: dict[type[JarvisError], Rule] = {
+    JarvisError: Rule(),
+    InputError: Rule(others="none"),
+    ForbiddenError: Rule(others="none", replan=False),
+    NoCandidateError: Rule(others="none", replan=False),
+    TransientError: Rule(again=True, counts=True),
+    RateLimitedError: Rule(again=True, counts=True),
+    TooSlowError: Rule(counts=True),
+    UnavailableError: Rule(),
+    OutOfMemoryError: Rule(others="smaller"),
+    UnsupportedError: Rule(),
+    BadInputError: Rule(others="none"),
+    ExhaustedError: Rule(others="none"),
+}
+"""The rule of each kind of error; a kind that is not here has that of its nearest parent.
+
+Two rules are kept elsewhere, before an error of the kind is raised: the pool evicts idle models where memory
+runs out, and the hosted backend asks a model's next provider.
+"""
+
+
+def rule_of(error: JarvisError | type[JarvisError]) -> Rule:
+    """The rule of an error or of a kind of them."""
+    kind = error if isinstance(error, type) else type(error)
+    return next(RULES[parent] for parent in kind.__mro__ if parent in RULES)
 
 
 def in_words(error: BaseException) -> str:

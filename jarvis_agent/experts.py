@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.table import make_backends
-from jarvis_agent.catalog import Distant, ModelSource
+from jarvis_agent.catalog import Distant, ModelSource, candidates_of
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.settings import Settings
@@ -122,9 +122,9 @@ class Experts:
     async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
         """Names of the tasks for which a source lists a model that runs here, and whether it told all."""
         if isinstance(source, Distant):
-            lists: list[list[Candidate] | BaseException] = [source.likely(spec) for spec in specs]
+            lists: list[list[Candidate] | BaseException] = [_likely(source, spec) for spec in specs]
         else:
-            asked = (source.candidates(spec, self.settings.top_k) for spec in specs)
+            asked = (candidates_of(source, spec, self.settings.top_k) for spec in specs)
             lists = await asyncio.gather(*asked, return_exceptions=True)
         failed = next((listed for listed in lists if isinstance(listed, BaseException)), None)
         if failed:
@@ -152,3 +152,9 @@ class Experts:
         pool = _return_pool()
         if pool is not None:
             await pool.close()
+
+
+def _likely(source: Distant, spec: TaskSpec) -> list[Candidate]:
+    """What a distant source would list for a task, and for the one whose models do it too."""
+    others = source.likely(TASKS[spec.models_of]) if spec.models_of else []
+    return source.likely(spec) + others

@@ -1,7 +1,8 @@
 """Climb down a ladder of candidates until one gives a result.
 
 One candidate is tried again after a transient failure, with growing, jittered pauses; then comes the next
-candidate. An input that is itself at fault ends the climb: no other model could do better with it.
+candidate. Where one does not fit into memory, those that are no smaller are left out on this machine. An
+input that is itself at fault ends the climb: no other model could do better with it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_after_delay
 from tenacity.wait import wait_random_exponential
 
 from jarvis_agent.backends.base import Backend, Call
@@ -25,10 +26,12 @@ from jarvis_agent.errors import (
     InputError,
     JarvisError,
     NoCandidateError,
+    OutOfMemoryError,
     RateLimitedError,
     TransientError,
     in_words,
 )
+from jarvis_agent.selection.places import runs_here
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.adapters import adapt
 from jarvis_agent.tools.spec import TaskSpec
@@ -70,24 +73,41 @@ class Ladder:
 
     async def climb(self, inputs: Mapping[str, Any]) -> Climb:
         """Try the candidates in their order with these inputs; never raises an ExpertError."""
-        failures: dict[str, JarvisError] = {}
-        for candidate in self.selection.ladder:
+        failures: list[tuple[Candidate, str]] = []
+        rungs = list(self.selection.ladder)
+        while rungs:
+            candidate = rungs.pop(0)
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
             try:
                 output, resources = await self._try_patiently(call)
             except (BadInputError, InputError) as error:
                 return Climb(self.attempts, error=error)
+            except OutOfMemoryError as error:
+                failures.append((candidate, str(error)))
+                skipped = [one for one in rungs if self._as_large(one, candidate)]
+                why = f"it is no smaller than {candidate.id}, which does not fit into memory"
+                failures += [(one, why) for one in skipped]
+                rungs = [one for one in rungs if one not in skipped]
             except (ExpertError, ConfigError) as error:
-                failures[candidate.id] = error
-                continue
-            return Climb(self.attempts, output, resources)
+                failures.append((candidate, str(error)))
+            else:
+                return Climb(self.attempts, output, resources)
         return Climb(self.attempts, error=_exhausted(self.spec, failures))
+
+    def _as_large(self, candidate: Candidate, failed: Candidate) -> bool:
+        """Whether a candidate needs as much of this machine's memory as one that did not fit."""
+        backend = self.backends.get(candidate.backend or "")
+        if backend is None or not runs_here(backend, candidate):
+            return False
+        return candidate.id == failed.id or bool(failed.size and (candidate.size or 0) >= failed.size)
 
     async def _try_patiently(self, call: Call) -> tuple[Any, list[Resource]]:
         """One candidate, with further tries after transient failures."""
         async for attempt in AsyncRetrying(
             retry=retry_if_exception(self._worth_waiting),
-            stop=stop_after_attempt(self.settings.retries + 1),
+            # What took so long to fail would take the time that the next candidate needs.
+            stop=stop_after_attempt(self.settings.retries + 1)
+            | stop_after_delay(self.settings.attempt_timeout / 2),
             wait=_pause,
             reraise=True,
         ):
@@ -154,12 +174,19 @@ def _pause(state: RetryCallState) -> float:
     return _backoff(state)
 
 
-def _exhausted(spec: TaskSpec, failures: Mapping[str, JarvisError]) -> JarvisError:
+def _exhausted(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> JarvisError:
     """One error for a ladder on which every candidate failed."""
     if not failures:
         return NoCandidateError(f"no model is left for {spec.name}")
+    names = _names(candidate for candidate, _ in failures)
     if len(failures) == 1:
-        model, error = next(iter(failures.items()))
-        return ExpertError(f"{model} failed: {error}")
-    told = "; ".join(f"{model}: {error}" for model, error in failures.items())
+        return ExpertError(f"{names[0]} failed: {failures[0][1]}")
+    told = "; ".join(f"{name}: {reason}" for name, (_, reason) in zip(names, failures, strict=True))
     return ExpertError(f"all {len(failures)} candidates failed: {told}")
+
+
+def _names(candidates: Iterable[Candidate]) -> list[str]:
+    """The models' ids, those that ran in two places with the names of both."""
+    tried = list(candidates)
+    ids = [candidate.id for candidate in tried]
+    return [f"{one.id} by {one.backend}" if ids.count(one.id) > 1 else one.id for one in tried]

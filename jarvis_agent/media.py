@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mimetypes
 import wave
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,23 +153,68 @@ def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
     """
     try:
         import numpy as np
-        import soundfile
         import soxr
     except ImportError as error:
         raise MissingExtraError("reading audio", "starter") from error
-    try:
-        samples, native = soundfile.read(path, dtype="float32", always_2d=True)
-    except (soundfile.LibsndfileError, OSError) as error:
-        raise BadInputError(f"{path} can not be read as audio: {error}") from error
-    if not len(samples):
-        raise BadInputError(f"{path} holds no sound (0 samples)")
+    samples, native = decode_audio(path)
     mono = samples.mean(axis=1)
     resampled = mono if native == rate else soxr.resample(mono, native, rate)
     return np.ascontiguousarray(resampled, dtype=np.float32)
 
 
-def write_audio(path: Path, samples: Any, rate: int) -> float:
-    """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; returns seconds."""
+def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
+    """The sound of a file as it is: float32 in [-1, 1], shape (samples, channels), and its rate in Hz.
+
+    soundfile reads WAV, FLAC, OGG and MP3; what it does not know (AAC, M4A, WebM, the sound of a video) is
+    read by PyAV where that is installed.
+
+    Raises:
+        BadInputError: the file can not be read as audio, or holds no sound.
+        MissingExtraError: soundfile is not installed.
+    """
+    try:
+        import soundfile
+    except ImportError as error:
+        raise MissingExtraError("reading audio", "starter") from error
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, OSError) as error:
+        if find_spec("av") is None:
+            missing = MissingExtraError("a format such as AAC or M4A", "local")
+            raise BadInputError(f"{path} can not be read as audio: {error} ({missing})") from error
+        samples, rate = _decode_by_av(path)
+    if not len(samples):
+        raise BadInputError(f"{path} holds no sound (0 samples)")
+    return samples, int(rate)
+
+
+def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
+    import av
+    import numpy as np
+
+    try:
+        with av.open(path) as file:
+            if not file.streams.audio:
+                raise BadInputError(f"{path} holds no sound")
+            stream = file.streams.audio[0]
+            resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
+            parts = [
+                part.to_ndarray()
+                for frame in (*file.decode(stream), None)
+                for part in resampler.resample(frame)
+            ]
+    except (av.FFmpegError, OSError) as error:
+        raise BadInputError(f"{path} can not be read as audio: {error}") from error
+    if not parts:
+        raise BadInputError(f"{path} holds no sound (0 samples)")
+    return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
+
+
+def write_audio(path: Path, samples: Any, rate: int, tags: Mapping[str, str] | None = None) -> float:
+    """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; returns seconds.
+
+    `tags` are texts for the file's metadata: "title", "artist", "comment".
+    """
     import numpy as np
 
     mono = np.asarray(samples, dtype=np.float32).reshape(-1)
@@ -178,4 +224,23 @@ def write_audio(path: Path, samples: Any, rate: int) -> float:
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(pcm.tobytes())
+    if tags:
+        _append_tags(path, tags)
     return len(mono) / rate
+
+
+_WAV_TAGS = {"title": b"INAM", "artist": b"IART", "comment": b"ICMT"}
+
+
+def _append_tags(path: Path, tags: Mapping[str, str]) -> None:
+    """Add a LIST chunk of type INFO at the end of a WAV file, which Python's own writer can not do."""
+    chunks = b"".join(_chunk(_WAV_TAGS[name], value.encode() + b"\0") for name, value in tags.items())
+    with path.open("r+b") as file:
+        size = file.seek(0, 2) + file.write(_chunk(b"LIST", b"INFO" + chunks))
+        file.seek(4)
+        file.write((size - 8).to_bytes(4, "little"))
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    """A chunk of a RIFF file: name, length, content, and a byte more where the length is odd."""
+    return name + len(content).to_bytes(4, "little") + content + b"\0" * (len(content) % 2)

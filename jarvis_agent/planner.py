@@ -9,6 +9,7 @@ What the model wrote wrong and no rule can mend goes back to it, with what is wr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Protocol
@@ -100,21 +101,30 @@ class LLMPlanner:
 def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any] | None:
     """The JSON schema of a plan of these tasks; None where there are none to choose from.
 
-    It is closed, as strict structured output wants it (every argument is there and may be null), unless a
-    tool takes arguments that are not known.
+    Tasks that take the same arguments share one form, so that a task has its own arguments and no others. It
+    is closed, as strict structured output wants it (every argument is there, and null where it may be left
+    out), unless a tool takes arguments that are not known.
     """
     if not specs:
         return None
-    args = {arg.name: arg for spec in specs.values() for arg in spec.inputs}
-    closed = all(spec.inputs for spec in specs.values()) and all(arg.kind != "any" for arg in args.values())
+    closed = not any(spec.is_open or any(arg.kind == "any" for arg in spec.inputs) for spec in specs.values())
+    forms: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    for spec in specs.values():
+        args = {arg.name: _value(arg) for arg in spec.inputs}
+        forms.setdefault(json.dumps(args), ([], args))[0].append(spec.name)
+    tasks = [_task_form(names, args, closed) for names, args in forms.values()]
+    return _object({"tasks": {"type": "array", "items": {"anyOf": tasks}}}, closed)
+
+
+def _task_form(names: list[str], args: dict[str, Any], closed: bool) -> dict[str, Any]:
     task = {
-        "task": {"type": "string", "enum": list(specs)},
+        "task": {"type": "string", "enum": names},
         "id": {"type": "integer"},
         # Held to a list without an end, small models write -1 until their tokens are spent.
         "dep": {"type": "array", "items": {"type": "integer"}, "maxItems": 8},
-        "args": _object({name: _value(arg) for name, arg in args.items()}, closed, optional=not closed),
+        "args": _object(args, closed, optional=not closed),
     }
-    return _object({"tasks": {"type": "array", "items": _object(task, closed)}}, closed)
+    return _object(task, closed)
 
 
 def _object(properties: dict[str, Any], closed: bool, optional: bool = False) -> dict[str, Any]:
@@ -130,6 +140,13 @@ def _object(properties: dict[str, Any], closed: bool, optional: bool = False) ->
 def _value(arg: Arg) -> dict[str, Any]:
     if arg.kind == "any":
         return {}
-    return (
-        {"type": ["array", "null"], "items": {"type": "string"}} if arg.many else {"type": ["string", "null"]}
-    )
+    if arg.many:
+        forms: list[dict[str, Any]] = [{"type": "array", "items": {"type": "string"}}]
+    elif arg.kind == "data":
+        numbers = {"type": "array", "items": {"type": "number"}}
+        forms = [{"type": "number"}, {"type": "string"}, numbers]
+    else:
+        forms = [{"type": "string"}]
+    if not arg.required:
+        forms.append({"type": "null"})
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}

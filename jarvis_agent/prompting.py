@@ -36,6 +36,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from jarvis_agent.answer.digest import digest, model_assignment, predictions, totals
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.request import Turn
+from jarvis_agent.sources.cards import first_tokens
 from jarvis_agent.tools.spec import MEDIA
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Resource
@@ -64,7 +65,8 @@ STAGE_MARK = "jarvis_stage"
 _SLOT = re.compile(r"\{\{ *([A-Za-z][A-Za-z ]*?) *\}\}")
 _DIVIDER = re.compile(r"^---[ \t]*\n", re.MULTILINE)
 _LONGEST_TURN = 600
-_LONGEST_CARD = 400
+_LONGEST_CARD = 100
+"""Tokens of a model's description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ def candidate_card(candidate: Candidate) -> dict[str, Any]:
     return {
         "model_id": candidate.id,
         "metadata": {name: value for name, value in known.items() if value not in (None, [], 0)},
-        "description": " ".join(candidate.description.split())[:_LONGEST_CARD],
+        "description": first_tokens(candidate.description, _LONGEST_CARD),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from jarvis_agent.plan import Plan
+from jarvis_agent.timeline import Timeline, plan_svg
 from jarvis_agent.types import Frozen, Resource, Task, TaskResult, Usage
 
 
@@ -57,9 +58,18 @@ class Run(Frozen):
         """Whether every task of the plan went well."""
         return all(result.status == "ok" for result in self.results)
 
+    def timeline(self) -> Timeline:
+        """When each task ran: `.text()`, `.svg()`, and a picture in a notebook."""
+        return Timeline(results=self.results)
+
     def _repr_html_(self) -> str:
+        """The answer, the plan as a graph, what was made, and when it ran."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
-        return f"<div><p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{media}</div>"
+        graph = plan_svg(self.plan, self.results) if self.plan.tasks else ""
+        when = self.timeline().svg() if self.results else ""
+        answer = f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>"
+        wide = "<div style='overflow-x:auto'>"
+        return f"<div>{answer}{wide}{graph}</div>{media}{wide}{when}</div></div>"
 
 
 class Event(Frozen):

@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.catalog import Finder, ModelSource
+from jarvis_agent.catalog import Finder, ModelSource, candidates_of
 from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
 from jarvis_agent.prompting import PromptSet, load_prompts
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.choice import choice_schema, read_choice
-from jarvis_agent.selection.filters import Case, Shortlist, backend_for, merged, refusal, shortlist
+from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
 from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.hub import HubSource
+from jarvis_agent.sources.recommended import recommended
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import TASKS
+from jarvis_agent.tools.table import TASKS, known_task
 from jarvis_agent.types import Candidate, Selection, Task
 
 if TYPE_CHECKING:
@@ -49,10 +51,11 @@ class Selector:
         settings: policy, limits, `top_k`.
         controller: the LLM that chooses; None: the rank does.
         prompts: the prompts; None: those that the settings name.
-        pins: by task, models that are not chosen but given: "org/model", "org/model@revision", or a path.
+        pins: by task, models that are not chosen but given: "org/model", "org/model@revision", a path,
+            or a Space ("space:org/name").
 
     Raises:
-        ConfigError: a pin names an unknown task, or a path that does not exist.
+        ConfigError: a pin names an unknown task or a path that does not exist, or a policy an unknown task.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Selector:
     ) -> None:
         self._sources = sources
         self._backends = backends
-        self._settings = settings
+        self._settings = _with_proper_names(settings)
         self._controller = controller
         self._prompts = prompts or load_prompts(settings.prompts)
         self._pins = read_pins(pins or {})
@@ -94,12 +97,12 @@ class Selector:
         """What the sources offer, filtered and ranked. Sources that failed are in `rejected` too."""
         lists, failed = await self._ask_sources(case.spec)
         listed = shortlist(merged(lists, self._settings), case, self._backends)
-        return Shortlist(listed.kept, {**failed, **listed.rejected})
+        return replace(listed, rejected={**failed, **listed.rejected})
 
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
         limit = self._settings.top_k * _POOL
         answers = await asyncio.gather(
-            *(source.candidates(spec, limit) for source in self._sources), return_exceptions=True
+            *(candidates_of(source, spec, limit) for source in self._sources), return_exceptions=True
         )
         lists: list[list[Candidate]] = []
         failed: dict[str, str] = {}
@@ -115,7 +118,7 @@ class Selector:
     async def _choose(self, listed: Shortlist, case: Case, brief: Brief) -> Selection:
         """One of the top K: the only one, the LLM's choice, or the first by rank."""
         top = listed.kept[: self._settings.top_k]
-        ranked = _selection(top[0], top, _reason_of_rank(top), "rank", case, listed.rejected)
+        ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
         if len(top) == 1:
             return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
         if self._controller is None:
@@ -128,7 +131,7 @@ class Selector:
         chosen, reason = read_choice(said, top)
         if chosen is None:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
-        return _selection(chosen, top, reason, "llm", case, listed.rejected)
+        return _selection(chosen, listed, reason, "llm", case)
 
     async def _classify_instead(
         self, task: Task, brief: Brief, rejected: Mapping[str, str]
@@ -147,22 +150,20 @@ class Selector:
 
     async def _pinned(self, pin: Pin, case: Case) -> Selection:
         candidate, failed = await self._look_up(pin, case.spec)
-        reason = refusal(candidate, Case(case.task.model_copy(update={"args": {}}), case.spec, case.settings))
-        backend = None
-        if reason is None:
-            backend, reason = backend_for(candidate, case.spec, self._backends, self._settings)
-        if backend is None:
-            rejected = {candidate.id: reason or "", **failed}
+        bare = Case(case.task.model_copy(update={"args": {}}), case.spec, case.settings)
+        listed = shortlist([candidate], bare, self._backends)
+        if not listed.kept:
+            reason = listed.rejected[candidate.id]
             raise NoCandidateError(
                 f"the model {candidate.id}, which is pinned for {case.spec.name}, can not be used: {reason}",
-                rejected,
+                {**listed.rejected, **failed},
             )
-        candidate = candidate.model_copy(update={"backend": backend.name})
-        return _selection(candidate, [candidate], "it was pinned by the user", "pinned", case, failed)
+        listed = replace(listed, rejected=failed)
+        return _selection(listed.kept[0], listed, "it was pinned by the user", "pinned", case)
 
     async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """What the sources know of a pinned model; for one that they do not know, just its id."""
-        if pin.path is not None:
+        if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
         lists, failed = await self._ask_sources(spec)
         known = next((one for one in merged(lists, self._settings) if one.id.lower() == pin.id.lower()), None)
@@ -189,15 +190,20 @@ def _label(source: ModelSource) -> str:
     return f"source {source.name}"
 
 
-def _selection(
-    chosen: Candidate, top: Sequence[Candidate], reason: str, by: Any, case: Case, rejected: dict[str, str]
-) -> Selection:
+def _with_proper_names(settings: Settings) -> Settings:
+    """The settings with their policies by the proper names of the tasks, as pins are."""
+    named = {known_task(name).name: policy for name, policy in settings.policies.items()}
+    return settings.model_copy(update={"policies": named})
+
+
+def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case: Case) -> Selection:
     return Selection(
         model=chosen.id,
         reason=reason,
         by=by,
-        ladder=[chosen, *(candidate for candidate in top if candidate is not chosen)],
-        rejected=rejected,
+        place=listed.places.get(chosen.id, ""),
+        ladder=listed.ladder(chosen, case.settings.top_k),
+        rejected=listed.rejected,
         task=case.spec.name,
     )
 
@@ -222,9 +228,11 @@ def _nothing_left(case: Case, rejected: dict[str, str]) -> NoCandidateError:
     told = [f"{name}: {reason}" for name, reason in rejected.items()]
     more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
     reasons = "; ".join(told[:_SHOWN] + more) or "no source lists any"
+    known = recommended(case.spec)
+    first = f", and a model to begin with is {known.id}" if known else ""
     return NoCandidateError(
         f"no model can do {case.spec.name} here ({reasons}). What helps: {_advice(case.settings, rejected)}; "
-        f"`jarvis models {case.spec.name}` lists what there is",
+        f"`jarvis models {case.spec.name}` lists what there is{first}",
         rejected,
     )
 

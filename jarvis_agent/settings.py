@@ -43,6 +43,9 @@ class Settings(BaseSettings):
         "default", description="prompt set, or a directory of one"
     )
     repair_rounds: int = Field(1, ge=0, description="how often the LLM may mend a broken plan")
+    max_replans: int = Field(
+        1, ge=0, description="how often the LLM may plan again for what failed in a run"
+    )
     history_turns: int = Field(10, ge=0, description="earlier turns of the chat that the prompts show")
 
     # Selection.
@@ -76,6 +79,10 @@ class Settings(BaseSettings):
     attempt_timeout: float = Field(240.0, gt=0, description="longest try of one candidate, in seconds")
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
+    breaker_failures: int = Field(
+        5, ge=0, description="failures in a row after which a provider or model is left alone; 0: never"
+    )
+    breaker_pause: float = Field(30.0, ge=0, description="how long it is left alone, in seconds")
     memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded in RAM; None: half of RAM"
     )

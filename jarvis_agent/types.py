@@ -12,7 +12,6 @@ Usage       calls and tokens
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -106,16 +105,9 @@ class Resource(Frozen):
         return base64.b64encode(self.path.read_bytes()).decode()
 
     def _repr_html_(self) -> str:
-        label = html.escape(self.name or (self.path.name if self.path else ""))
-        if self.path is None or not self.path.is_file():
-            return f"<pre>{html.escape(self.as_text())}</pre>"
-        source = f"data:{html.escape(self.mime or 'application/octet-stream')};base64,{self._base64()}"
-        shown = {
-            "image": f'<img src="{source}" alt="{label}" style="max-width:480px">',
-            "audio": f'<audio controls src="{source}"></audio>',
-            "video": f'<video controls src="{source}" style="max-width:480px"></video>',
-        }.get(self.kind, "")
-        return f"<figure>{shown}<figcaption><code>{html.escape(str(self.path))}</code></figcaption></figure>"
+        from jarvis_agent.display import html_of
+
+        return html_of(self)
 
 
 class Candidate(Frozen):
@@ -164,7 +156,9 @@ class Selection(Frozen):
         model: id of the chosen model.
         reason: why it was chosen.
         by: who chose: the LLM, the rank by downloads, the user (a pin), or nobody since there was no choice.
-        ladder: the candidates in the order in which they are tried; the chosen one is first.
+        place: why it runs where it does ("it is on this machine"); "" for an algorithm.
+        ladder: the candidates in the order in which they are tried; the chosen one is first. A model that can
+            run both here and hosted stands in it twice, with different backends.
         rejected: why other models were left out, by id.
         task: name of the task type that is done; differs from the plan's where another task stands in.
         note: what the user should know ("no captioner is installed, so the image is classified").
@@ -173,6 +167,7 @@ class Selection(Frozen):
     model: str
     reason: str
     by: Literal["llm", "rank", "pinned", "only"] = "rank"
+    place: str = ""
     ladder: list[Candidate] = Field(default_factory=list)
     rejected: dict[str, str] = Field(default_factory=dict)
     task: str = ""
@@ -208,6 +203,7 @@ class TaskResult(Frozen):
         resources: what was made, the principal resource first.
         output: plain JSON in the shape of huggingface_hub's inference types.
         error: what went wrong, for people; None if all went well.
+        failure: the kind of error, by the name of its class in `jarvis_agent.errors`, where that is known.
         notes: what was tolerated on the way.
         started, ended: seconds since the run began.
     """
@@ -219,6 +215,7 @@ class TaskResult(Frozen):
     resources: list[Resource] = Field(default_factory=list)
     output: Any = None
     error: str | None = None
+    failure: str | None = None
     notes: list[str] = Field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0

@@ -2,6 +2,54 @@
 
 from __future__ import annotations
 
-from task_case import Case
+import wave
 
-CASES: list[Case] = []
+import tiny_audio
+from task_case import Artifact, Case, files
+
+SOUND = {"audio": "@tone"}
+SAID = {"text": "The cat is in Paris."}
+SHORT = {"metadata": {"options": {"max_new_tokens": 20}}}
+
+
+def has_sound(artifact: Artifact) -> None:
+    """One WAV file with the rate and the length that the output tells."""
+    (path,) = files(artifact, "audio")
+    with wave.open(str(path)) as heard:
+        rate, length = heard.getframerate(), heard.getnframes()
+    assert length > 0
+    assert artifact["output"]["sampling_rate"] == rate
+    assert abs(artifact["output"]["duration"] - length / rate) < 0.01
+
+
+def has_transcript(artifact: Artifact) -> None:
+    """A text; what a model without knowledge hears need not be a word."""
+    assert isinstance(artifact["output"]["text"], str)
+
+
+def has_labels(artifact: Artifact) -> None:
+    """The labels of the model, the likeliest first."""
+    scores = [row["score"] for row in artifact["output"]]
+    assert {row["label"] for row in artifact["output"]} == {"first", "second", "third"}
+    assert scores == sorted(scores, reverse=True)
+
+
+def has_stretches(artifact: Artifact) -> None:
+    """Times within the two seconds of the sound."""
+    assert isinstance(artifact["output"], list)
+    assert all(0 <= row["start"] < row["end"] <= 2.1 for row in artifact["output"])
+
+
+CASES: list[Case] = [
+    Case("text-to-speech", SAID, has_sound),
+    Case("text-to-speech", SAID, has_sound, tiny_audio.vits),
+    Case("text-to-speech", SAID, has_sound, tiny_audio.bark),
+    Case("text-to-audio", SAID, has_sound, tiny_audio.musicgen, SHORT),
+    Case("text-to-audio", SAID, has_sound, tiny_audio.bark),
+    Case("automatic-speech-recognition", SOUND, has_transcript),
+    Case("automatic-speech-recognition", SOUND, has_transcript, tiny_audio.whisper),
+    Case("automatic-speech-recognition", SOUND, has_transcript, tiny_audio.wav2vec2_ctc),
+    Case("audio-classification", SOUND, has_labels, tiny_audio.wav2vec2_classifier),
+    Case("audio-to-audio", SOUND, has_sound),
+    Case("voice-activity-detection", SOUND, has_stretches),
+]

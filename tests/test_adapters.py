@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import wave
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
+from result_bench import Adapting, a_call, a_photo, a_table, adapting_in, kinds
 
-from jarvis_agent.backends.base import Call
 from jarvis_agent.errors import InputError, UnsupportedError
-from jarvis_agent.settings import Settings
 from jarvis_agent.tools.adapters import ADAPTERS, adapt
 from jarvis_agent.tools.forms import counted, plural
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Candidate, Resource
+from jarvis_agent.types import Resource
 
 np = pytest.importorskip("numpy")
-
-Adapting = Callable[..., tuple[Any, list[Resource]]]
 
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Resource:
-    path = tmp_path / "photo.png"
-    Image.new("RGB", (200, 100), "grey").save(path)
-    return Resource(kind="image", path=path, mime="image/png")
+    return a_photo(tmp_path)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Resource:
+    return a_table(tmp_path)
 
 
 @pytest.fixture
 def adapting(tmp_path: Path) -> Adapting:
-    """adapt(), with a call that writes into a fresh directory."""
-
-    def adapting(task: str | TaskSpec, raw: Any, **inputs: Any) -> tuple[Any, list[Resource]]:
-        spec = TASKS[task] if isinstance(task, str) else task
-        made = iter(range(100))
-        call = Call(
-            spec=spec,
-            candidate=Candidate(id="org/model", task=spec.name),
-            inputs=inputs,
-            new_path=lambda suffix: tmp_path / f"out-{next(made)}{suffix}",
-            settings=Settings(),
-        )
-        output, resources = adapt(spec, raw, call)
-        assert json.loads(json.dumps(output, allow_nan=False)) == output
-        assert [Resource.model_validate_json(r.model_dump_json()) for r in resources] == resources
-        return output, resources
-
-    return adapting
-
-
-def kinds(resources: list[Resource]) -> list[str]:
-    return [resource.kind for resource in resources]
+    return adapting_in(tmp_path)
 
 
 def test_every_adapter_belongs_to_a_known_task() -> None:
@@ -262,7 +239,7 @@ def test_separated_voices_become_a_file_each(adapting: Adapting) -> None:
     [
         Image.new("RGB", (4, 2), "red"),
         Image.new("CMYK", (4, 2)),
-        {"predicted_depth": None, "depth": Image.new("L", (4, 2))},
+        {"image": Image.new("L", (4, 2))},
         [Image.new("RGBA", (4, 2))],
         np.zeros((2, 4, 3), np.float32),
         np.zeros((2, 4, 1), np.uint8),
@@ -270,7 +247,7 @@ def test_separated_voices_become_a_file_each(adapting: Adapting) -> None:
     ],
 )
 def test_images_are_written_as_png(adapting: Adapting, raw: Any) -> None:
-    output, resources = adapting("depth-estimation", raw)
+    output, resources = adapting("text-to-image", raw)
     assert output == {"path": str(resources[0].path), "width": 4, "height": 2}
     assert (resources[0].kind, resources[0].mime) == ("image", "image/png")
     with Image.open(output["path"]) as saved:
@@ -316,10 +293,17 @@ VALID = {
         "summarization",
         "text-generation",
         "image-to-text",
+        "image-text-to-text",
+        "video-text-to-text",
+        "audio-text-to-text",
+        "any-to-any",
         "automatic-speech-recognition",
     },
     "[]": {
         "object-detection",
+        "zero-shot-object-detection",
+        "keypoint-detection",
+        "mask-generation",
         "image-segmentation",
         "token-classification",
         "voice-activity-detection",
@@ -331,10 +315,10 @@ REFUSED = [(task, raw) for task in sorted(TASKS) for raw in GARBAGE if task not 
 
 @pytest.mark.parametrize(("task", "raw"), REFUSED, ids=[f"{task}-{str(raw)[:12]}" for task, raw in REFUSED])
 def test_garbage_is_refused_with_the_model_named(
-    adapting: Adapting, photo: Resource, task: str, raw: Any
+    adapting: Adapting, photo: Resource, table: Resource, task: str, raw: Any
 ) -> None:
     with pytest.raises(UnsupportedError, match=rf"(?s)^org/model returned .* for {task}; expected was ."):
-        adapting(task, raw, image=photo, sentences=["a", "b"])
+        adapting(task, raw, image=photo, table=table, sentences=["a", "b"])
 
 
 NAN = float("nan")
@@ -361,12 +345,9 @@ def test_not_a_number_is_the_failure_of_a_model(
 
 
 def test_a_result_that_can_not_be_written_says_where(photo: Resource, tmp_path: Path) -> None:
-    spec = TASKS["depth-estimation"]
-    candidate = Candidate(id="org/model", task=spec.name)
-    call = Call(
-        spec, candidate, {"image": photo}, lambda suffix: tmp_path / "gone" / f"a{suffix}", Settings()
-    )
-    with pytest.raises(InputError, match=r"depth-estimation can not be written: .*gone.*JARVIS_OUTPUT_DIR"):
+    spec = TASKS["text-to-image"]
+    call = a_call(spec, tmp_path / "gone", image=photo)
+    with pytest.raises(InputError, match=r"text-to-image can not be written: .*gone.*JARVIS_OUTPUT_DIR"):
         adapt(spec, Image.new("L", (2, 2)), call)
 
 

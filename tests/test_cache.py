@@ -119,3 +119,73 @@ async def test_a_scan_is_good_for_a_minute(tmp_path: Path) -> None:
     assert await source.candidates(DETECTION, 10) == []
     now = 61.0
     assert len(await source.candidates(DETECTION, 10)) == 1
+
+
+def pipeline(class_name: str) -> str:
+    return json.dumps({"_class_name": class_name, "_diffusers_version": "0.42"})
+
+
+@pytest.mark.parametrize(
+    ("model", "files", "task", "library"),
+    [
+        ("a/sd", {"model_index.json": pipeline("StableDiffusionPipeline")}, "text-to-image", "diffusers"),
+        (
+            "a/svd",
+            {"model_index.json": pipeline("StableVideoDiffusionPipeline")},
+            "image-to-video",
+            "diffusers",
+        ),
+        ("a/wan", {"model_index.json": pipeline("WanPipeline")}, "text-to-video", "diffusers"),
+        ("a/audio", {"model_index.json": pipeline("StableAudioPipeline")}, "text-to-audio", "diffusers"),
+        ("a/shap", {"model_index.json": pipeline("ShapEImg2ImgPipeline")}, "image-to-3d", "diffusers"),
+        (
+            "a/ddpm",
+            {"model_index.json": pipeline("DDPMPipeline")},
+            "unconditional-image-generation",
+            "diffusers",
+        ),
+        (
+            "a/sd-controlnet-canny",
+            {"config.json": pipeline("ControlNetModel")},
+            "canny-text-to-image",
+            "diffusers",
+        ),
+        (
+            "a/embedder",
+            {"modules.json": "[]", "README.md": "---\npipeline_tag: sentence-similarity\n---\n"},
+            "sentence-similarity",
+            "sentence-transformers",
+        ),
+        (
+            "a/chronos",
+            {
+                "config.json": "{}",
+                "README.md": "---\npipeline_tag: time-series-forecasting\n"
+                "library_name: chronos-forecasting\n---\n",
+            },
+            "time-series-forecasting",
+            "chronos-forecasting",
+        ),
+        (
+            "a/wine",
+            {"model.skops": "1", "README.md": "---\ntags: [tabular-classification]\n---\n"},
+            "tabular-classification",
+            "sklearn",
+        ),
+    ],
+)
+async def test_models_of_every_library_are_known_by_their_files(
+    tmp_path: Path, model: str, files: dict[str, str], task: str, library: str
+) -> None:
+    put(tmp_path, model, {"diffusion_pytorch_model.safetensors": "1", **files})
+    [candidate] = await found(tmp_path, task)
+    assert (candidate.id, candidate.library) == (model, library)
+
+
+async def test_a_controlnets_card_is_not_believed(tmp_path: Path) -> None:
+    card = "---\npipeline_tag: image-to-image\ntags: [text-to-image]\nbase_model: a/sd\n---\n"
+    files = {"config.json": pipeline("ControlNetModel"), "README.md": card, "model.safetensors": "1"}
+    put(tmp_path, "a/control_v11p_sd15_openpose", files)
+    [candidate] = await found(tmp_path, "openpose-text-to-image")
+    assert candidate.metadata["base_model"] == ["a/sd"]
+    assert await found(tmp_path, "image-to-image") == []

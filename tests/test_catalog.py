@@ -72,6 +72,35 @@ async def test_an_endpoint_and_traits_are_kept() -> None:
     assert candidate.traits == ("ocr", "caption")
 
 
+@pytest.mark.parametrize(
+    ("at", "backend", "here"),
+    [
+        ({"url": "https://e.example"}, "hf-inference", False),
+        ({"base_url": "http://localhost:11434/v1"}, "openai", True),
+        ({"base_url": "http://127.0.0.1:8000/v1"}, "openai", True),
+        ({"base_url": "https://localhost.example.org/v1"}, "openai", False),
+        ({"space": "http://127.0.0.1:7860"}, "spaces", True),
+        ({"space": "org/space"}, "spaces", False),
+    ],
+)
+async def test_where_a_model_is_says_what_runs_it(at: dict[str, str], backend: str, here: bool) -> None:
+    candidate = await only(RegisteredSource({**DETR, **at}))
+    assert (candidate.backend, candidate.local) == (backend, here)
+    assert candidate.metadata == at
+
+
+async def test_one_model_may_do_several_tasks() -> None:
+    source = RegisteredSource({"id": "a", "task": "ASR", "tasks": ["translation", "asr"]})
+    assert (await only(source, "automatic-speech-recognition")).id == "a"
+    assert (await only(source, "translation")).task == "translation"
+
+
+def test_a_key_that_stands_where_its_variable_should_is_not_repeated() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RegisteredSource({**DETR, "api_key_env": "sk-secret"})
+    assert "secret" not in str(caught.value)
+
+
 async def test_a_task_may_be_given_by_an_alias() -> None:
     assert (await only(RegisteredSource({"id": "a", "task": "Object Det"}))).task == "object-detection"
 
@@ -80,7 +109,7 @@ async def test_a_task_may_be_given_by_an_alias() -> None:
     ("model", "told"),
     [
         ({**DETR, "descripton": "x"}, 'field "descripton" is not known; did you mean "description"?'),
-        ({**DETR, "zzz": "x"}, "the fields are id, task, description"),
+        ({**DETR, "zzz": "x"}, "the fields are id, task, tasks, description"),
         ({"task": "object-detection"}, 'field "id" is missing'),
         ({"id": "a"}, 'field "task" is missing'),
         ({**DETR, "size": -1}, 'field "size": Input should be greater than or equal to 0 (it is -1)'),
@@ -92,6 +121,8 @@ async def test_a_task_may_be_given_by_an_alias() -> None:
         ({**DETR, "task": "qqqq"}, "`jarvis tasks` lists them all"),
         ({**DETR, "path": "/no/such/place"}, "path /no/such/place does not exist"),
         ("my-org/my-detr", "is no description"),
+        ({**DETR, "api_key_env": "sk-secret"}, "the name of an environment variable"),
+        ({**DETR, "base_url": "localhost:8000"}, 'field "base_url"'),
     ],
 )
 def test_a_wrong_description_is_explained(model: Any, told: str) -> None:

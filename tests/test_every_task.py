@@ -16,15 +16,15 @@ from jarvis_agent.tools import TASKS
 
 pytest.importorskip("torch")
 
-import cases_audio  # noqa: E402
-import cases_control  # noqa: E402
-import cases_generation  # noqa: E402
-import cases_media  # noqa: E402
-import cases_multimodal  # noqa: E402
-import cases_tabular  # noqa: E402
-import cases_text  # noqa: E402
-import cases_vision  # noqa: E402
-from task_case import Case, make_media  # noqa: E402
+import cases_audio
+import cases_control
+import cases_generation
+import cases_media
+import cases_multimodal
+import cases_tabular
+import cases_text
+import cases_vision
+from task_case import Case, make_media
 
 MODULES = (
     cases_text,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from jarvis_agent.errors import NoCandidateError
-from jarvis_agent.execute import Executor, Step
+from jarvis_agent.execute import Executor, Step, inputs_of
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
@@ -273,3 +273,37 @@ async def test_a_task_that_nobody_offers_fails_in_words(settings):
     async with executor(settings) as run:
         (result,) = await run.join([Task(task="nonsense", id=0)])
     assert "no task 'nonsense'" in (result.error or "")
+
+
+async def test_what_a_detection_found_may_stand_in_an_argument_of_data(settings):
+    crop = TaskSpec("crop", "media", "Crop it.", (Arg("box", "data"),), ("text",))
+    found = [{"label": "dog", "score": 0.9, "box": {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}}]
+    boxes = TaskResult(
+        task=Task(task="find", id=0),
+        status="ok",
+        resources=(Resource(kind="data", data=found),),
+        output=found,
+    )
+    task = Task(task="crop", id=1, dep=[0], args={"box": "<resource>-0"})
+    assert await inputs_of(task, crop, {0: boxes}, ResourceStore(settings)) == {"box": found}
+
+
+@pytest.mark.parametrize("box", [[1, 2, 3, 4], {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}, 512, "512"])
+async def test_numbers_and_boxes_are_given_on_as_they_are(settings, box):
+    crop = TaskSpec("crop", "media", "Crop it.", (Arg("box", "data"),), ("text",))
+    task = Task(task="crop", id=0, args={"box": box})
+    assert await inputs_of(task, crop, {}, ResourceStore(settings)) == {"box": box}
+
+
+async def test_a_list_of_files_may_mix_names_and_references(settings, tmp_path):
+    for name in ("made.txt", "own.txt"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    spec = TaskSpec("rank", "multimodal", "Rank them.", (Arg("file", "file", many=True),), ("data",))
+    made = Resource(kind="file", path=tmp_path / "made.txt")
+    drawn = TaskResult(task=Task(task="draw", id=0), status="ok", resources=(made,))
+    store = ResourceStore(settings)
+    store.admit([made])
+    await store.grant(str(tmp_path / "own.txt"))
+    args = {"file": ["<resource>-0", str(tmp_path / "own.txt")]}
+    inputs = await inputs_of(Task(task="rank", id=1, dep=[0], args=args), spec, {0: drawn}, store)
+    assert [resource.path.name for resource in inputs["file"]] == ["made.txt", "own.txt"]

@@ -68,6 +68,12 @@ async def test_a_model_that_comes_later_is_seen_after_a_minute() -> None:
     await experts.aclose()
 
 
+async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:
+    experts = experts_of(Source("depth-estimation"))
+    assert set(await experts.offered()) == {"depth-estimation", "depth-control", "normal-control"}
+    await experts.aclose()
+
+
 async def test_the_hub_is_not_asked_what_it_offers() -> None:
     with HubDouble() as hub, hub.redirected():
         anything = FakeBackend(dict.fromkeys(TASKS, "x"))

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.selection.filters import Case, Shortlist, backend_for, merged, shortlist
+from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
+from jarvis_agent.selection.places import places_of
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import FakeBackend
 from jarvis_agent.tools.table import TASKS
@@ -167,20 +168,21 @@ def test_readers_read_and_tellers_tell(
     assert set(found.rejected) == {candidate.id for candidate in models} - set(kept)
 
 
+DETECTION = TASKS["object-detection"]
+
+
 def test_a_candidate_that_names_its_backend_has_no_other() -> None:
-    wants = model(backend="there", local=True)
-    backend, reason = backend_for(wants, TASKS["object-detection"], BACKENDS, settings())
-    assert (backend, reason) == (None, "no provider serves it")
-    backend, reason = backend_for(model(backend="gone"), TASKS["object-detection"], BACKENDS, settings())
-    assert backend is None
-    assert reason == "the backend 'gone' is not installed"
+    at = places_of(model(backend="there"), DETECTION, BACKENDS, settings())
+    assert (at.first, at.refusal) == (None, "no provider serves it")
+    at = places_of(model(backend="gone"), DETECTION, BACKENDS, settings())
+    assert (at.first, at.refusal) == (None, "the backend 'gone' is not installed")
 
 
 def test_every_backends_reason_is_told() -> None:
     narrow = FakeBackend({}, "narrow")
-    _, reason = backend_for(model(), TASKS["object-detection"], [narrow, HOSTED], settings())
+    at = places_of(model(), DETECTION, [narrow, HOSTED], settings())
     assert (
-        reason
+        at.refusal
         == "narrow: the backend narrow has no result for object-detection; there: no provider serves it"
     )
 

@@ -1,27 +1,23 @@
-"""Models that others run, against a double that speaks as the providers do."""
+"""Models that others run: who is asked, with which token, and what goes wrong."""
 
 import base64
-import io
 import json
-import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
-from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.hosted import CALLS, HostedBackend
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.hosted import HostedBackend
 from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.adapters import adapt
 from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Candidate, Resource
-
-SETTINGS = Settings(hf_token="hf_secret", offline=False, attempt_timeout=20)
-LABELS = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
+from jarvis_agent.types import Candidate
 
 
 @pytest.fixture
@@ -29,218 +25,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
     with HubDouble() as double, double.redirected():
         yield double
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> Resource:
-    path = tmp_path / "cat.png"
-    path.write_bytes(png())
-    return Resource(kind="image", path=path, mime="image/png")
-
-
-def png(size: tuple[int, int] = (4, 3), mode: str = "RGB") -> bytes:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new(mode, size, 255 if mode == "L" else "white").save(file, "PNG")
-    return file.getvalue()
-
-
-def wav(seconds: float = 0.1, rate: int = 8000) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(rate)
-        sound.writeframes(b"\0\0" * int(seconds * rate))
-    return file.getvalue()
-
-
-def candidate(task: str, *providers: str, **fields: Any) -> Candidate:
-    return Candidate(id="org/model", task=task, providers=providers or ("hf-inference",), **fields)
-
-
-def call_of(task: str, tmp_path: Path, model: Candidate | None = None, **inputs: Any) -> Call:
-    names = iter(range(99))
-    return Call(
-        TASKS[task],
-        model or candidate(task),
-        inputs,
-        lambda suffix: tmp_path / f"{next(names)}{suffix}",
-        SETTINGS,
-    )
-
-
-async def run(call: Call) -> Any:
-    return await HostedBackend(SETTINGS).run(call)
-
-
-B64_MASK = base64.b64encode(png(mode="L")).decode()
-BOX = {"xmin": 0, "ymin": 0, "xmax": 2, "ymax": 2}
-TEXTS: list[tuple[str, dict[str, Any], Any, Any]] = [
-    ("text-classification", {"text": "hi"}, [LABELS], LABELS),
-    (
-        "token-classification",
-        {"text": "Ada"},
-        [{"entity_group": "PER", "score": 0.5, "word": "Ada", "start": 0, "end": 3}],
-        [{"entity_group": "PER", "score": 0.5, "word": "Ada", "start": 0, "end": 3}],
-    ),
-    (
-        "question-answering",
-        {"text": "Who?", "context": "Ada did."},
-        {"answer": "Ada", "score": 0.5, "start": 0, "end": 3},
-        [{"answer": "Ada", "score": 0.5, "start": 0, "end": 3}],
-    ),
-    ("zero-shot-classification", {"text": "meow", "labels": ["cat", "dog"]}, LABELS, LABELS),
-    ("translation", {"text": "hi"}, [{"translation_text": "salut"}], {"translation_text": "salut"}),
-    (
-        "translation",
-        {"text": "hi", "src_lang": "en", "tgt_lang": "fr"},
-        [{"translation_text": "salut"}],
-        {"translation_text": "salut"},
-    ),
-    ("summarization", {"text": "long"}, [{"summary_text": "short"}], {"summary_text": "short"}),
-    ("feature-extraction", {"text": "hi"}, [0.5, 0.25], [0.5, 0.25]),
-    ("sentence-similarity", {"text": "hi", "sentences": ["a", "b"]}, [0.5, 0.25], [0.5, 0.25]),
-]
-IMAGES: list[tuple[str, dict[str, Any], Any, Any]] = [
-    ("image-classification", {}, LABELS, LABELS),
-    (
-        "object-detection",
-        {},
-        [{"label": "cat", "score": 0.5, "box": BOX}],
-        [{"label": "cat", "score": 0.5, "box": BOX}],
-    ),
-    ("image-to-text", {}, [{"generated_text": "a cat"}], {"generated_text": "a cat"}),
-    (
-        "visual-question-answering",
-        {"text": "What?"},
-        [{"answer": "cat", "score": 0.5}],
-        [{"answer": "cat", "score": 0.5}],
-    ),
-    (
-        "document-question-answering",
-        {"text": "Who?"},
-        [{"answer": "Ada", "score": 0.5, "start": 1, "end": 2}],
-        [{"answer": "Ada", "score": 0.5, "start": 1, "end": 2}],
-    ),
-]
-
-
-@pytest.mark.parametrize(("task", "inputs", "reply", "output"), TEXTS)
-async def test_a_reply_about_a_text_is_what_the_adapter_takes(
-    hub: HubDouble, tmp_path: Path, task: str, inputs: dict[str, Any], reply: Any, output: Any
-) -> None:
-    hub.answer("/hf-inference/models/org/model", body=reply)
-    call = call_of(task, tmp_path, **inputs)
-    assert adapt(call.spec, await run(call), call)[0] == output
-    [request] = hub.requests
-    assert request.headers["authorization"] == "Bearer hf_secret"
-
-
-@pytest.mark.parametrize(("task", "inputs", "reply", "output"), IMAGES)
-async def test_a_reply_about_an_image_is_what_the_adapter_takes(
-    hub: HubDouble,
-    tmp_path: Path,
-    image: Resource,
-    task: str,
-    inputs: dict[str, Any],
-    reply: Any,
-    output: Any,
-) -> None:
-    hub.answer("/hf-inference/models/org/model", body=reply)
-    call = call_of(task, tmp_path, image=image, **inputs)
-    assert adapt(call.spec, await run(call), call)[0] == output
-
-
-async def test_masks_come_as_pictures(hub: HubDouble, tmp_path: Path, image: Resource) -> None:
-    hub.answer("/models/org/model", body=[{"label": "cat", "score": 0.5, "mask": B64_MASK}])
-    call = call_of("image-segmentation", tmp_path, image=image)
-    output, resources = adapt(call.spec, await run(call), call)
-    assert output[0]["label"] == "cat"
-    assert [resource.kind for resource in resources[:1]] == ["image"]
-
-
-@pytest.mark.parametrize("task", ["text-to-image", "image-to-image"])
-async def test_pictures_are_saved(hub: HubDouble, tmp_path: Path, image: Resource, task: str) -> None:
-    hub.answer("/models/org/model", body=png((8, 6)))
-    inputs = {"text": "a cat"} | ({"image": image} if task == "image-to-image" else {})
-    call = call_of(task, tmp_path, **inputs)
-    output, _ = adapt(call.spec, await run(call), call)
-    assert (output["width"], output["height"]) == (8, 6)
-
-
-async def test_speech_comes_as_samples_with_their_rate(hub: HubDouble, tmp_path: Path) -> None:
-    hub.answer("/models/org/model", body=wav(0.5))
-    raw = await run(call_of("text-to-speech", tmp_path, text="hi"))
-    assert (raw["audio"].shape, str(raw["audio"].dtype), raw["sampling_rate"]) == ((4000,), "float32", 8000)
-
-
-async def test_several_sounds_keep_their_labels(hub: HubDouble, tmp_path: Path) -> None:
-    blob = base64.b64encode(wav()).decode()
-    hub.answer("/models/org/model", body=[{"label": "voice", "blob": blob, "content-type": "audio/wav"}])
-    sound = tmp_path / "in.wav"
-    sound.write_bytes(wav())
-    [raw] = await run(call_of("audio-to-audio", tmp_path, audio=Resource(kind="audio", path=sound)))
-    assert (raw["label"], raw["sampling_rate"], raw["audio"].shape) == ("voice", 8000, (800,))
-
-
-async def test_a_sound_that_is_none_is_this_providers_failure(hub: HubDouble, tmp_path: Path) -> None:
-    hub.answer("/models/org/model", body=b"no sound at all")
-    with pytest.raises(UnsupportedError, match="can not be read"):
-        await run(call_of("text-to-speech", tmp_path, text="hi"))
-
-
-async def test_a_recording_is_sent_and_its_transcript_comes_back(hub: HubDouble, tmp_path: Path) -> None:
-    sound = tmp_path / "in.wav"
-    sound.write_bytes(wav())
-    hub.answer(
-        "/models/org/model", body={"text": "hello", "chunks": [{"text": "hello", "timestamp": [0, 1]}]}
-    )
-    call = call_of("automatic-speech-recognition", tmp_path, audio=Resource(kind="audio", path=sound))
-    output, _ = adapt(call.spec, await run(call), call)
-    assert output["text"] == "hello"
-    assert hub.requests[0].body == wav()
-
-
-async def test_a_video_is_written_to_a_file(hub: HubDouble, tmp_path: Path) -> None:
-    hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/video.mp4"}})
-    hub.answer("/files/video.mp4", body=b"mp4 of sorts")
-    path = await run(call_of("text-to-video", tmp_path, candidate("text-to-video", "novita"), text="waves"))
-    assert path == str(tmp_path / "0.mp4")
-    assert (tmp_path / "0.mp4").read_bytes() == b"mp4 of sorts"
-
-
-CHAT = {
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "hello there"},
-        }
-    ],
-    "created": 0,
-    "id": "",
-    "model": "",
-    "system_fingerprint": "",
-    "usage": {},
-}
-
-
-@pytest.mark.parametrize(
-    ("task", "reply"), [("text-generation", {"choices": [{"text": "hello there"}]}), ("conversational", CHAT)]
-)
-async def test_text_is_generated_as_the_provider_offers_it(
-    hub: HubDouble, tmp_path: Path, task: str, reply: Any
-) -> None:
-    hub.answer("/novita/", body=reply)
-    served = {"providers": {"novita": {"id": "novita/their-name", "task": task}}}
-    model = candidate("text-generation", "novita", metadata=served)
-    call = call_of("text-generation", tmp_path, model, text="hi")
-    assert adapt(call.spec, await run(call), call)[0] == {"generated_text": "hello there"}
-    [request] = hub.requests
-    assert request.path.endswith("chat/completions") is (task == "conversational")
-    assert request.json["model"] == "novita/their-name"
 
 
 async def test_an_endpoint_of_the_users_own_is_asked_directly(hub: HubDouble, tmp_path: Path) -> None:
@@ -392,6 +176,13 @@ async def test_a_provider_that_is_down_may_come_back(tmp_path: Path) -> None:
         await run(call_of("text-classification", tmp_path, model, text="hi"))
 
 
+async def test_an_organisation_may_pay(hub: HubDouble, tmp_path: Path) -> None:
+    hub.answer("/models/org/model", body=[LABELS])
+    backend = HostedBackend(SETTINGS.model_copy(update={"bill_to": "my-org"}))
+    await backend.run(call_of("text-classification", tmp_path, text="hi"))
+    assert hub.requests[0].headers["x-hf-bill-to"] == "my-org"
+
+
 SERVED = candidate("text-classification")
 ALONE = Candidate(id="a", task="text-classification")
 OWN = ALONE.model_copy(update={"metadata": {"url": "https://e.example"}})
@@ -423,10 +214,6 @@ def test_sound_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.backends.hosted.find_spec", lambda name: None)
     told = HostedBackend(SETTINGS).why_not(TASKS["text-to-speech"], candidate("text-to-speech"))
     assert 'pip install "jarvis-agent[starter]"' in (told or "")
-
-
-def test_every_call_is_for_a_task_that_exists() -> None:
-    assert set(CALLS) - set(TASKS) == {"conversational"}
 
 
 def test_it_is_a_backend() -> None:

@@ -272,3 +272,29 @@ async def test_a_folder_that_can_not_be_written_is_no_obstacle(
     assert len(await source.candidates(DETECTION, 20)) == 1
     assert len(hub.requests) == 1
     assert "can not be kept on disk" in caplog.text
+
+
+async def test_controlnets_are_listed_by_their_tag_and_their_name(hub: HubDouble, make: Make) -> None:
+    spec = TASKS["canny-text-to-image"]
+    hub.add_model(
+        "org/sd-controlnet-canny",
+        tags=["controlnet"],
+        pipeline_tag="image-to-image",
+        card={"base_model": "org/sd"},
+    )
+    hub.add_model("org/sd-controlnet-depth", tags=["controlnet"], pipeline_tag="image-to-image")
+    source = make()
+    [candidate] = await source.candidates(spec, 5)
+    assert (candidate.id, candidate.task) == ("org/sd-controlnet-canny", "canny-text-to-image")
+    assert candidate.metadata["base_model"] == ["org/sd"]
+    [asked] = [request.query for request in hub.requests if request.path == "/api/models"]
+    assert (asked["filter"], asked["search"], "pipeline_tag" in asked) == (["controlnet"], ["canny"], False)
+    assert source.likely(spec) != []
+
+
+async def test_a_task_that_is_ours_alone_is_not_asked_for(hub: HubDouble, make: Make) -> None:
+    source = make()
+    for name in ("canny-control", "resize-image"):
+        assert await source.candidates(TASKS[name], 5) == []
+        assert source.likely(TASKS[name]) == []
+    assert hub.requests == []

@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.hf_api import RepoFolder
 
 from jarvis_agent.testing import HubDouble
 
@@ -45,6 +46,23 @@ def test_long_lists_are_paged() -> None:
         listed = [model.id for model in hub.api().list_models(pipeline_tag="translation", sort="downloads")]
     assert listed == ["org/m4", "org/m3", "org/m2", "org/m1", "org/m0"]
     assert len(hub.requests) == 3
+
+
+def test_the_files_of_a_model_are_listed_folder_by_folder_or_all() -> None:
+    with HubDouble(page_size=2) as hub, hub.redirected():
+        names = ["config.json", "unet/config.json", "unet/model.safetensors", "vae/a/b.json"]
+        hub.add_model("org/sd", files=dict.fromkeys(names, "12"))
+
+        def listed(folder: str | None = None, *, recursive: bool = False) -> list[str]:
+            tree = hub.api().list_repo_tree("org/sd", folder, recursive=recursive)
+            return [entry.path + ("/" if isinstance(entry, RepoFolder) else "") for entry in tree]
+
+        assert listed() == ["config.json", "unet/", "vae/"]
+        assert listed("unet") == ["unet/config.json", "unet/model.safetensors"]
+        assert [path for path in listed(recursive=True) if path[-1] != "/"] == names
+        assert [path for path in listed(recursive=True) if path[-1] == "/"] == ["unet/", "vae/", "vae/a/"]
+        with pytest.raises(EntryNotFoundError):
+            listed("nowhere")
 
 
 def test_a_list_says_what_is_asked_for(hub: HubDouble) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -128,6 +129,28 @@ async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
     assert "did not finish within" in (done.attempts[0].error or "")
 
 
+async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
+    class Slow(Scripted):
+        async def run(self, call: Call) -> Any:
+            if call.candidate.id == "a":
+                await asyncio.sleep(0.2)
+                raise TransientError("nothing came")
+            return await super().run(call)
+
+    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
+    selection = Selection(model="a", reason="", ladder=candidates)
+    settings = Settings(attempt_timeout=0.4, retries=2)
+    done = await Ladder(
+        SPEC,
+        selection,
+        {"scripted": Slow(b=["ok"])},
+        settings,
+        lambda suffix: tmp_path / suffix,
+        perf_counter,
+    ).climb({"text": "x"})
+    assert tried(done) == [("a", False), ("b", True)]
+
+
 async def test_when_all_have_failed_the_error_names_each_with_its_reason(tmp_path):
     done = await climb(tmp_path, a=[UnsupportedError("too old")], b=[UnsupportedError("too new")])
     assert str(done.error) == "all 2 candidates failed: a: too old; b: too new"
@@ -172,3 +195,59 @@ async def test_a_timeout_of_the_backend_itself_is_transient_and_tried_again(tmp_
     done = await climb(tmp_path, a=[TimeoutError("the socket was silent"), "ok"])
     assert tried(done) == [("a", False), ("a", True)]
     assert done.attempts[0].error == "TimeoutError: the socket was silent"
+
+
+class Hosted(Scripted):
+    name = "hosted"
+    local = False
+
+
+def rung(model: str, size: int | None = None, backend: str = "scripted") -> Candidate:
+    return Candidate(id=model, task=SPEC.name, backend=backend, size=size)
+
+
+async def climb_rungs(rungs: list[Candidate], here: Scripted, there: Scripted | None = None) -> Climb:
+    selection = Selection(model=rungs[0].id, reason="first", ladder=rungs)
+    backends = {"scripted": here, "hosted": there or Hosted()}
+    ladder = Ladder(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
+    return await ladder.climb({"text": "long"})
+
+
+async def test_after_a_model_that_does_not_fit_comes_a_smaller_one():
+    rungs = [rung("large", 9), rung("larger", 10), rung("same", 9), rung("small", 3)]
+    done = await climb_rungs(rungs, Scripted(large=[OutOfMemoryError("9 bytes")], small=["ok"]))
+    assert tried(done) == [("large", False), ("small", True)]
+
+
+async def test_a_model_of_unknown_size_is_tried_after_one_that_does_not_fit():
+    done = await climb_rungs(
+        [rung("large", 9), rung("unknown")], Scripted(large=[OutOfMemoryError("")], unknown=["ok"])
+    )
+    assert tried(done) == [("large", False), ("unknown", True)]
+
+
+async def test_what_is_left_out_for_its_size_is_named_when_all_fail():
+    done = await climb_rungs(
+        [rung("large", 9), rung("larger", 10)], Scripted(large=[OutOfMemoryError("9 bytes")])
+    )
+    assert str(done.error) == (
+        "all 2 candidates failed: large: 9 bytes; "
+        "larger: it is no smaller than large, which does not fit into memory"
+    )
+
+
+async def test_a_model_that_does_not_fit_here_is_asked_where_it_is_hosted():
+    rungs = [rung("large", 9), rung("large", 9, "hosted")]
+    done = await climb_rungs(rungs, Scripted(large=[OutOfMemoryError("")]), Hosted(large=["ok"]))
+    assert [(a.model, a.backend, a.ok) for a in done.attempts] == [
+        ("large", "scripted", False),
+        ("large", "hosted", True),
+    ]
+
+
+async def test_a_model_that_failed_in_both_places_is_told_with_both():
+    rungs = [rung("a"), rung("a", backend="hosted")]
+    done = await climb_rungs(
+        rungs, Scripted(a=[UnsupportedError("no")]), Hosted(a=[UnsupportedError("never")])
+    )
+    assert str(done.error) == "all 2 candidates failed: a by scripted: no; a by hosted: never"

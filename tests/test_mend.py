@@ -5,7 +5,9 @@ import json
 import pytest
 
 from jarvis_agent.plan import Plan
+from jarvis_agent.tools.hub_tasks import NOT_CALLABLE
 from jarvis_agent.tools.spec import Arg, TaskSpec
+from jarvis_agent.tools.table import canonical
 
 
 def task(name, task_id, dep=None, **args):
@@ -312,3 +314,68 @@ def test_rows_of_a_table_do_not_fan_out():
     rows = [{"a": 1}, {"a": 2}]
     plan = parse(task("table-qa", 0, text="sum?", table=rows), tools=[table])
     assert plan.tasks[0].args == {"text": "sum?", "table": rows}
+
+
+@pytest.mark.parametrize(
+    "box",
+    [[1, 2, 3, 4], "[1, 2, 3, 4]", ["1", "2", "3", "4"], {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}],
+)
+def test_a_box_is_one_value_however_it_is_written(box):
+    plan = parse(task("crop-image", 0, image="a.jpg", box=box))
+    assert graph(plan) == {0: ([-1], {"image": "a.jpg", "box": box})}
+
+
+@pytest.mark.parametrize("width", [512, "512", [512]])
+def test_a_number_may_come_as_a_number_a_text_or_alone_in_a_list(width):
+    plan = parse(task("resize-image", 0, image="a.jpg", width=width))
+    assert graph(plan) == {
+        0: ([-1], {"image": "a.jpg", "width": width[0] if isinstance(width, list) else width})
+    }
+
+
+def test_a_box_may_be_what_a_detection_found():
+    found = task("object-detection", 0, image="a.jpg")
+    plan = parse(found, task("crop-image", 1, [0], image="a.jpg", box="<resource>-0"))
+    assert graph(plan)[1] == ([0], {"image": "a.jpg", "box": "<resource>-0"})
+
+
+@pytest.mark.parametrize(
+    ("pages", "meant"),
+    [
+        (["a.png", "b.png"], ["a.png", "b.png"]),
+        ("a.png, b.png", ["a.png", "b.png"]),
+        ("a.png", ["a.png"]),
+        ("my page, first.png", ["my page, first.png"]),
+        ({"url": "a.png"}, ["a.png"]),
+        ("<resource>-0", ["<resource>-0"]),
+        (["<resource>-0", "b.png"], ["<resource>-0", "b.png"]),
+    ],
+)
+def test_an_argument_that_takes_several_files_takes_them_as_one_list(pages, meant):
+    plan = parse(PICTURE, task("visual-document-retrieval", 1, [0], text="How to pay?", image=pages))
+    assert graph(plan)[1] == ([0], {"text": "How to pay?", "image": meant})
+
+
+@pytest.mark.parametrize("args", [{}, None, "", {"text": None}])
+def test_a_task_without_arguments_needs_none(args):
+    plan = parse({"task": "unconditional-image-generation", "id": 0, "dep": [-1], "args": args})
+    assert graph(plan) == {0: ([-1], {})}
+    assert plan.notes == []
+    assert Plan.parse(plan.to_json()) == plan
+
+
+def test_a_task_without_arguments_takes_none():
+    plan = parse(task("unconditional-image-generation", 0, text="a cat"))
+    assert graph(plan) == {0: ([-1], {})}
+    assert plan.notes == [
+        'task 0 (unconditional-image-generation): what it has no place for was left out: "text"'
+    ]
+
+
+@pytest.mark.parametrize("name", ["reinforcement-learning", "Table to text", "text_retrieval", "other"])
+def test_a_task_of_the_hub_that_can_not_be_run_is_left_out_with_the_reason(name):
+    plan = parse(PICTURE, task(name, 1, text="x"))
+    assert list(graph(plan)) == [0]
+    assert plan.notes == [
+        f'task 1 was left out: "{canonical(name)}" can not be run: {NOT_CALLABLE[canonical(name)]}'
+    ]

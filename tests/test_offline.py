@@ -39,6 +39,8 @@ pytestmark = pytest.mark.starter
 
 
 def kind_of(name: str) -> Modality:
+    if name.endswith(".csv"):
+        return "table"
     kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
     return next((known for known in ("image", "audio", "video", "text") if known == kind), "file")
 

@@ -36,7 +36,9 @@ def test_every_task_has_phrases_and_every_entry_is_a_task() -> None:
 def test_a_control_map_is_made_by_the_task_of_its_name() -> None:
     maps = {name: entry.map for name, entry in load_bank().items() if entry.map}
     assert maps == {
-        name: name.replace("text-to-image", "control") for name in TASKS if "-text-to-image" in name
+        name: name.replace("text-to-image", "control")
+        for name, spec in TASKS.items()
+        if spec.category == "control" and "-text-to-image" in name
     }
 
 

@@ -56,3 +56,10 @@ def test_a_downloaded_model_is_taken_at_the_pinned_revision() -> None:
     assert (old.revision, old.local, old.path) == ("old", True, Path("/cache/old"))
     other = Pin("a/b", "v9").at_revision(cached)
     assert (other.revision, other.local, other.path) == ("v9", False, None)
+
+
+@pytest.mark.parametrize(("space", "here"), [("org/space", False), ("http://127.0.0.1:7860", True)])
+def test_a_pin_may_be_a_space(space: str, here: bool) -> None:
+    candidate = read_pins({"object-detection": f"space:{space}"})["object-detection"].candidate(DETECTION)
+    assert (candidate.id, candidate.backend, candidate.local) == (space, "spaces", here)
+    assert candidate.metadata == {"space": space}

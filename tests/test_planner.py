@@ -175,22 +175,38 @@ async def test_the_model_is_given_the_schema_and_with_a_bias_the_names(bias, wor
 
 
 def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed():
-    schema = plan_schema({name: TASKS[name] for name in ("zero-shot-classification", "image-to-text")})
-    task = schema["properties"]["tasks"]["items"]
-    assert task["properties"]["task"]["enum"] == ["zero-shot-classification", "image-to-text"]
-    assert task["properties"]["args"]["properties"] == {
-        "text": {"type": ["string", "null"]},
-        "labels": {"type": ["array", "null"], "items": {"type": "string"}},
-        "image": {"type": ["string", "null"]},
+    names = ("zero-shot-classification", "object-detection", "image-to-text", "depth-estimation")
+    schema = plan_schema({name: TASKS[name] for name in names})
+    sort, look, read = schema["properties"]["tasks"]["items"]["anyOf"]
+    assert sort["properties"]["args"]["properties"] == {
+        "text": {"type": "string"},
+        "labels": {"type": "array", "items": {"type": "string"}},
     }
-    for part in (schema, task, task["properties"]["args"]):
+    assert look["properties"]["task"]["enum"] == ["object-detection", "depth-estimation"]
+    assert look["properties"]["args"]["properties"] == {"image": {"type": "string"}}
+    assert read["properties"]["args"]["properties"]["text"] == {
+        "anyOf": [{"type": "string"}, {"type": "null"}]
+    }
+    for part in (schema, *(p for task in (sort, look, read) for p in (task, task["properties"]["args"]))):
         assert part["additionalProperties"] is False
         assert part["required"] == list(part["properties"])
 
 
+def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema():
+    schema = plan_schema(TASKS)
+    forms = schema["properties"]["tasks"]["items"]["anyOf"]
+    args = {name: form["properties"]["args"] for form in forms for name in form["properties"]["task"]["enum"]}
+    assert args.keys() == TASKS.keys()
+    assert all(list(args[spec.name]["required"]) == [a.name for a in spec.inputs] for spec in TASKS.values())
+    assert args["unconditional-image-generation"]["properties"] == {}
+    assert args["visual-document-retrieval"]["properties"]["image"]["type"] == "array"
+    assert {"type": "number"} in args["resize-image"]["properties"]["width"]["anyOf"]
+    assert schema["additionalProperties"] is False
+
+
 def test_the_schema_lets_no_list_of_dependencies_go_on_for_ever():
-    task = plan_schema(TASKS)["properties"]["tasks"]["items"]
-    assert task["properties"]["dep"]["maxItems"] == 8
+    forms = plan_schema(TASKS)["properties"]["tasks"]["items"]["anyOf"]
+    assert all(form["properties"]["dep"]["maxItems"] == 8 for form in forms)
 
 
 @pytest.mark.parametrize("inputs", [(), (Arg("city", "any"),)])
@@ -199,7 +215,8 @@ def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
         {"image-to-text": TASKS["image-to-text"], "t": TaskSpec("t", "tool", "", inputs, ())}
     )
     assert "additionalProperties" not in json.dumps(schema)
-    assert schema["properties"]["tasks"]["items"]["properties"]["args"]["required"] == []
+    forms = schema["properties"]["tasks"]["items"]["anyOf"]
+    assert all(form["properties"]["args"]["required"] == [] for form in forms)
 
 
 def test_without_tasks_there_is_no_schema():

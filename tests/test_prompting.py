@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.plan import Plan
 from jarvis_agent.prompting import STAGES, load_prompts
+from jarvis_agent.refs import refs_in
 from jarvis_agent.request import Brief, Turn
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.tools.table import TASKS, find_task
@@ -154,10 +155,7 @@ class TestPlanMessages:
                 assert spec is not None
                 assert set(spec.required) <= set(task.args)
                 assert set(task.args) <= {arg.name for arg in spec.inputs}
-                used = [
-                    int(n) for value in task.args.values() for n in re.findall(r"<resource>-(\d+)", value)
-                ]
-                assert sorted(used) == sorted(task.deps)
+                assert sorted(refs_in(task.args)) == sorted(task.deps)
 
     def test_files_are_named_as_the_request_names_them(self) -> None:
         brief = Brief("x", files=(Resource(kind="image", path=Path("/abs/my cat.jpg"), name="my cat.jpg"),))

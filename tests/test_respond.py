@@ -146,6 +146,11 @@ class TestReport:
             (result("visual-question-answering", [{"answer": "two", "score": 0.9}], "two"), "two"),
             (result("image-to-text", {"generated_text": ""}, ""), "(no text)"),
             (
+                result("keypoint-detection", [{"score": 0.9, "keypoints": []}], "2 people: 15 joints seen"),
+                "2 people: 15 joints seen",
+            ),
+            (result("tabular-regression", [1.5, 2.5], "2 rows: from 1.5 to 2.5"), "2 rows: from 1.5 to 2.5"),
+            (
                 result("image-classification", [{"label": "cat", "score": 1.0}], notes=["it was blurred"]),
                 "cat 100 %\n  Note: it was blurred",
             ),
@@ -154,6 +159,38 @@ class TestReport:
     async def test_each_kind_of_result_reads_well(self, given: TaskResult, line: str) -> None:
         text = await answer(ReportResponder(), plan=Plan(tasks=[given.task]), results=[given])
         assert text.split("\n\n")[0] == f"Here is what came out:\n- {given.task.task} (a.jpg): {line}"
+
+    async def test_of_several_files_each_says_what_it_is(self) -> None:
+        files = [
+            Resource(kind="image", path=Path("/out/0.png"), name="depth in colour, near is bright"),
+            Resource(kind="image", path=Path("/out/1.png"), name="depth in 16 bits"),
+        ]
+        task = Task(task="depth-estimation", id=0, args={"image": "a.jpg"})
+        depth = TaskResult(task=task, status="ok", resources=files, output={"path": "/out/0.png"})
+        text = await answer(ReportResponder(), plan=Plan(tasks=[task]), results=[depth])
+        assert (
+            "- depth-estimation (a.jpg):\n  /out/0.png (depth in colour, near is bright)\n"
+            "  /out/1.png (depth in 16 bits)\n"
+        ) in text
+
+    async def test_many_files_are_summed_up(self) -> None:
+        masks = [Resource(kind="image", path=Path(f"/out/{n}.png"), name=f"mask {n}") for n in range(1, 31)]
+        made = result("mask-generation").model_copy(update={"resources": masks})
+        text = await answer(ReportResponder(), plan=Plan(tasks=[made.task]), results=[made])
+        assert "/out/8.png (mask 8)\n  and 22 more files beside it" in text
+        assert "/out/9.png" not in text
+
+    async def test_the_title_names_each_of_several_files(self) -> None:
+        args = {"text": "How to pay?", "image": ["p1.png", "<resource>-1", "p2.png"]}
+        task = Task(task="visual-document-retrieval", id=0, args=args)
+        text = await answer(
+            ReportResponder(),
+            plan=Plan(tasks=[task, Task(task="text-to-image", id=1)]),
+            results=[
+                TaskResult(task=task, status="ok", resources=[Resource(kind="text", text="p1.png (0.9)")])
+            ],
+        )
+        assert "- visual-document-retrieval (p1.png, p2.png, result of text-to-image): p1.png (0.9)" in text
 
     async def test_objects_are_added_up_over_the_images(self) -> None:
         box = {"label": "zebra", "score": 0.9, "box": {"xmin": 0, "ymin": 0, "xmax": 1, "ymax": 1}}

@@ -20,7 +20,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Selection, Task
 
-DETECTION = "object-detection"
+DETECTION, SPEECH = "object-detection", "text-to-speech"
 EVERYTHING = FakeBackend(dict.fromkeys(TASKS, "x"), "here")
 
 
@@ -258,7 +258,11 @@ async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Pat
     chooser = Selector([source], [local, HostedBackend(settings)], settings, Controller(llm, settings))
     selection = await select(chooser)
     assert (selection.model, selection.by) == ("org/served", "llm")
-    assert [candidate.id for candidate in selection.ladder] == ["org/served", "org/alone"]
+    assert [(candidate.id, candidate.backend) for candidate in selection.ladder] == [
+        ("org/served", "here"),
+        ("org/alone", "here"),
+        ("org/served", "hf-inference"),
+    ]
     await select(chooser)
     assert len(hub.requests) == 1
 
@@ -296,3 +300,83 @@ async def test_the_users_own_models_stand_beside_the_hubs(hub: HubDouble, tmp_pa
         "mine",
         "org/served",
     ]
+
+
+async def test_models_of_another_task_type_do_a_task_that_borrows_them() -> None:
+    depth = model("org/depth", "depth-estimation", local=True)
+    source = FakeSource([depth, model("org/own", "depth-control")])
+    selection = await select(selector(source), "depth-control")
+    assert [(c.id, c.task) for c in selection.ladder] == [
+        ("org/depth", "depth-control"),
+        ("org/own", "depth-control"),
+    ]
+    assert source.asked == ["depth-control", "depth-estimation"]
+
+
+async def test_a_task_has_a_policy_of_its_own() -> None:
+    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+    served = [model("a/b", providers=("fal-ai",)), model("c/d", SPEECH, providers=("fal-ai",))]
+    chooser = selector(
+        FakeSource(served), backends=[EVERYTHING, hosted], policies={"object-det": "hosted-first"}
+    )
+    assert [c.backend for c in (await select(chooser)).ladder] == ["there", "here"]
+    assert [c.backend for c in (await select(chooser, SPEECH)).ladder] == ["here", "there"]
+
+
+def test_a_policy_for_an_unknown_task_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="there is no task 'zebra-detection'"):
+        selector(policies={"zebra-detection": "local-only"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "place"),
+    [
+        ({"local": True}, "local-first", "it is on this machine"),
+        ({"size": 1_500_000_000}, "local-first", "it is downloaded to this machine (1.5 GB)"),
+        (
+            {"size": 3_000_000_000, "providers": ("fal-ai",)},
+            "local-first",
+            "hosted by fal-ai; its 3,000,000,000 bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)",
+        ),
+        ({"providers": ("fal-ai",)}, "hosted-first", "hosted by fal-ai, as the policy is hosted-first"),
+    ],
+)
+async def test_a_choice_says_why_the_model_runs_where_it_does(
+    fields: dict[str, Any], policy: str, place: str
+) -> None:
+    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+    source = FakeSource([model("a/b", **fields)])
+    selection = await select(selector(source, backends=[EVERYTHING, hosted], policy=policy))
+    assert selection.place == place
+
+
+async def test_an_algorithm_has_no_place_to_explain() -> None:
+    canny = FakeSource([model("opencv/canny", "canny-control", local=True)])
+    assert (await select(selector(canny), "canny-control")).place == ""
+
+
+async def test_the_second_place_of_a_model_comes_after_every_model_in_its_first() -> None:
+    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+    both = [model(f"org/{name}", local=True, path=Path("/m"), providers=("fal-ai",)) for name in "ab"]
+    selection = await select(selector(FakeSource(both), backends=[EVERYTHING, hosted]))
+    assert [(c.id, c.backend, c.local) for c in selection.ladder] == [
+        ("org/a", "here", True),
+        ("org/b", "here", True),
+        ("org/a", "there", False),
+        ("org/b", "there", False),
+    ]
+
+
+async def test_a_model_has_one_place_where_the_policy_allows_one() -> None:
+    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+    source = FakeSource([model("a/b", local=True, providers=("fal-ai",))])
+    selection = await select(selector(source, backends=[EVERYTHING, hosted], policy="local-only"))
+    assert [c.backend for c in selection.ladder] == ["here"]
+
+
+async def test_a_pinned_space_is_taken_without_asking_any_source() -> None:
+    source = FakeSource(THREE)
+    spaces = FakeBackend(dict.fromkeys(TASKS, "x"), "spaces", local=False)
+    selection = await select(selector(source, backends=[spaces], pins={DETECTION: "space:org/space"}))
+    assert [(c.id, c.backend) for c in selection.ladder] == [("org/space", "spaces")]
+    assert source.asked == []

@@ -140,3 +140,22 @@ def test_names_of_outputs_are_never_paths(tmp_path: Path) -> None:
 def test_the_url_of_an_output_is_the_end_of_its_path() -> None:
     assert output_url(Path("/srv/outputs/run 1/0-speech.wav")) == "/outputs/run%201/0-speech.wav"
     assert output_url("C:\\outputs\\run\\a#b.png") == "/outputs/run/a%23b.png"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mime", "how"),
+    [
+        ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
+        ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
+        ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
+    ],
+)
+def test_what_runs_make_is_sent_with_its_media_type(
+    served: Served, name: str, content: bytes, mime: str, how: str
+) -> None:
+    (served.outputs / "made").mkdir(parents=True, exist_ok=True)
+    (served.outputs / "made" / name).write_bytes(content)
+    got = served.get(f"/outputs/made/{name}")
+    assert got.headers["content-type"].partition(";")[0] == mime
+    assert got.headers["content-disposition"].startswith(how)
+    assert got.content == content

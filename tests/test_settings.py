@@ -60,3 +60,50 @@ def test_what_can_not_be_used_is_named_as_the_user_knows_it(
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=told):
         load_settings(**given)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "text-to-image=hosted-first, translation=local-only,",
+        '{"text-to-image": "hosted-first", "translation": "local-only"}',
+    ],
+)
+def test_policies_by_task_are_pairs_or_json(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("JARVIS_POLICIES", written)
+    settings = Settings()
+    assert settings.policies == {"text-to-image": "hosted-first", "translation": "local-only"}
+    assert settings.policy_for("text-to-image") == "hosted-first"
+    assert settings.policy_for("summarization") == settings.policy == "local-first"
+
+
+def test_policies_may_be_given_as_they_are() -> None:
+    settings = Settings(policy="local-only", policies={"text-to-video": "hosted-only"})
+    assert settings.policy_for("text-to-video") == "hosted-only"
+    assert settings.policy_for("text-to-image") == "local-only"
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("translation=fast", "JARVIS_POLICIES.+'fast'"),
+        ("translation", "JARVIS_POLICIES"),
+        ('{"translation": ', "JARVIS_POLICIES"),
+    ],
+)
+def test_a_policy_that_there_is_not_is_named(
+    monkeypatch: pytest.MonkeyPatch, written: str, told: str
+) -> None:
+    monkeypatch.setenv("JARVIS_POLICIES", written)
+    with pytest.raises(ConfigError, match=told):
+        load_settings()
+
+
+def test_what_pays_and_what_the_pool_may_take_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JARVIS_BILL_TO", "acme")
+    monkeypatch.setenv("JARVIS_GPU_MEMORY_BUDGET", "8000000000")
+    monkeypatch.setenv("JARVIS_MAX_BATCH", "1")
+    settings = Settings()
+    assert (settings.bill_to, settings.gpu_memory_budget, settings.max_batch) == ("acme", 8_000_000_000, 1)

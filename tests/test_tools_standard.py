@@ -25,6 +25,7 @@ EXAMPLE_OF = {
     "image": str(EXAMPLES / "cat.jpg"),
     "audio": str(EXAMPLES / "speech.wav"),
     "video": str(EXAMPLES / "clip.mp4"),
+    "table": "rows.csv",
 }
 
 
@@ -134,3 +135,24 @@ class TestToolsAtWork(ToolsIntegrationTests):
 
     def test_the_content_says_what_the_expert_found(self) -> None:
         assert EXPERTS[self.task].says in self.made.invoke(self.tool_invoke_params_example)
+
+
+def test_numbers_and_boxes_may_come_in_any_of_their_forms() -> None:
+    schema = args_schema_of(TASKS["crop-image"])
+    for box in ([1, 2, 3, 4], "1, 2, 3, 4", {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}):
+        assert schema(image="a.jpg", box=box).model_dump()["box"] == box
+    for width in (512, "512"):
+        assert (
+            args_schema_of(TASKS["resize-image"])(image="a.jpg", width=width).model_dump()["width"] == width
+        )
+
+
+def test_one_file_stands_for_a_list_of_one() -> None:
+    schema = args_schema_of(TASKS["visual-document-retrieval"])
+    assert schema(text="How to pay?", image="a.png").model_dump()["image"] == ["a.png"]
+    assert schema(text="How to pay?", image=["a.png", "b.png"]).model_dump()["image"] == ["a.png", "b.png"]
+    assert schema.model_json_schema()["properties"]["image"]["type"] == "array"
+
+
+def test_a_task_without_arguments_is_called_with_none() -> None:
+    assert args_schema_of(TASKS["unconditional-image-generation"])().model_dump() == {}

@@ -342,7 +342,7 @@ def test_no_network_is_worth_another_try(backend: TransformersBackend, monkeypat
     ],
 )
 def test_one_copy_of_the_weights_is_chosen(files: list[str], chosen: list[Any] | None) -> None:
-    from jarvis_agent.backends.model_files import choose_files
+    from jarvis_agent.backends.layouts import TRANSFORMERS
 
     wanted = files if chosen is None else [files[n] if isinstance(n, int) else n for n in chosen]
-    assert set(choose_files(ON_HUB, dict.fromkeys(files, 1), Settings())) == set(wanted)
+    assert set(TRANSFORMERS.choose("org/model", files, None, Settings())) == set(wanted)

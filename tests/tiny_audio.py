@@ -178,3 +178,45 @@ def bark(folder: Path) -> None:
     model.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps(generation.to_dict()))
     BarkProcessor(bert_tokenizer(256)).save_pretrained(str(folder))
+
+
+def musicgen(folder: Path) -> None:
+    from transformers import (
+        EncodecConfig,
+        MusicgenConfig,
+        MusicgenDecoderConfig,
+        MusicgenForConditionalGeneration,
+        T5Config,
+    )
+
+    tokenizer = bpe_tokenizer()
+    codec = EncodecConfig(
+        num_filters=4,
+        hidden_size=8,
+        codebook_dim=8,
+        codebook_size=64,
+        num_lstm_layers=1,
+        upsampling_ratios=[8, 5, 4, 2],
+        target_bandwidths=[1.2],
+        sampling_rate=16_000,
+    )
+    decoder = MusicgenDecoderConfig(
+        vocab_size=64,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        ffn_dim=16,
+        num_codebooks=2,
+        pad_token_id=64,
+        bos_token_id=64,
+    )
+    reader = T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, pad_token_id=0
+    )
+    config = MusicgenConfig(text_encoder=reader, audio_encoder=codec, decoder=decoder)
+    model = MusicgenForConditionalGeneration(config)
+    model.generation_config.decoder_start_token_id = 64
+    model.generation_config.pad_token_id = 64
+    model.generation_config.do_sample = True
+    model.generation_config.guidance_scale = 3.0
+    save(folder, model, tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,77 @@ def _llama(folder: Path, **options: Any) -> None:
         **TEXT,
     )
     save(folder, LlamaForCausalLM(config), tokenizer)
+
+
+def bert_masked(folder: Path) -> None:
+    bert("BertConfig", "BertForMaskedLM", folder)
+
+
+def roberta_masked(folder: Path) -> None:
+    """A model whose gap is written <mask>."""
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    tokenizer = bpe_tokenizer(mask_token="<mask>")
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=66, pad_token_id=0, **TEXT)
+    save(folder, RobertaForMaskedLM(config), tokenizer)
+
+
+def tapex(folder: Path) -> None:
+    """A model that writes the answer to a question about a table."""
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    tokenizer = bpe_tokenizer()
+    tokenizer.model_max_length = 128
+    config = BartConfig(
+        vocab_size=len(tokenizer),
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=2,
+        **{**SEQ2SEQ, "max_position_embeddings": 128},
+    )
+    save(folder, BartForConditionalGeneration(config), tokenizer)
+
+
+def embedder(folder: Path) -> None:
+    """A model of sentence-transformers: the mean of BERT's token vectors, of length one."""
+    _embedder(folder)
+
+
+def asymmetric_embedder(folder: Path) -> None:
+    """An embedder that marks queries and documents."""
+    _embedder(folder, prompts={"query": "who wrote ", "document": "the cat is "})
+
+
+def dense_embedder(folder: Path) -> None:
+    """An embedder with weights in a folder of their own."""
+    _embedder(folder, dense=True)
+
+
+def _embedder(folder: Path, *, dense: bool = False, **options: Any) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+
+    bert_base(folder / "base")
+    words = Transformer(str(folder / "base"))
+    modules = [words, Pooling(words.get_embedding_dimension(), "mean")]
+    if dense:
+        modules.append(Dense(words.get_embedding_dimension(), 8))
+    SentenceTransformer(modules=[*modules, Normalize()], device="cpu", **options).save(
+        str(folder), create_model_card=False
+    )
+    shutil.rmtree(folder / "base")
+
+
+def cross_encoder(folder: Path) -> None:
+    """A cross-encoder as sentence-transformers saves it."""
+    from sentence_transformers import CrossEncoder
+
+    reranker(folder / "base")
+    CrossEncoder(str(folder / "base"), device="cpu").save(str(folder), create_model_card=False)
+    shutil.rmtree(folder / "base")
+
+
+def reranker(folder: Path) -> None:
+    """A cross-encoder as transformers saves it."""
+    bert("BertConfig", "BertForSequenceClassification", folder, num_labels=1)

@@ -39,6 +39,15 @@ def _detr_options() -> dict[str, Any]:
     }
 
 
+def detr_people(folder: Path) -> None:
+    from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil
+
+    people = {"id2label": {0: "person", 1: "dog"}, "label2id": {"person": 0, "dog": 1}}
+    model = DetrForObjectDetection(DetrConfig(**{**_detr_options(), **people}))
+    model.class_labels_classifier.bias.data[0] = 5.0
+    save(folder, model, DetrImageProcessorPil(size={"shortest_edge": 32, "longest_edge": 64}))
+
+
 def detr_panoptic(folder: Path) -> None:
     from transformers import DetrConfig, DetrForSegmentation, DetrImageProcessorPil, ResNetConfig
 
@@ -218,3 +227,112 @@ def llava_chat(folder: Path) -> None:
         "{{ '<image>' if part['type'] == 'image' else part['text'] }}{% endfor %}{% endfor %}:",
     )
     save(folder, LlavaForConditionalGeneration(config), processor)
+
+
+def vit_encoder(folder: Path) -> None:
+    from transformers import ViTConfig, ViTImageProcessorPil, ViTModel
+
+    save(folder, ViTModel(ViTConfig(**TEXT, **IMAGE)), ViTImageProcessorPil(size=SIDE))
+
+
+def dinov2(folder: Path) -> None:
+    from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
+
+    model = Dinov2Model(Dinov2Config(**TEXT, **IMAGE, mlp_ratio=1))
+    save(folder, model, BitImageProcessorPil(size={"shortest_edge": 32}, crop_size=SIDE))
+
+
+def clip(folder: Path) -> None:
+    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor
+
+    tokenizer = bpe_tokenizer()
+    text = {**TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "eos_token_id": 2}
+    config = CLIPConfig(text_config=text, vision_config={**TEXT, **IMAGE}, projection_dim=16)
+    processor = CLIPProcessor(CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=SIDE), tokenizer)
+    save(folder, CLIPModel(config), processor)
+
+
+def siglip(folder: Path) -> None:
+    from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel, SiglipProcessor
+
+    tokenizer = bpe_tokenizer()
+    text = {**TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "projection_size": 16}
+    config = SiglipConfig(text_config=text, vision_config={**TEXT, **IMAGE})
+    save(folder, SiglipModel(config), SiglipProcessor(SiglipImageProcessorPil(size=SIDE), tokenizer))
+
+
+def _video(kind: str, folder: Path, processor: Any, **options: Any) -> None:
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(**TEXT, **IMAGE, num_frames=4, **options, **LABELS)
+    save(folder, getattr(transformers, f"{kind}ForVideoClassification")(config), processor)
+
+
+def videomae(folder: Path) -> None:
+    from transformers import VideoMAEImageProcessorPil
+
+    _video("VideoMAE", folder, VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=SIDE))
+
+
+def timesformer(folder: Path) -> None:
+    from transformers import VideoMAEImageProcessorPil
+
+    _video("Timesformer", folder, VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=SIDE))
+
+
+def vivit(folder: Path) -> None:
+    from transformers import VivitImageProcessor
+
+    processor = VivitImageProcessor(size={"shortest_edge": 32}, crop_size=SIDE)
+    _video("Vivit", folder, processor, tubelet_size=[2, 16, 16])
+
+
+def vjepa2(folder: Path) -> None:
+    from transformers import VJEPA2Config, VJEPA2ForVideoClassification
+
+    config = VJEPA2Config(
+        patch_size=16,
+        crop_size=32,
+        frames_per_clip=4,
+        hidden_size=24,
+        num_attention_heads=2,
+        num_hidden_layers=1,
+        mlp_ratio=1,
+        pred_hidden_size=24,
+        pred_num_attention_heads=2,
+        pred_num_hidden_layers=1,
+        num_pooler_layers=1,
+        **LABELS,
+    )
+    save(folder, VJEPA2ForVideoClassification(config))
+    (folder / "video_preprocessor_config.json").write_text('{"video_processor_type": "VJEPA2VideoProcessor"}')
+
+
+def swin2sr(folder: Path) -> None:
+    from transformers import Swin2SRConfig, Swin2SRForImageSuperResolution, Swin2SRImageProcessorPil
+
+    config = Swin2SRConfig(
+        image_size=16,
+        patch_size=1,
+        embed_dim=8,
+        depths=[1],
+        num_heads=[2],
+        window_size=4,
+        mlp_ratio=1.0,
+        upscale=2,
+    )
+    save(folder, Swin2SRForImageSuperResolution(config), Swin2SRImageProcessorPil(size_divisor=4))
+
+
+def dpt(folder: Path) -> None:
+    from transformers import DPTConfig, DPTForDepthEstimation, DPTImageProcessorPil
+
+    config = DPTConfig(
+        **{**TEXT, "num_hidden_layers": 4},
+        **IMAGE,
+        backbone_out_indices=[0, 1, 2, 3],
+        neck_hidden_sizes=[8, 8, 8, 8],
+        fusion_hidden_size=8,
+        is_hybrid=False,
+    )
+    save(folder, DPTForDepthEstimation(config), DPTImageProcessorPil(size=SIDE))

@@ -1,7 +1,8 @@
-"""Draw what was found onto the picture it was found in: boxes, masks, labels.
+"""Draw what was found onto the picture it was found in: boxes, masks, skeletons, labels.
 
 draw_boxes(image, [Box("cat", "cat 0.98", 10, 20, 110, 140)]).save("found.png")
-draw_masks(image, [("cat", mask)])
+draw_masks(image, [Mask("cat", "cat", mask)])
+draw_skeletons(image, [Skeleton(((10, 20), (40, 80), None), ((0, 1), (1, 2)))])
 """
 
 from __future__ import annotations
@@ -43,6 +44,23 @@ class Box:
     ymax: float
 
 
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Where something is: `mask` is of mode L and any size, white there. An empty caption is not written."""
+
+    label: str
+    caption: str
+    mask: Image
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """Joints in pixels of the picture (None: not seen), and bones as pairs of places among the joints."""
+
+    joints: Sequence[tuple[float, float] | None]
+    bones: Sequence[tuple[int, int]]
+
+
 def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
     """A copy of the image in RGB with each box and its caption; the first box lies on top."""
     from PIL import ImageDraw
@@ -59,24 +77,57 @@ def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
     return picture
 
 
-def draw_masks(image: Image, masks: Sequence[tuple[str, Image]]) -> Image:
-    """A copy of the image in RGB, tinted where each mask (mode L, any size) is white, with its label."""
+def draw_masks(image: Image, masks: Sequence[Mask]) -> Image:
+    """A copy of the image in RGB, tinted where each mask is white and lined at its rim, with its caption."""
     from PIL import Image as Images
     from PIL import ImageDraw
 
     picture = _opaque(image)
-    colours = _colours(label for label, _ in masks)
+    colours = _colours(mask.label for mask in masks)
+    rim = max(1, min(picture.size) // 300)
     places = []
-    for label, mask in masks:
+    for found in masks:
+        mask = found.mask
         fitted = mask if mask.size == picture.size else mask.resize(picture.size, Images.Resampling.NEAREST)
-        tint = Images.new("RGB", picture.size, colours[label])
-        picture.paste(tint, mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
-        if (bounds := fitted.getbbox()) is not None:
-            places.append((label, bounds))
+        picture.paste(colours[found.label], mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
+        picture.paste(colours[found.label], mask=_rim(fitted, rim))
+        if found.caption and (bounds := fitted.getbbox()) is not None:
+            places.append((found, bounds))
     pen = ImageDraw.Draw(picture)
-    for label, (left, top, right, bottom) in places:
-        _write(pen, label, (left + right) / 2, (top + bottom) / 2, colours[label], picture.size)
+    for found, (left, top, right, bottom) in places:
+        middle = (left + right) / 2, (top + bottom) / 2
+        _write(pen, found.caption, *middle, colours[found.label], picture.size)
     return picture
+
+
+def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
+    """A copy of the image in RGB with each skeleton in a colour of its own: bones, and joints as dots."""
+    from PIL import ImageDraw
+
+    picture = _opaque(image)
+    pen = ImageDraw.Draw(picture)
+    width = max(2, min(picture.size) // 120)
+    for place, skeleton in reversed(list(enumerate(skeletons))):
+        colour = PALETTE[place % len(PALETTE)]
+        joints = skeleton.joints
+        bones = [(joints[one], joints[other]) for one, other in skeleton.bones]
+        seen = [(one, other) for one, other in bones if one is not None and other is not None]
+        # A dark line below each bone sets it off from a background of its own colour.
+        for one, other in seen:
+            pen.line((one, other), fill="black", width=width + 2)
+        for one, other in seen:
+            pen.line((one, other), fill=colour, width=width)
+        for joint in joints:
+            if joint is not None:
+                pen.circle(joint, width + 1, fill="white", outline="black", width=max(1, width // 3))
+    return picture
+
+
+def _rim(mask: Image, width: int) -> Image:
+    """The pixels of a mask that are at most `width` from its outside."""
+    from PIL import ImageChops, ImageFilter
+
+    return ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(2 * width + 1)))
 
 
 def _opaque(image: Image) -> Image:

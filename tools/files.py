@@ -2,14 +2,21 @@
 
 resource = save_image(as_image(raw), call, "objects found")
 resource, seconds = save_audio(samples, 22_050, call, "speech")
+
+Their metadata say where they come from (see tools/provenance.py).
 """
 
 from __future__ import annotations
 
+import wave
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.errors import InputError
 from jarvis_agent.tools.forms import UnexpectedError, told
+from jarvis_agent.tools.provenance import provenance, tags
+from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
 
 if TYPE_CHECKING:
@@ -58,9 +65,14 @@ def _from_array(value: Any) -> Image:
 
 def save_image(image: Image, call: Call, name: str) -> Resource:
     """Write an image as PNG; returns its resource. Modes that PNG does not have are converted to RGB."""
+    from PIL.PngImagePlugin import PngInfo
+
+    origin = PngInfo()
+    for key, value in provenance(call).items():
+        origin.add_itxt(key, value)
     path = call.new_path(".png")
-    writable = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
-    writable.save(path, format="PNG")
+    writable = image if image.mode in ("L", "RGB", "RGBA", "I;16") else image.convert("RGB")
+    writable.save(path, format="PNG", pnginfo=origin)
     return Resource(kind="image", path=path, mime="image/png", name=name)
 
 
@@ -75,7 +87,7 @@ def save_audio(samples: Any, rate: int, call: Call, name: str) -> tuple[Resource
     if rate <= 0:
         raise UnexpectedError("a sampling rate in Hz")
     path = call.new_path(".wav")
-    seconds = write_audio(path, _mono(samples), rate)
+    seconds = write_audio(path, _mono(samples), rate, tags(call))
     return Resource(kind="audio", path=path, mime="audio/wav", name=name), seconds
 
 
@@ -96,3 +108,33 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     if not np.isfinite(sound).all():
         raise UnexpectedError("finite samples of sound")
     return sound
+
+
+def made_file(raw: Any, kind: Modality, call: Call) -> Resource:
+    """The resource of a file that the backend wrote, from its path or {path}.
+
+    Raises:
+        UnexpectedError: there is no such file, or its content is of another kind.
+    """
+    from jarvis_agent.media import sniff
+
+    given = raw.get("path") if isinstance(raw, Mapping) else raw
+    if not isinstance(given, str | Path) or not Path(given).is_file():
+        raise UnexpectedError("the path of a file")
+    path = Path(given)
+    try:
+        found, mime = sniff(path)
+    except InputError as error:
+        raise UnexpectedError(f"a file that can be read ({error})") from error
+    if found != kind and kind in MEDIA - {"file"}:
+        raise UnexpectedError(f"a file of kind {kind} ({path.name} is {mime})")
+    return Resource(kind=kind, path=path, mime=mime, name=call.spec.name)
+
+
+def wav_facts(path: Path) -> tuple[int, float] | None:
+    """The rate in Hz and the length in seconds of a WAV file of plain samples; None for any other file."""
+    try:
+        with wave.open(str(path)) as file:
+            return file.getframerate(), file.getnframes() / file.getframerate()
+    except (wave.Error, EOFError):
+        return None

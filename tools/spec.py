@@ -114,6 +114,11 @@ class TaskSpec:
         return next((arg for arg in self.inputs if arg.name == name), None)
 
     @property
+    def is_open(self) -> bool:
+        """Whether it takes arguments of any name: a tool that does not say which it has."""
+        return self.category == "tool" and not self.inputs
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Names of the arguments without which the task can not run."""
         return tuple(arg.name for arg in self.inputs if arg.required)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, ToolException
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from jarvis_agent import portal
 from jarvis_agent.errors import JarvisError
@@ -46,7 +46,9 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
 
 def _python_type(arg: Arg) -> Any:
     if arg.many:
-        return list[str]
+        return Annotated[
+            list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+        ]
     return int | float | str | list[Any] | dict[str, Any] if arg.kind == "data" else str
 
 
@@ -58,7 +60,7 @@ class HFTaskTool(BaseTool):
     """One task type. Called alone it reads what its settings and `files` allow, else the working directory.
 
     The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
-    huggingface_hub's inference types, `resources`, `model`, `reason` and `attempts`.
+    huggingface_hub's inference types, `resources`, `model`, `reason`, `place` and `attempts`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -184,6 +186,7 @@ def artifact_of(result: TaskResult) -> dict[str, Any]:
         "resources": dumped["resources"],
         "model": result.model,
         "reason": selection.reason if selection else "",
+        "place": selection.place if selection else "",
         "attempts": dumped["attempts"],
         "notes": result.all_notes,
     }

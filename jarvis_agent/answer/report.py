@@ -73,9 +73,15 @@ def _title(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
     """The task and what it was done with: a file, or the result of another task."""
     args = result.task.args
     used = list(dict.fromkeys(names.get(i, str(i)) for i in refs_in(args)))
-    given = [str(args[name]) for name in args if name in MEDIA and not refs_in(args[name])]
+    named = [value for name in args if name in MEDIA for value in _listed(args[name])]
+    given = [str(value) for value in named if not refs_in(value)]
+    given[_FILES:] = ["…"] if len(given) > _FILES else []
     subjects = [*given, *([words.result_of.format(tasks=", ".join(used))] if used else [])]
     return result.task.task + (f" ({', '.join(subjects)})" if subjects else "")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _answer(result: TaskResult, words: Phrases) -> str:
@@ -118,13 +124,12 @@ def _text(result: TaskResult, words: Phrases) -> str:
 
 
 def _files(result: TaskResult, words: Phrases) -> list[str]:
-    """The paths of what was made, whole, with the length of sounds and videos."""
+    """The paths of what was made, whole, with the length of sounds and videos, or what each of several is."""
     seconds = totals([result]).get("seconds", {})
     paths = [str(path) for path in dict.fromkeys(result.paths())]
-    lines = [
-        path + (f" ({words.seconds.format(number=seconds[path])})" if path in seconds else "")
-        for path in paths[:_FILES]
-    ]
+    told = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
+    told |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
+    lines = [path + (f" ({told[path]})" if told.get(path) else "") for path in paths[:_FILES]]
     return lines + ([words.more_files.format(number=len(paths) - _FILES)] if len(paths) > _FILES else [])
 
 

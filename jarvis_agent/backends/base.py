@@ -75,6 +75,15 @@ class Backend(Protocol):
         ...
 
 
+def patience(settings: Settings) -> float:
+    """Seconds for which those who run a model elsewhere are waited for.
+
+    It is less than an attempt may take, so that silence is their failure, which another try or another
+    provider may not meet, and not the attempt's.
+    """
+    return 0.9 * settings.attempt_timeout
+
+
 Expert = Callable[[Call], Any]
 """A loaded model, called in a worker thread: takes a Call, returns the raw output."""
 

@@ -1,24 +1,79 @@
 """Where local models are put, and the numbers that they compute with.
 
 device = place(settings)                       # torch.device("cuda:1")
+device = place(settings, weight_bytes(model))  # torch.device("cpu"), if it fits on no GPU
 dtype = pick_dtype(settings.dtype, device)     # torch.bfloat16
+
+A pool that loads models decides on which of several GPUs a model goes (see `choosing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
 
+Chooser = Callable[[Mapping[str, int], int | None], str | None]
+"""Given each GPU's limit and the bytes of a model (None: unknown), names a GPU; None: it fits on none."""
 
-def place(settings: Settings) -> Any:
-    """The torch.device for a model that is loaded now.
+GPU_SHARE = 0.8
+"""The part of a GPU's memory that weights may take, unless the settings say how much."""
+
+_chooser: ContextVar[Chooser | None] = ContextVar("jarvis_device_chooser", default=None)
+
+
+@contextmanager
+def choosing(choose: Chooser) -> Iterator[None]:
+    """While it is open, `place` in this thread asks `choose` for the GPU."""
+    token = _chooser.set(choose)
+    try:
+        yield
+    finally:
+        _chooser.reset(token)
+
+
+def place(settings: Settings, size: int | None = None) -> Any:
+    """The torch.device for a model that is loaded now. Of several GPUs it is the one with the most room.
+
+    A model of `size` bytes that is larger than every GPU's limit belongs on the CPU, unless the settings name
+    the device. Ask without a size for the device that computes, and with it once the weights are in RAM.
 
     Raises:
         ConfigError: the settings name a device that is not here.
     """
-    return pick_device(settings.device)
+    import torch
+
+    device = pick_device(settings.device)
+    if device.type != "cuda":
+        return device
+    limits = gpu_limits(settings)
+    if settings.device != "auto":
+        device = device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
+        limits = {str(device): limits[str(device)]}
+    choose = _chooser.get() or _first_that_holds
+    chosen = choose(limits, size)
+    if chosen is None and settings.device != "auto":
+        return device
+    return torch.device(chosen or "cpu")
+
+
+def gpu_limits(settings: Settings) -> dict[str, int]:
+    """Bytes of weights that may lie on each GPU: `{"cuda:0": 19_000_000_000}`."""
+    import torch
+
+    def limit(number: int) -> int:
+        memory = torch.cuda.get_device_properties(number).total_memory
+        return settings.gpu_memory_budget or int(GPU_SHARE * memory)
+
+    return {f"cuda:{number}": limit(number) for number in range(torch.cuda.device_count())}
+
+
+def _first_that_holds(limits: Mapping[str, int], size: int | None) -> str | None:
+    return next((device for device, limit in limits.items() if size is None or size <= limit), None)
 
 
 def pick_device(wanted: str) -> Any:
@@ -39,6 +94,15 @@ def pick_device(wanted: str) -> Any:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not here: {error}") from error
     return device
+
+
+def computes_in_half(settings: Settings) -> bool:
+    """Whether models compute with 16 bits, so that weights of 16 bits are all that they need.
+
+    Raises:
+        ConfigError: the settings name a device or dtype that is not there.
+    """
+    return bool(pick_dtype(settings.dtype, pick_device(settings.device)).itemsize == 2)
 
 
 def pick_dtype(wanted: str, device: Any) -> Any:

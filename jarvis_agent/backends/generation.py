@@ -29,6 +29,8 @@ def stopping() -> list[Any]:
 def generate(loaded: Loaded, batch: Mapping[str, Any], *, max_new_tokens: int, **options: Any) -> Any:
     """Token ids that the model wrote for a batch of one, shape (length,), without those of the prompt.
 
+    What the model's description says (`Loaded.options`) goes before `max_new_tokens` and `options`.
+
     Raises:
         UnsupportedError: the text is longer than the model can read.
     """
@@ -39,14 +41,18 @@ def generate(loaded: Loaded, batch: Mapping[str, Any], *, max_new_tokens: int, *
     read = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
     prompt = inputs.get("decoder_input_ids" if loaded.model.config.is_encoder_decoder else "input_ids")
     length = 0 if prompt is None else prompt.shape[1]
-    room = max_new_tokens if places is None else min(max_new_tokens, places - length - 2)
+    wanted = {**options, **loaded.options}
+    most = int(wanted.pop("max_new_tokens", max_new_tokens))
+    room = most if places is None else min(most, places - length - 2)
     if room < 1 or (places is not None and read > places):
         raise UnsupportedError(
             f"{loaded.id} can not read {max(read, length)} tokens at once; take a shorter text"
         )
     with torch.inference_mode():
         written = loaded.model.generate(
-            **inputs, max_new_tokens=room, do_sample=False, stopping_criteria=stopping(), **options
+            **inputs,
+            **{"max_new_tokens": room, "do_sample": False, **wanted},
+            stopping_criteria=stopping(),
         )[0]
     if prompt is not None and len(written) >= length and bool((written[:length] == prompt[0]).all()):
         return written[length:]

@@ -6,7 +6,8 @@ a refused token, 4xx              UnsupportedError: this provider will not do it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -42,7 +43,7 @@ def _by_status(response: Any, error: Exception, provider: str) -> ExpertError:
     said = f"{provider} answered {status}: {_message(response, error)}"
     if status not in (408, 429) and status < 500:
         return UnsupportedError(said)
-    wait = _retry_after(response.headers.get("retry-after"))
+    wait = retry_after(response.headers)
     if status == 429 or wait is not None:
         return RateLimitedError(said, wait)
     return TransientError(said)
@@ -57,12 +58,12 @@ def _message(response: Any, error: Exception) -> str:
     return brief_text(said if isinstance(said, str) else str(error), 200)
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Seconds to wait, from the header Retry-After: a number of seconds, or a date."""
-    if not value:
-        return None
-    if value.strip().isdigit():
-        return float(value)
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from the header Retry-After (a number of seconds, or a date), or Retry-After-Ms."""
+    value, milliseconds = headers.get("retry-after", "").strip(), headers.get("retry-after-ms", "")
+    for said, unit in ((milliseconds, 0.001), (value, 1.0)):
+        if re.fullmatch(r"\d+(\.\d+)?", said):
+            return float(said) * unit
     try:
         when = parsedate_to_datetime(value)
     except ValueError:

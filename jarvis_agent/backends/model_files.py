@@ -1,30 +1,30 @@
 """Where a model's files are: a directory given, the Hub's cache, or a download that the settings allow.
 
     folder = model_folder(Candidate(id="facebook/bart-large-cnn", task="summarization"), settings)
+    folder = model_folder(candidate, settings, DIFFUSERS)
 
-Of a repository only what transformers reads is fetched: configs, tokenizers, and one copy of the weights.
+Of a repository only what its library reads is fetched (see layouts.py): configs, tokenizers, and one copy of
+the weights.
 """
 
 from __future__ import annotations
 
 import errno
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from jarvis_agent.backends.downloads import fetch
 from jarvis_agent.backends.hosted_errors import expert_error
+from jarvis_agent.backends.layouts import TRANSFORMERS, Layout, files_in
 from jarvis_agent.errors import ExpertError, JarvisError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Candidate
 
 CONFIG = "config.json"
 
-_SMALL = (".json", ".txt", ".model", ".jinja", ".spm", ".bpe", ".tiktoken", ".vocab")
-_SHARDED = r"(-\d+-of-\d+)?"
-_SAFE = re.compile(rf"model{_SHARDED}\.safetensors")
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
-_PICKLED = re.compile(rf"pytorch_model{_SHARDED}\.bin")
 
 
 def refusal(candidate: Candidate, settings: Settings) -> str | None:
@@ -47,82 +47,118 @@ def config_file(candidate: Candidate, settings: Settings) -> Path:
     """
     if (reason := refusal(candidate, settings)) is not None:
         raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
-    if candidate.path is not None:
-        return _given(candidate, candidate.path)
-    if candidate.local or settings.offline:
-        return _cached(candidate)
-    from huggingface_hub import hf_hub_download
-
+    if _is_here(candidate, settings):
+        return _folder_here(candidate, TRANSFORMERS) / CONFIG
     with _download_errors(candidate.id):
-        return Path(hf_hub_download(candidate.id, CONFIG, revision=candidate.revision, token=settings.token))
+        return fetch(candidate.id, {CONFIG: 0}, candidate.revision, settings.token) / CONFIG
 
 
-def model_folder(candidate: Candidate, settings: Settings) -> Path:
-    """The directory with the model's files, downloaded if need be. Blocks.
+def marker_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
+    """A directory with the file that says what the model is, which is downloaded alone if need be.
 
     Raises:
-        UnsupportedError: the model is not there, is not allowed, or has no weights in a safe format.
+        UnsupportedError: the model is not there, is not allowed, or is not laid out so.
         TransientError: the Hub does not answer.
     """
-    if candidate.path is None and not candidate.local and not settings.offline:
-        return _downloaded(candidate, settings)
-    folder = config_file(candidate, settings).parent
-    choose_files(candidate, {file.name: 0 for file in folder.iterdir()}, settings)
-    return folder
-
-
-def _given(candidate: Candidate, path: Path) -> Path:
-    config = (path if path.is_dir() else path.parent) / CONFIG
-    if not config.is_file():
-        raise UnsupportedError(f"{candidate.id} can not be loaded: there is no {config}")
-    return config
-
-
-def _cached(candidate: Candidate) -> Path:
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(candidate.id, CONFIG, revision=candidate.revision)
-    if not isinstance(config, str):
-        raise UnsupportedError(
-            f"{candidate.id} is not on this machine; download it with: hf download {candidate.id}"
-        )
-    return Path(config)
-
-
-def _downloaded(candidate: Candidate, settings: Settings) -> Path:
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.hf_api import RepoFile
-
     if (reason := refusal(candidate, settings)) is not None:
         raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
+    if _is_here(candidate, settings):
+        return _folder_here(candidate, layout)
+    from huggingface_hub import HfApi
+
     model, revision, token = candidate.id, candidate.revision, settings.token
     with _download_errors(model):
         tree = HfApi(token=token).list_repo_tree(model, revision=revision)
-        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
-        wanted = choose_files(candidate, sizes, settings)
-        if (reason := _too_large(sum(sizes[name] for name in wanted), settings)) is not None:
-            raise UnsupportedError(f"{model} can not be loaded: {reason}")
-        return Path(snapshot_download(model, revision=revision, token=token, allow_patterns=wanted))
+        marker = layout.marker(entry.path for entry in tree)
+        if marker is None:
+            raise UnsupportedError(
+                f"{layout.library} can not load {model}: it has no {' and no '.join(layout.markers)}"
+            )
+        return fetch(model, {marker: 0}, revision, token)
 
 
-def choose_files(candidate: Candidate, sizes: Mapping[str, int], settings: Settings) -> list[str]:
-    """Which files of a repository's top directory to load: the small ones, and one copy of the weights.
+def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
+    """The directory with the model's files as a library lays them out, downloaded if need be. Blocks.
 
     Raises:
-        UnsupportedError: it has no weights, or only such as the settings forbid.
+        UnsupportedError: the model is not there, is not allowed, is damaged, or has no weights in a safe
+            format.
+        TransientError: the Hub does not answer, or the call was cancelled meanwhile.
     """
-    safe = [name for name in sizes if _SAFE.fullmatch(name)]
-    pickled = [name for name in sizes if _PICKLED.fullmatch(name)]
-    if not safe and not pickled:
-        raise UnsupportedError(f"{candidate.id} has no weights that transformers reads (model.safetensors)")
-    if not safe and not settings.allow_pickle:
-        raise UnsupportedError(
-            f"{candidate.id} has its weights only as a pickle, which can run code when it is loaded; "
-            "if you trust it, allow it with JARVIS_ALLOW_PICKLE=1"
+    if (reason := refusal(candidate, settings)) is not None:
+        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
+    if not _is_here(candidate, settings):
+        return _downloaded(candidate, settings, layout)
+    folder = _folder_here(candidate, layout)
+    layout.choose(candidate.id, files_in(folder), layout.read_index(folder), settings)
+    return folder
+
+
+def _is_here(candidate: Candidate, settings: Settings) -> bool:
+    """Whether the model is looked for on this machine alone."""
+    return candidate.path is not None or candidate.local or settings.offline
+
+
+def _folder_here(candidate: Candidate, layout: Layout) -> Path:
+    """The model's folder on this machine, in which one of the layout's markers is."""
+    path = candidate.path
+    folder = _cached(candidate) if path is None else path if path.is_dir() else path.parent
+    if layout.markers and not any((folder / name).is_file() for name in layout.markers):
+        if path is None:
+            raise _absent(candidate)
+        raise UnsupportedError(f"{candidate.id} can not be loaded: there is no {folder / layout.markers[0]}")
+    return folder
+
+
+def _cached(candidate: Candidate) -> Path:
+    """The model's folder in the Hub's cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        # The files are looked at afterwards: of a model not all are wanted.
+        return Path(
+            snapshot_download(
+                candidate.id, revision=candidate.revision, local_files_only=True, allow_patterns=[]
+            )
         )
-    weights = ["model.safetensors"] if "model.safetensors" in safe else safe or pickled
-    suffixes = (*_SMALL, ".py") if settings.trust_remote_code else _SMALL
-    return [*(name for name in sizes if name.endswith(suffixes) and "/" not in name), *weights]
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        raise _absent(candidate) from error
+
+
+def _absent(candidate: Candidate) -> UnsupportedError:
+    return UnsupportedError(
+        f"{candidate.id} is not on this machine; download it with: hf download {candidate.id}"
+    )
+
+
+def _downloaded(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    model, revision, token = candidate.id, candidate.revision, settings.token
+    with _download_errors(model):
+        tree = HfApi(token=token).list_repo_tree(model, revision=revision, recursive=layout.index is not None)
+        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+        index = _fetched_index(candidate, settings, layout) if layout.index in sizes else None
+        wanted = layout.choose(model, sizes, index, settings)
+        missing = sum(sizes[name] for name in wanted if not _is_cached(candidate, name))
+        if (reason := _too_large(missing, settings)) is not None:
+            raise UnsupportedError(f"{model} can not be loaded: {reason}")
+        return fetch(model, {name: sizes[name] for name in wanted}, revision, token)
+
+
+def _fetched_index(candidate: Candidate, settings: Settings, layout: Layout) -> Any:
+    """The content of the file that tells which folders of a repository belong to the model."""
+    assert layout.index is not None
+    folder = fetch(candidate.id, {layout.index: 0}, candidate.revision, settings.token)
+    return layout.read_index(folder)
+
+
+def _is_cached(candidate: Candidate, name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(candidate.id, name, revision=candidate.revision), str)
 
 
 def _too_large(size: int, settings: Settings) -> str | None:

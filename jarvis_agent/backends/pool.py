@@ -5,27 +5,36 @@
     await pool.close()
 
 Each model has a queue. Its first call loads it, and the others wait in the queue: no thread ever waits for
-another. One lock guards the books, so that a pool can serve several event loops at once.
+another. Calls that wait together are computed together where the model can (see `batch` in ModelPool). One
+lock guards the books, so that a pool can serve several event loops at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.weights import free_caches, is_out_of_memory, weight_bytes
+from jarvis_agent.backends.batches import batch_of, fits_a_batch
+from jarvis_agent.backends.budget import RAM, Budget, measure, total
+from jarvis_agent.backends.devices import choosing
+from jarvis_agent.backends.weights import free_caches, is_out_of_memory
 from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError
+
+logger = logging.getLogger(__name__)
 
 Key = tuple[str, ...]
 T = TypeVar("T")
+_Outcome = tuple[Any, JarvisError | None]
+"""The result of a job, or why it has none."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,14 +48,18 @@ class _Job:
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """A model: its queue, and the expert once it is loaded. `active`: jobs handed to worker threads."""
+    """A model: its queue, and the expert once it is loaded.
+
+    `active`: turns handed to worker threads. `placed`: its bytes by device, or while it is loaded those that
+    it is expected to take on its GPU.
+    """
 
     key: Key
     load: Callable[[], Expert]
     size: int | None
     jobs: deque[_Job] = field(default_factory=deque)
     expert: Expert | None = None
-    nbytes: int = 0
+    placed: Mapping[str, int] = field(default_factory=dict)
     active: int = 0
 
     @property
@@ -58,29 +71,35 @@ class _Slot:
         return self.expert is not None and self.active == 0 and not self.jobs
 
 
-_current: ContextVar[_Job | None] = ContextVar("jarvis_pool_job", default=None)
+_current: ContextVar[tuple[_Job, ...]] = ContextVar("jarvis_pool_jobs", default=())
 
 
 def abandoned() -> bool:
-    """Whether the call that this worker thread runs was cancelled: a long computation asks, and stops."""
-    job = _current.get()
-    return job is not None and job.abandoned
+    """Whether every call that this worker thread runs was cancelled: a long computation asks, and stops."""
+    jobs = _current.get()
+    return bool(jobs) and all(job.abandoned for job in jobs)
 
 
 class ModelPool:
-    """Keeps experts loaded up to a limit.
+    """Keeps experts loaded up to a limit for RAM, and one for each GPU.
 
-    An expert may say `nbytes` (int: bytes of its weights; otherwise torch modules in it are measured, then
-    the candidate's own size is taken) and `thread_safe` (True: calls to it may run at the same time).
+    Torch modules in an expert are measured on the device on which they lie. Beyond that an expert may say
 
-    The limit is exceeded by at most one model: a model is loaded beside others only where it is known to fit;
-    otherwise it waits until no other is being loaded and what is in use is within the limit.
+    - `nbytes` (int): bytes of its weights, if there is more than its torch modules.
+    - `thread_safe` (True): calls to it may run at the same time.
+    - `batch(calls) -> list[raw]`: computes several calls at once, with a raw output for each, in their order.
+      Calls that wait in its queue together are given to it, `settings.max_batch` at most, if their inputs
+      are small (see batches.py). Where it raises, they are run one by one: a bad input harms no other.
+
+    A load that asks `devices.place` for a device is given the GPU with the most room, on which idle models
+    make way. A limit is exceeded by at most one model: a model is loaded beside others only where it is known
+    to fit; otherwise it waits until no other is being loaded and what is in use is within the limits.
     """
 
     def __init__(self, limit_bytes: int, workers: int = 8) -> None:
-        """`limit_bytes`: weights that may stay loaded. `workers`: threads that run models."""
-        self.limit_bytes = limit_bytes
+        """`limit_bytes`: weights that may stay loaded in RAM. `workers`: threads that run models."""
         self.workers = workers
+        self._budget = Budget({RAM: limit_bytes})
         self._lock = threading.Lock()
         self._slots: OrderedDict[Key, _Slot] = OrderedDict()
         self._evicted: list[Expert] = []
@@ -90,8 +109,13 @@ class ModelPool:
     @property
     def nbytes(self) -> int:
         """Bytes of the weights that are loaded now."""
+        return sum(self.used.values())
+
+    @property
+    def used(self) -> dict[str, int]:
+        """The same by device: `{"cpu": …, "cuda:0": …}`."""
         with self._lock:
-            return self._loaded()
+            return total(slot.placed for slot in self._slots.values() if slot.expert is not None)
 
     @property
     def keys(self) -> list[Key]:
@@ -156,14 +180,20 @@ class ModelPool:
         return slot.active == 0 and self._may_load(slot.size)
 
     def _may_load(self, size: int | None) -> bool:
-        loading = [slot.size for slot in self._slots.values() if slot.loading]
-        expected = sum(other or 0 for other in loading)
-        self._make_room(expected + (size or 0))
-        if not loading:
-            return self._loaded() <= self.limit_bytes
-        if size is None or None in loading:
+        loading = [slot for slot in self._slots.values() if slot.loading]
+        expected = sum(slot.size or 0 for slot in loading)
+        self._make_room({RAM: expected + (size or 0)})
+        used = self._used()
+        if self._budget.over(used):
             return False
-        return self._loaded() + expected + size <= self.limit_bytes
+        if not loading:
+            return True
+        if size is None or any(slot.size is None for slot in loading):
+            return False
+        unplaced = sum(slot.size or 0 for slot in loading if not slot.placed)
+        gpus = self._budget.gpus
+        on_gpu = not gpus or any(self._budget.holds(gpu, used, unplaced + size) for gpu in gpus)
+        return on_gpu and self._budget.holds(RAM, used, expected + size)
 
     def _submit(self, slot: _Slot, job: _Job) -> None:
         slot.active += 1
@@ -178,42 +208,96 @@ class ModelPool:
         with self._lock:
             self._running.discard(future)
 
-    def _turn(self, slot: _Slot, job: _Job) -> None:
-        """One job of a model in a worker thread; the model is loaded first if it is not."""
-        wanted = job.done.set_running_or_notify_cancel()
-        failed: list[_Job] = []
-        result, error = None, None
-        if wanted:
-            token = _current.set(job)
+    def _turn(self, slot: _Slot, first: _Job) -> None:
+        """A job of a model in a worker thread, with those that can be computed along with it.
+
+        The model is loaded first if it is not; if that fails, it fails for all who wait for it.
+        """
+        jobs = [first] if first.done.set_running_or_notify_cancel() else []
+        outcomes: list[_Outcome] = []
+        failure: JarvisError | None = None
+        token = _current.set(tuple(jobs))
+        if jobs:
             try:
-                expert = self._load(slot, job.call) if slot.expert is None else slot.expert
-                result = self._with_room(lambda: expert(job.call))
+                expert = self._load(slot, first.call) if slot.expert is None else slot.expert
             except BaseException as caught:
-                error = _as_expert_error(caught, job.call)
-            _current.reset(token)
+                failure = _as_expert_error(caught, first.call)
+                outcomes = [(None, failure)]
+            else:
+                jobs += self._companions(slot, expert, first)
+                outcomes = self._outcomes(expert, jobs)
+        _current.reset(token)
         with self._lock:
             slot.active -= 1
-            if error is not None and slot.expert is None:
-                failed = list(slot.jobs)
+            waiting = list(slot.jobs) if failure else []
+            if failure:
                 slot.jobs.clear()
-            self._make_room(0, keep=slot)
+                slot.placed = {}
+            self._make_room({}, keep=slot)
             self._schedule()
-        if error is not None:
-            job.done.set_exception(error)
-            _fail(failed, error)
-        elif wanted:
-            job.done.set_result(result)
+        for job, (result, error) in zip(jobs, outcomes, strict=True):
+            if error is None:
+                job.done.set_result(result)
+            else:
+                job.done.set_exception(error)
+        if failure:
+            _fail(waiting, failure)
         self._sweep()
+
+    def _companions(self, slot: _Slot, expert: Expert, first: _Job) -> list[_Job]:
+        """Jobs taken from the queue that are computed in one batch with the first."""
+        most = first.call.settings.max_batch - 1
+        if batch_of(expert) is None or not fits_a_batch(first.call):
+            return []
+        with self._lock:
+            waiting = [job for job in slot.jobs if not job.abandoned]
+            found = [job for job in waiting[:most] if fits_a_batch(job.call)]
+            for job in found:
+                slot.jobs.remove(job)
+        return [job for job in found if job.done.set_running_or_notify_cancel()]
+
+    def _outcomes(self, expert: Expert, jobs: Sequence[_Job]) -> list[_Outcome]:
+        """What becomes of each job. A batch that fails is run one by one."""
+        batch = batch_of(expert)
+        if batch is not None and len(jobs) > 1:
+            calls = [job.call for job in jobs]
+            _current.set(tuple(jobs))
+            try:
+                return [(result, None) for result in self._with_room(lambda: batch(calls))]
+            except Exception as error:
+                logger.info("%d calls of %s are run one by one: %s", len(calls), calls[0].candidate.id, error)
+        return [self._outcome(expert, job) for job in jobs]
+
+    def _outcome(self, expert: Expert, job: _Job) -> _Outcome:
+        _current.set((job,))
+        try:
+            return self._with_room(lambda: expert(job.call)), None
+        except BaseException as error:
+            return None, _as_expert_error(error, job.call)
 
     def _load(self, slot: _Slot, call: Call) -> Expert:
         self._sweep()
-        expert = self._with_room(slot.load)
+        with choosing(lambda limits, size: self._choose(slot, limits, size)):
+            expert = self._with_room(slot.load)
+        placed = measure(expert, call.candidate.size)
         with self._lock:
-            slot.expert = expert
-            slot.nbytes = _nbytes(expert, call)
-            self._make_room(0)
+            slot.expert, slot.placed = expert, placed
+            self._make_room({})
             self._schedule()
         return expert
+
+    def _choose(self, slot: _Slot, limits: Mapping[str, int], size: int | None) -> str | None:
+        """The GPU for a model that is being loaded. Idle models make way for it there."""
+        with self._lock:
+            self._budget.limits.update(limits)
+            slot.placed = {}
+            busy = total(other.placed for other in self._slots.values() if not other.idle)
+            chosen = self._budget.roomiest(limits, self._used(), busy, size)
+            if chosen is not None:
+                self._make_room({chosen: size or 0})
+                slot.placed = {chosen: size or 0}
+        self._sweep()
+        return chosen
 
     def _with_room(self, work: Callable[[], T]) -> T:
         """Do the work; where memory runs out, evict what is idle and do it once more."""
@@ -227,14 +311,21 @@ class ModelPool:
         self._sweep(always=True)
         return work()
 
-    def _loaded(self) -> int:
-        return sum(slot.nbytes for slot in self._slots.values() if slot.expert is not None)
+    def _used(self) -> dict[str, int]:
+        """Bytes by device, with those that are promised to models that are being loaded."""
+        return total(slot.placed for slot in self._slots.values())
 
-    def _make_room(self, wanted: int, keep: _Slot | None = None) -> None:
-        """Evict idle models, least recently used first, until `wanted` bytes fit. The lock is held."""
-        idle = (slot for slot in list(self._slots.values()) if slot.idle and slot is not keep)
-        while self._loaded() + wanted > self.limit_bytes and (slot := next(idle, None)):
-            self._evict(slot)
+    def _make_room(self, wanted: Mapping[str, int], keep: _Slot | None = None) -> None:
+        """Evict idle models, least recently used first, until `wanted` bytes fit on every device.
+
+        The lock is held.
+        """
+        for slot in list(self._slots.values()):
+            crowded = self._budget.over(total([self._used(), wanted]))
+            if not crowded:
+                return
+            if slot.idle and slot is not keep and any(slot.placed.get(device) for device in crowded):
+                self._evict(slot)
 
     def _evict_idle(self) -> None:
         for slot in [slot for slot in self._slots.values() if slot.idle]:
@@ -254,13 +345,6 @@ class ModelPool:
             return
         del evicted
         free_caches()
-
-
-def _nbytes(expert: Expert, call: Call) -> int:
-    stated = getattr(expert, "nbytes", None)
-    if isinstance(stated, int):
-        return stated
-    return weight_bytes(expert) or call.candidate.size or 0
 
 
 def _fail(jobs: list[_Job], error: JarvisError) -> None:

@@ -21,8 +21,16 @@ _BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
     "starter:StarterBackend": lambda backend, settings, pool: backend(pool),
     "opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
     "media_tools:MediaToolsBackend": lambda backend, settings, pool: backend(pool),
+    "sentence_transformers:SentenceTransformersBackend": lambda backend, settings, pool: backend(
+        pool, settings
+    ),
     "transformers:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
+    "sklearn:SklearnBackend": lambda backend, settings, pool: backend(pool, settings),
+    "chronos:ChronosBackend": lambda backend, settings, pool: backend(pool, settings),
+    "diffusers:DiffusersBackend": lambda backend, settings, pool: backend(pool, settings),
     "hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
+    "openai_compatible:OpenAIBackend": lambda backend, settings, pool: backend(settings),
+    "spaces:SpacesBackend": lambda backend, settings, pool: backend(settings),
 }
 """Module and class of each backend of ours, and how it is made."""
 

@@ -9,35 +9,44 @@ What it can do is the table in transformers_tasks.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import config_file, model_folder, refusal
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.transformers_loading import Loaded, Way, choose_way, load_model, try_out
+from jarvis_agent.backends.transformers_control import CONTROL_MAPS
+from jarvis_agent.backends.transformers_loading import Loaded, Way, choose_way, hush, load_model, try_out
 from jarvis_agent.backends.transformers_tasks import TASK_WAYS
-from jarvis_agent.backends.weights import is_out_of_memory, weight_bytes
-from jarvis_agent.errors import JarvisError, MissingExtraError, UnsupportedError
+from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.errors import MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings
-from jarvis_agent.sources.cards import brief_text
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class TransformersExpert:
-    """A loaded model that does one task."""
+    """A loaded model that does one task, and the control maps that are drawn from it."""
 
     way: Way
     loaded: Loaded
     nbytes: int
 
     def __call__(self, call: Call) -> Any:
-        return self.way.run(self.loaded, call)
+        options = call.candidate.metadata.get("options", {})
+        raw = self.way.run(replace(self.loaded, options=options), call)
+        draw = CONTROL_MAPS.get(call.spec.name)
+        return draw(raw, self.loaded, call) if draw else raw
+
+    @property
+    def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
+        """What computes several calls at once; None if the way knows no such thing."""
+        return None if self.way.batch is None else partial(self.way.batch, self.loaded)
 
 
 class TransformersBackend(LocalBackend):
@@ -60,6 +69,10 @@ class TransformersBackend(LocalBackend):
             return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
         return refusal(candidate, self.settings)
 
+    def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
+        """A task and the control maps that are drawn from it share a model."""
+        return (self.name, spec.models_of or spec.name, candidate.id, candidate.revision or "")
+
     async def run(self, call: Call) -> Any:
         """Load once for each device and dtype, then run in a worker thread."""
         key = (*self.key(call.spec, call.candidate), call.settings.device, call.settings.dtype)
@@ -75,14 +88,14 @@ class TransformersBackend(LocalBackend):
         """
         if find_spec("torch") is None or find_spec("transformers") is None:
             raise MissingExtraError(f"{candidate.id} on this machine", "local")
-        with _named(spec, candidate):
+        with load_errors(spec, candidate):
             return _load(spec, candidate, settings)
 
 
 def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
     from transformers import AutoConfig
 
-    _hush()
+    hush()
     remote = settings.trust_remote_code
     folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
     config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
@@ -93,31 +106,3 @@ def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         try_out(way, config)
     loaded = load_model(way, model_folder(candidate, settings), candidate, settings)
     return TransformersExpert(way, loaded, weight_bytes(loaded.model, *loaded.extras.values()))
-
-
-def _hush() -> None:
-    """Take away transformers' progress bars and, unless somebody set its level, its advice to developers."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    if logging.get_verbosity() == logging.WARNING:
-        logging.set_verbosity_error()
-
-
-@contextmanager
-def _named(spec: TaskSpec, candidate: Candidate) -> Iterator[None]:
-    """What goes wrong inside, as an error that names the model; want of memory is left to the pool."""
-    try:
-        yield
-    except JarvisError:
-        raise
-    except ImportError as error:
-        raise UnsupportedError(
-            f"{candidate.id} needs a package that is not installed: {brief_text(str(error))}"
-        ) from error
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise UnsupportedError(
-            f"{candidate.id} can not be loaded for {spec.name}: {brief_text(str(error))}"
-        ) from error

@@ -9,7 +9,8 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.generation import pieces, stopping
 from jarvis_agent.backends.model_files import model_folder
-from jarvis_agent.backends.transformers_loading import Loaded
+from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.transformers_loading import LOADING, Loaded
 from jarvis_agent.backends.transformers_text import BEST, text_of
 from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.media import read_audio
@@ -22,6 +23,9 @@ LONG = 30.0
 TRANSCRIPT_TOKENS = 440
 SPOKEN_TOKENS = 150
 """Tokens of text that are spoken at once; longer texts are spoken sentence by sentence."""
+
+SOUND_TOKENS = 512
+"""Tokens of music that are made; MusicGen hears 50 of them in a second."""
 
 VOCODER = "microsoft/speecht5_hifigan"
 
@@ -66,6 +70,30 @@ def speak(loaded: Loaded, call: Call) -> dict[str, Any]:
     return _in_pieces(loaded, call, lambda piece: _heard(loaded.pipe(piece)))
 
 
+def speak_in_stages(loaded: Loaded, call: Call) -> dict[str, Any]:
+    """As `speak`, with Bark, which writes tokens of meaning, then of sound: either ends with the call."""
+    stops = {f"{stage}_stopping_criteria": stopping() for stage in ("semantic", "coarse")}
+    return _in_pieces(loaded, call, lambda piece: _heard(loaded.pipe(piece, generate_kwargs=stops)))
+
+
+def compose(loaded: Loaded, call: Call) -> dict[str, Any]:
+    """{audio, sampling_rate}: music from a description of it (MusicGen), with chance from the settings' seed.
+
+    The length is that of SOUND_TOKENS, unless the model's description says otherwise (`max_new_tokens`).
+    """
+    import torch
+
+    torch.manual_seed(call.settings.seed)
+    batch = loaded.tokenizer(text_of(call), return_tensors="pt")
+    wanted = {"max_new_tokens": SOUND_TOKENS, **loaded.options}
+    with torch.inference_mode():
+        sound = loaded.model.generate(**loaded.inputs(batch), stopping_criteria=stopping(), **wanted)
+    return {
+        "audio": sound[0].float().mean(dim=0).cpu().numpy(),
+        "sampling_rate": loaded.model.config.audio_encoder.sampling_rate,
+    }
+
+
 def _heard(spoken: Mapping[str, Any]) -> tuple[Any, int]:
     return spoken["audio"], int(spoken["sampling_rate"])
 
@@ -92,7 +120,11 @@ def _in_pieces(loaded: Loaded, call: Call, say: Callable[[str], tuple[Any, int]]
     import torch
 
     torch.manual_seed(call.settings.seed)
-    spoken = [say(piece) for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS)]
+    spoken: list[tuple[Any, int]] = []
+    for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS):
+        if spoken and abandoned():
+            break
+        spoken.append(say(piece))
     sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in spoken]
     return {"audio": np.concatenate(sounds), "sampling_rate": spoken[0][1]}
 
@@ -116,7 +148,7 @@ def voice_of(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     vocoder = Candidate(
         id=VOCODER, task=candidate.task, local=settings.offline, path=candidate.metadata.get("vocoder")
     )
-    return {
-        "voice": np.load(Path(path), allow_pickle=False),
-        "vocoder": SpeechT5HifiGan.from_pretrained(model_folder(vocoder, settings)).eval(),
-    }
+    folder = model_folder(vocoder, settings)
+    with LOADING:
+        made = SpeechT5HifiGan.from_pretrained(folder).eval()
+    return {"voice": np.load(Path(path), allow_pickle=False), "vocoder": made}

@@ -17,18 +17,22 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.processors import check_packages, load_processor
+from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Candidate
 
-_LOADING = threading.Lock()
-"""transformers changes torch's default dtype and initialisers while it builds a model: one at a time."""
+LOADING = threading.Lock()
+"""transformers (and diffusers, which uses it) changes torch's default dtype and initialisers while it builds
+a model: one at a time."""
 
 _PARTS = {
     "tokenizer": "AutoTokenizer",
     "image_processor": "AutoImageProcessor",
     "feature_extractor": "AutoFeatureExtractor",
     "processor": "AutoProcessor",
+    "video_processor": "AutoVideoProcessor",
 }
 
 
@@ -36,7 +40,8 @@ _PARTS = {
 class Loaded:
     """A model on its device, and what prepares its inputs.
 
-    `parts` are those that the Way names; `pipe` is the transformers pipeline, if the Way has one.
+    `parts` are those that the Way names; `pipe` is the transformers pipeline, if the Way has one; `options`
+    are what the user's description of the model says about the writing of text, for `generate`.
     """
 
     id: str
@@ -44,6 +49,7 @@ class Loaded:
     parts: Mapping[str, Any]
     extras: Mapping[str, Any] = field(default_factory=dict)
     pipe: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tokenizer(self) -> Any:
@@ -72,12 +78,13 @@ class Way:
 
     Attributes:
         auto: name of the auto class, which knows the models that fit.
-        parts: what prepares the inputs: "tokenizer", "image_processor", "feature_extractor", "processor".
+        parts: what prepares the inputs, by the names in _PARTS.
         run: gives the raw output. Called in a worker thread, for one call at a time.
         pipeline: name of the transformers pipeline that `run` uses.
         only: model types to which the way is limited; empty: all that the auto class knows.
         prepare: loads what else is needed; its result is `Loaded.extras`.
         exact: the model is loaded in float32, whatever the settings say: what follows it needs that.
+        batch: gives the raw outputs of several calls at once, if that can be done; see ModelPool.
     """
 
     auto: str
@@ -87,6 +94,7 @@ class Way:
     only: frozenset[str] = frozenset()
     prepare: Callable[[Candidate, Settings], Mapping[str, Any]] | None = None
     exact: bool = False
+    batch: Callable[[Loaded, Sequence[Call]], list[Any]] | None = None
 
 
 def choose_way(ways: Sequence[Way], config: Any) -> Way | None:
@@ -115,8 +123,19 @@ def _class_names(auto: Any, config: Any) -> set[str]:
     return {cls.__name__ for cls in (found if isinstance(found, tuple) else (found,))}
 
 
+def hush() -> None:
+    """Take away transformers' progress bars and, unless somebody set its level, its advice to developers."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    if logging.get_verbosity() == logging.WARNING:
+        logging.set_verbosity_error()
+
+
 def try_out(way: Way, config: Any) -> None:
     """Build the model without weights or memory: what its code needs and lacks shows before a download.
+
+    So does what its processor needs, where that is known.
 
     Raises:
         ImportError: a package that it needs is not installed.
@@ -124,7 +143,9 @@ def try_out(way: Way, config: Any) -> None:
     import torch
     import transformers
 
-    with _LOADING, torch.device("meta"):
+    if {"image_processor", "processor"} & set(way.parts):
+        check_packages(config)
+    with LOADING, torch.device("meta"):
         getattr(transformers, way.auto).from_config(config)
 
 
@@ -139,10 +160,9 @@ def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings)
 
     device, source = place(settings), str(folder)
     code = {"trust_remote_code": settings.trust_remote_code}
-    with _LOADING:
-        parts = {
-            name: getattr(transformers, _PARTS[name]).from_pretrained(source, **code) for name in way.parts
-        }
+    extras = way.prepare(candidate, settings) if way.prepare else {}  # it may download: not under the lock
+    with LOADING:
+        parts = {name: _load_part(name, folder, code) for name in way.parts}
         model, report = getattr(transformers, way.auto).from_pretrained(
             source,
             dtype=pick_dtype("float32" if way.exact else settings.dtype, device),
@@ -151,21 +171,29 @@ def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings)
             **code,
         )
         _check_whole(model, report["missing_keys"], candidate)
+        device = place(settings, weight_bytes(model))
         model = model.to(device).eval()
         pipe = (
             transformers.pipeline(way.pipeline, model=model, device=device, **parts) if way.pipeline else None
         )
-        extras = way.prepare(candidate, settings) if way.prepare else {}
     if "tokenizer" in parts:
         _limit_length(parts["tokenizer"], model.config)
     return Loaded(candidate.id, model, parts, extras, pipe)
 
 
+def _load_part(name: str, folder: Path, code: dict[str, Any]) -> Any:
+    import transformers
+
+    if name == "processor":
+        return load_processor(folder, **code)
+    return getattr(transformers, _PARTS[name]).from_pretrained(str(folder), **code)
+
+
 def _check_whole(model: Any, missing: set[str], candidate: Candidate) -> None:
     """Refuse a model whose head has no weights: transformers would fill it with random numbers."""
-    if model.base_model is model:
-        return
-    if heads := sorted(name for name in missing if not name.startswith(model.base_model_prefix + ".")):
+    # A model without a head is whole without its pooler: many are trained without, and nothing here uses it.
+    spared = "pooler." if model.base_model is model else f"{model.base_model_prefix}."
+    if heads := sorted(name for name in missing if not name.startswith(spared)):
         raise UnsupportedError(
             f"{candidate.id} is not trained for {candidate.task}: it lacks the weights {', '.join(heads[:3])}"
         )

@@ -1,11 +1,12 @@
 """Text tasks with transformers. Each function takes a loaded model and a call, and gives the raw output.
 
 Version 5 of transformers dropped the pipelines for question answering, summarization and translation: they
-are written out here. Long texts are read in windows, or rewritten in pieces.
+are written out here. Long texts are read in windows, or rewritten in pieces. Tables: transformers_tables.py.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jarvis_agent.backends.base import Call
@@ -26,6 +27,9 @@ T5_KINDS = ("t5", "mt5", "umt5", "longt5")
 
 NEW_TOKENS = 256
 """Most tokens that are written for a prompt."""
+
+_MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
+"""How people write the gap in a text, whatever the model's own mark for it is."""
 
 
 def text_of(call: Call, name: str = "text") -> str:
@@ -61,6 +65,29 @@ def classify_zero_shot(loaded: Loaded, call: Call) -> Any:
     if not labels:
         raise BadInputError(f"{call.spec.name} needs a list of labels, and this one is empty")
     return loaded.pipe(text_of(call), candidate_labels=labels)
+
+
+def fill_mask(loaded: Loaded, call: Call) -> Any:
+    """[{score, token, token_str, sequence}]: the likeliest words for the one gap of a text, the best first.
+
+    Raises:
+        BadInputError: the text has no gap, or several.
+        UnsupportedError: the model does not read as far as the gap.
+    """
+    text, mask = text_of(call), loaded.tokenizer.mask_token
+    gaps = len(_MASK.findall(text))
+    if gaps != 1:
+        raise BadInputError(
+            f"{call.spec.name} needs a text with one [MASK], and this one has {gaps or 'none'}"
+        )
+    marked = _MASK.sub(lambda _: mask, text)
+    limit = token_limit(loaded)
+    read = loaded.tokenizer(marked, truncation=True, max_length=limit, verbose=False)["input_ids"]
+    if loaded.tokenizer.mask_token_id not in read:
+        raise UnsupportedError(
+            f"{loaded.id} reads {limit} tokens, and the gap comes later; take a shorter text"
+        )
+    return loaded.pipe(marked, top_k=BEST, tokenizer_kwargs={"truncation": True, "max_length": limit})
 
 
 def embed(loaded: Loaded, call: Call) -> list[list[list[float]]]:
@@ -102,14 +129,14 @@ def answer_from_context(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
             output = loaded.model(**loaded.inputs(window))
         in_context = [kind == 1 for kind in windows.sequence_ids(number)]
         logits = (output.start_logits[0].float().cpu(), output.end_logits[0].float().cpu())
-        for first, last, score in _best_spans(*logits, in_context):
+        for first, last, score in best_spans(*logits, in_context):
             span = (offsets[first][0], offsets[last][1])
             spans[span] = max(score, spans.get(span, 0.0))
     best = sorted(spans.items(), key=lambda item: -item[1])[:ANSWERS]
     return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in best]
 
 
-def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
+def best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
     """(first token, last token, probability) of the best spans of a window."""
     import torch
 

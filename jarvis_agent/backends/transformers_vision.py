@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.generation import generate
+from jarvis_agent.backends.transformers_chat import Content, ask, decoded
 from jarvis_agent.backends.transformers_loading import Loaded
 from jarvis_agent.backends.transformers_text import BEST, text_of
 from jarvis_agent.errors import MissingExtraError, UnsupportedError
@@ -23,6 +24,9 @@ READ_TOKENS = 512
 ANSWER_TOKENS = 60
 LEAST_SCORE = 0.5
 """Score below which an object does not count as found."""
+
+DISTANCE_KINDS = frozenset({"glpn", "zoedepth", "depth_pro"})
+"""Model types whose depth is a distance."""
 
 
 def picture(call: Call) -> Image:
@@ -46,8 +50,59 @@ def segment(loaded: Loaded, call: Call) -> Any:
 
 
 def estimate_depth(loaded: Loaded, call: Call) -> Any:
-    """{predicted_depth, depth}."""
-    return loaded.pipe(picture(call))
+    """{predicted_depth, depth, metric}."""
+    return {**loaded.pipe(picture(call)), "metric": tells_distance(loaded.model.config)}
+
+
+def tells_distance(config: Any) -> bool:
+    """Whether a model's depth is a distance (metres), or, as MiDaS has it, the reciprocal of one."""
+    if config.model_type in DISTANCE_KINDS:
+        return True
+    if config.model_type == "dpt":  # those on DINOv2 were trained on metres (NYU, KITTI)
+        return bool(getattr(config.backbone_config, "model_type", "") == "dinov2")
+    return bool(getattr(config, "depth_estimation_type", "relative") == "metric")
+
+
+def embed(loaded: Loaded, call: Call) -> Any:
+    """A vector, float (n,): CLIP's image vector, the class token's (ViT, DINOv2), or the mean over places."""
+    import torch
+
+    model = loaded.model
+    batch = loaded.inputs(loaded.parts["image_processor"](picture(call), return_tensors="pt"))
+    with torch.inference_mode():
+        if hasattr(model, "get_image_features"):
+            vector = model.get_image_features(**batch).pooler_output
+        else:
+            vector = _pooled(model, model(**batch).last_hidden_state)
+    return vector[0].float().cpu()
+
+
+def _pooled(model: Any, states: Any) -> Any:
+    """(batch, n) of a model's last states: (batch, tokens, n), or (batch, n, height, width)."""
+    if states.ndim == 4:
+        return states.mean((2, 3))
+    marks = ("cls_token", "class_embedding")
+    has_class = any(name.endswith(marks) for name, _ in model.named_parameters())
+    return states[:, 0] if has_class else states.mean(1)
+
+
+def enlarge(loaded: Loaded, call: Call) -> Image:
+    """The image with more pixels (Swin2SR): as many times larger as the model's config says.
+
+    Raises:
+        UnsupportedError: a text or a mask says what to change, which such a model can not follow.
+    """
+    import torch
+    from PIL import Image
+
+    if any(call.inputs.get(name) for name in ("text", "mask")):
+        raise UnsupportedError(f"{loaded.id} only makes images larger: it follows neither a text nor a mask")
+    image, times = picture(call), loaded.model.config.upscale
+    batch = loaded.parts["image_processor"](image, return_tensors="pt")
+    with torch.inference_mode():
+        made = loaded.model(**loaded.inputs(batch)).reconstruction[0]
+    pixels = made[:, : image.height * times, : image.width * times].float().clamp(0, 1).mul(255).round()
+    return Image.fromarray(pixels.byte().permute(1, 2, 0).cpu().numpy())
 
 
 def caption(loaded: Loaded, call: Call) -> str:
@@ -57,7 +112,7 @@ def caption(loaded: Loaded, call: Call) -> str:
     if getattr(loaded.processor, "chat_template", None):
         wanted = "Write out all the text in this image." if reads else "Describe this image in one sentence."
         return _ask(loaded, image, wanted, most)
-    return _decoded(
+    return decoded(
         loaded, generate(loaded, loaded.processor(images=image, return_tensors="pt"), max_new_tokens=most)
     )
 
@@ -76,7 +131,7 @@ def answer(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
     image, question = picture(call), text_of(call)
     batch = loaded.processor(images=image, text=question, truncation=True, return_tensors="pt")
     if loaded.model.can_generate():
-        return [{"answer": _decoded(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
+        return [{"answer": decoded(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
     with torch.inference_mode():
         scores = loaded.model(**loaded.inputs(batch)).logits[0].float().sigmoid().cpu()
     best = scores.topk(min(BEST, len(scores)))
@@ -94,13 +149,21 @@ def answer_by_chat(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
 
 def answer_from_page(loaded: Loaded, call: Call) -> Any:
     """[{answer, score, start, end}] from the words of a document and where they stand (LayoutLM)."""
-    image, question = picture(call), text_of(call)
-    words = words_of(loaded.extras["reader"](call)["lines"], image.size)
+    return loaded.pipe(picture(call), text_of(call), word_boxes=page_words(loaded, call))
+
+
+def page_words(loaded: Loaded, call: Call) -> list[tuple[str, list[int]]]:
+    """The words of the page that is asked about, as `words_of`.
+
+    Raises:
+        UnsupportedError: there are none.
+    """
+    words = words_of(loaded.extras["reader"](call)["lines"], picture(call).size)
     if not words:
         raise UnsupportedError(
             f"{loaded.id} answers from the words of a page, and there are none on this one"
         )
-    return loaded.pipe(image, question, word_boxes=words)
+    return words
 
 
 def answer_by_reading(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
@@ -149,16 +212,5 @@ def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> list[
 
 
 def _ask(loaded: Loaded, image: Image, question: str, max_new_tokens: int) -> str:
-    content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-    batch = loaded.processor.apply_chat_template(
-        [{"role": "user", "content": content}],
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-    )
-    return _decoded(loaded, generate(loaded, batch, max_new_tokens=max_new_tokens))
-
-
-def _decoded(loaded: Loaded, ids: Any) -> str:
-    return str(loaded.processor.decode(ids, skip_special_tokens=True)).strip()
+    content: list[Content] = [{"type": "image", "image": image}, {"type": "text", "text": question}]
+    return ask(loaded, content, max_new_tokens)

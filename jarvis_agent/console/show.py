@@ -22,6 +22,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from jarvis_agent.backends.downloads import under_way
 from jarvis_agent.plan import Plan
 from jarvis_agent.run import Event, Run
 from jarvis_agent.types import Selection, Task, TaskResult
@@ -128,7 +129,9 @@ class Board:
     def __rich__(self) -> RenderableType:
         rows = list(self.rows.values())
         tree = _tree(rows, self.clock()) if rows else Text("Planning …", "dim")
-        return Group(tree, *(Text(f"note: {shorten(note, 300)}", "dim") for note in self.notes))
+        downloads = [clean(str(download)) for download in under_way()]
+        notes = [f"note: {shorten(note, 300)}" for note in self.notes]
+        return Group(tree, *(Text(line, "dim") for line in (*downloads, *notes)))
 
 
 def plan_tree(plan: Plan) -> RenderableType:

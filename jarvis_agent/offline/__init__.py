@@ -28,6 +28,9 @@ from jarvis_agent.offline.marks import mark
 from jarvis_agent.offline.rank import Ranker
 from jarvis_agent.offline.steps import split
 from jarvis_agent.offline.wordings import Matcher
+from jarvis_agent.offline.workflow.classify import load_model
+from jarvis_agent.offline.workflow.reader import read
+from jarvis_agent.offline.workflow.tools import is_workflow_kit
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
@@ -58,6 +61,8 @@ class OfflinePlanner:
 
     def _plan(self, brief: Brief) -> Plan:
         marked = mark(brief.request, brief.files)
+        if is_workflow_kit(brief.specs, frozenset(load_model().names)):
+            return Plan(tasks=read(marked, brief, load_embedder(self._settings)))
         steps = chinese.steps(marked) if chinese.is_chinese(marked.text) else split(marked.text)
         linker = Linker(marked, brief)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())

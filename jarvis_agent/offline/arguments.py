@@ -45,7 +45,8 @@ _HANGS = re.compile(r"\b(?:is|are|was|were|there|shown|seen)$", re.IGNORECASE)
 
 _MADE = (
     r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|"
-    r"video|clip|movie|animation|film|scene|story)"
+    r"video|clip|movie|animation|film|scene|story|model|mesh|object|"
+    r"music|song|melody|tune|soundtrack|sound effect|sound)"
 )
 _MAKES = (
     r"(?:generate|create|creating|make|making|draw|paint|produce|design|craft|render|film|compose|write|develop|"
@@ -81,6 +82,10 @@ _INLINE: dict[str, tuple[str, ...]] = {
         r"how (?:do|would|can) (?:you|i|we) say\s+(.+?)\s+in\s+\w+",
         r"what is\s+(.+?)\s+in\s+\w+",
     ),
+    "fill-mask": (
+        r"(?:what is|which word is|guess|fill in|complete|find)\s+[^:]*:\s*(.+)",
+        r"(?:complete|fill in)\s+(.+)",
+    ),
     "text-to-speech": (r"(?:say|speak|pronounce)\s+(.+?)(?:\s+(?:aloud|out loud|with .*voice))?",),
 }
 """By task: patterns of a step that holds its text without quotation marks."""
@@ -99,6 +104,15 @@ _REFERS = re.compile(
     rf"(?:the|this|that|its|your|each|resulting|generated)\s+(?:[\w-]+\s+){{0,2}}?{_TEXTS})\b",
     re.IGNORECASE,
 )
+_CUT_OUT = re.compile(
+    r"\b(?:crop|cut)\s+(?:out\s+)?(?:the|an?|my)\s+(?!image|photo|picture|object|thing|found|detected|box)"
+    r"(\w+(?: (?!out\b|from\b|in\b|of\b)\w+)?)\s+(?:out|from|in|of)\b",
+    re.IGNORECASE,
+)
+_FOUND = re.compile(
+    r"\b(?:found|detected|(?:that|the|its|this) (?:\w+ )?(?:box|object|thing|detection)|it|them|each|one)\b",
+    re.IGNORECASE,
+)
 _REWRITING = re.compile(
     r"(?:re(?:write|phrase|ply|spond|word)|paraphrase|simplify|improve|correct|fix|explain|answer|expand|"
     r"convert|turn|make)\b",
@@ -109,6 +123,11 @@ _AMONG = r"\b(?:as|into|between|among|from|one of|labels?|categories|classes|top
 _LABELS = re.compile(
     rf"{_AMONG}whether (?:it|the \w+|this)? ?(?:is|are)(?: about)?)(?: either)?(?: one of)?"
     r"(?:\s+(?:the\s+)?(?:following\s+)?(?:labels|categories|classes|topics))?\s*:?\s+(.+)$",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"^(?:is|are|does|do)\b(?:\s+(?:it|this|that|they|there|the \w+))?(?:\s+(?:show|depict|contain|be))?"
+    r"\s+(an? [\w ,]+ or an? [\w ]+?)\W*$",
     re.IGNORECASE,
 )
 _QUOTED_LABELS = re.compile(
@@ -148,11 +167,16 @@ def prompt(text: str) -> str | None:
     return None
 
 
-def instruction(text: str) -> str | None:
-    """What is to be changed, in the step's own words; None where any variation will do."""
+def scene(text: str) -> str | None:
+    """What is to happen in the video that a step makes of a file."""
+    return prompt(re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", text)))
+
+
+def instruction(text: str, noun: str = "the image") -> str | None:
+    """What is to be done with a file (`noun`), in the step's own words; None where any variation will do."""
     clause = re.sub(rf"\s*\b(?:using|with|and)\s+(?:the |a )?mask\s*{MARK}", "", without_lead_in(text))
     clause = _PLACE.sub("", clause)
-    clause = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" the image ", clause)).strip()
+    clause = re.sub(r"\s+", " ", _FILE_PHRASE.sub(f" {noun} ", clause)).strip()
     return None if _ANY_VARIATION.search(clause) else clause
 
 
@@ -169,6 +193,17 @@ def inline_text(text: str, task: str) -> str | None:
 def refers_to_text(text: str) -> bool:
     """Whether the words of a step point to a text somewhere ("a story about it", "from the caption")."""
     return bool(_REFERS.search(text))
+
+
+def refers_to_found(text: str) -> bool:
+    """Whether the words of a step point to something that was found before ("the largest object")."""
+    return bool(_FOUND.search(text))
+
+
+def cut_out(text: str) -> str | None:
+    """What a step wants cut out of an image ("crop the red car out of it"); None if it names nothing."""
+    match = _CUT_OUT.search(text)
+    return match.group(1).lower() if match else None
 
 
 def subject(text: str) -> str:
@@ -190,8 +225,12 @@ def is_reference(words: str) -> bool:
 
 def labels(text: str) -> list[str]:
     """The labels that a step lists; a list of fewer than two is none."""
-    match = _LABELS.search(_FILE_PHRASE.sub("", without_lead_in(text)))
-    return split_labels(match.group(1)) if match else []
+    words = _FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
+    match = _LABELS.search(words)
+    if match is not None:
+        return split_labels(match.group(1))
+    choice = _CHOICE.search(words)
+    return [re.sub(r"^an? ", "", label) for label in split_labels(choice.group(1))] if choice else []
 
 
 def quoted_labels(text: str) -> list[str]:

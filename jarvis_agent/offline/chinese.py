@@ -32,8 +32,8 @@ _MAP_PROMPT = r"(?=.*(?:生成|画|创建).*(?:新|图))(?=.*(?:提示|文字|�
 class Rule:
     """A clause in which `pattern` is found means `english`.
 
-    Slots: `{it}` what the clause names, else `noun`; `{language}`; `{rest}` and `{clause}`: the pattern's
-    group of that name, or the whole clause, as a quoted text.
+    Slots: `{it}` what the clause names, else `noun`; `{language}`; `{number}` the pattern's group of that
+    name; `{rest}` and `{clause}`: the group of that name, or the whole clause, as a quoted text.
     """
 
     pattern: re.Pattern[str]
@@ -46,6 +46,20 @@ def _rule(pattern: str, english: str, noun: str = "it") -> Rule:
 
 
 RULES: tuple[Rule, ...] = (
+    _rule(r"(?:提取|抽取|分离|取出).*(?:音频|声音|音轨)", "extract the audio from the video {it}", ""),
+    _rule(r"(?P<number>\d+)\s*(?:个|张)?(?:帧|截图|画面)", "extract {number} frames from {it}", "the video"),
+    _rule(r"(?:提取|抽取|截取).*(?:帧|截图|画面)", "extract frames from {it}", "the video"),
+    _rule(r"(?P<number>\d+\s*[x×*]\s*\d+)", "resize {it} to {number} pixels", "the image"),
+    _rule(r"裁剪|裁出|剪裁", "crop the image {it}", ""),
+    _rule(r"预测.*?(?P<number>\d+)", "forecast the next {number} rows of {it}", "the table"),
+    _rule(r"预测", "forecast {it}", "the table"),
+    _rule(r"表格.*(?:谁|哪|什么|多少|几|吗|最)", "answer the question {clause} from the table {it}", ""),
+    _rule(rf"{MARK}.*(?:3d|三维)|(?:3d|三维).*{MARK}", "make a 3D model from {it}"),
+    _rule(rf"{_MAKE}(?:一个)?(?P<rest>.+?)的?(?:3d|三维)模型", "make a 3D model of {rest}"),
+    _rule(r"动起来|活起来", "animate the image {it}", ""),
+    _rule(rf"{_MAKE}(?:一段|一首)?(?P<rest>.+?)的?(?:音乐|歌曲|曲子)", "generate music of {rest}"),
+    _rule(r"关键点|关节", "find the keypoints in the image {it}", ""),
+    _rule(r"随机.*(?:图|画)", "generate a random image"),
     _rule(rf"(?:翻译|译)(?:成|为|到)?{_LANGUAGE}", "translate {it} to {language}"),
     _rule(r"翻译", "translate {it}"),
     _rule(
@@ -134,6 +148,9 @@ def _in_english(clause: str, marked: Marked) -> str | None:
         if re.search(MARK, groups.get("rest") or ""):
             slots["rest"] = named
         language = _LANGUAGES.get(groups.get("language") or "", "")
+        number = groups.get("number") or ""
         above = " above" if re.search(r"上面|刚才|之前|上一", clause) else ""
-        return rule.english.format(it=(named or rule.noun) + above, language=language, **slots).strip()
+        return rule.english.format(
+            it=(named or rule.noun) + above, language=language, number=number, **slots
+        ).strip()
     return None

@@ -13,19 +13,24 @@ from typing import Any
 
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline import arguments
+from jarvis_agent.offline.amounts import amount
 from jarvis_agent.offline.marks import MARK
 from jarvis_agent.offline.steps import without_lead_in
 from jarvis_agent.offline.supply import Supply
 from jarvis_agent.offline.wordings import bank_name, wording
-from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.tools.spec import MEDIA, Arg, Modality, TaskSpec
 
 _NOUNS: Mapping[str, str] = {
     "text": "a text",
     "image": "an image",
     "audio": "an audio file",
     "video": "a video",
+    "table": "a table",
     "data": "a list of labels",
 }
+_CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
+DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
+"""The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
 
 class Filling:
@@ -37,6 +42,7 @@ class Filling:
         self._text = supply.text
         self._wording = wording(spec)
         self._others: list[str] = []
+        self._found: dict[str, list[Any]] = {}
 
     def args(self) -> dict[str, list[Any]]:
         """The values of each argument that the step gives.
@@ -44,7 +50,7 @@ class Filling:
         Raises:
             PlanError: an argument is missing without which the task can not run.
         """
-        found: dict[str, list[Any]] = {}
+        found = self._found
         for arg in sorted(self._spec.inputs, key=_turn):
             values = self._values(arg)
             if values:
@@ -60,21 +66,45 @@ class Filling:
             return self._labels()
         if arg.kind == "any":
             return self._whatever(arg)
+        if arg.kind == "data":
+            return self._number(arg)
         if arg.kind in MEDIA:
             return self._media(arg)
         if arg.many:
             return [self._others] if self._others else []
         return self._texts(arg)
 
-    def _media(self, arg: Arg) -> list[str]:
+    def _media(self, arg: Arg) -> list[Any]:
         assert arg.kind != "any"
         if not arg.required:
-            return self._supply.take_after(arg.name)
+            return self._supply.take_after(arg.name) or self._one_of_several_kinds(arg.kind)
+        if arg.many:
+            own = self._supply.take(self._supply.own(arg.kind)) or self._supply.values_elsewhere(arg.kind)
+            return [own] if own else []
         if self._wording.map is not None:
             return self._control_map(self._wording.map)
         own = self._supply.own(arg.kind)
         takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
         return self._supply.take(own[:1] if takes_several else own) or self._supply.values_elsewhere(arg.kind)
+
+    def _one_of_several_kinds(self, kind: Modality) -> list[str]:
+        """A file for a task that takes one of each kind, whichever there are, and needs none of them."""
+        if any(arg.kind in MEDIA and arg.required for arg in self._spec.inputs):
+            return []
+        return self._supply.take(self._supply.own(kind)[:1])
+
+    def _number(self, arg: Arg) -> list[Any]:
+        """A number, or a box: as the step says it, else the boxes of what is found in the image."""
+        said = amount(arg.name, self._text)
+        if said is not None or arg.name != "box":
+            return [] if said is None else [said]
+        known = self._supply.elsewhere("data") if arguments.refers_to_found(self._text) else None
+        if known is not None:
+            return list(known.values)
+        images, wanted = self._found.get("image", []), arguments.cut_out(self._text)
+        if wanted and self._supply.offers(FINDER):
+            return self._supply.run(FINDER, images, self._spec.name, labels=[[wanted]])
+        return self._supply.run(DETECTOR, images, self._spec.name)
 
     def _control_map(self, maker: str) -> list[str]:
         """A control map: as it is named or was made, else made from the image that the step names."""
@@ -97,10 +127,17 @@ class Filling:
     def _texts(self, arg: Arg) -> list[str]:
         role = self._wording.text
         if not arg.required:
-            return self._instruction() if role == "instruction" else []
+            optional = {"instruction": self._instruction, "prompt": self._scene}
+            return optional[role]() if role in optional else []
         if arg.name != "text":
             return self._content()
-        by_role = {"question": self._question, "prompt": self._prompt, "request": self._request}
+        by_role = {
+            "question": self._question,
+            "prompt": self._scene if self._spec.arg("image") and not self._wording.map else self._prompt,
+            "request": self._request,
+            "instruction": self._instruction,
+            "wish": self._wish,
+        }
         values = by_role.get(role, self._content)()
         if not any(other.many and other.kind == "text" for other in self._spec.inputs):
             return values
@@ -164,8 +201,29 @@ class Filling:
         """How something is to be changed."""
         if found := self._take_texts():
             return found[:1]
-        said = arguments.instruction(self._text)
+        said = arguments.instruction(self._text, self._noun())
         return [said] if said else []
+
+    def _wish(self) -> list[str]:
+        """A question or an order about a file: quoted, or the step itself."""
+        if found := self._take_texts():
+            return found[:1]
+        asked = arguments.question(self._text)
+        if asked and without_lead_in(self._text).lower().startswith(asked.split()[0].lower()):
+            return [asked]
+        said = arguments.instruction(self._text, self._noun())
+        return [said] if said else []
+
+    def _scene(self) -> list[str]:
+        """What happens in the video that is made of an image."""
+        if found := self._take_texts():
+            return found[:1]
+        said = arguments.scene(self._text)
+        return [said] if said else []
+
+    def _noun(self) -> str:
+        kinds = [arg.kind for arg in self._spec.inputs if arg.kind in _CALLED and self._found.get(arg.name)]
+        return _CALLED[kinds[0]] if len(kinds) == 1 else "it"
 
     def _labels(self) -> list[Any]:
         for character in self._supply.left:
@@ -199,7 +257,7 @@ class Filling:
 def _turn(arg: Arg) -> int:
     """Labels are found first, files before texts: a file that is left over can be turned into a text."""
     if arg.kind == "data":
-        return 0
+        return 0 if arg.many else 3
     if arg.kind in MEDIA:
         return 2 if arg.required else 1
     return 3

@@ -24,7 +24,7 @@ _QUOTES = re.compile(
     r"|‘(?P<g>[^\n]+?)’(?!\w)|(?<!\w)'(?P<h>[^\n]+?)'(?!\w)"
 )
 _FIELD = re.compile(
-    r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|prompt|following|text|sentences?|paragraph|"
+    r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|things|objects|items|prompt|following|text|sentences?|paragraph|"
     r"passage|article|message|review|comment|tweet|words?|story|poem|line|quote|phrase|email|note|document|"
     r"translate|summari[sz]e|say|speak|read|aloud|speech|french|german|spanish|chinese|english)\b"
     r"[^:.!?\n]{0,40}):[ \t]*\n*"
@@ -36,7 +36,7 @@ _ROLES = {
     "query": "question",
     "context": "context",
     "passage": "context",
-} | dict.fromkeys(("label", "labels", "categories", "classes"), "labels")
+} | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
 _NEXT_FIELD = re.compile(
     r"[\s,;]+(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
     re.IGNORECASE,

@@ -32,7 +32,12 @@ VERB = 0.15
 
 OWN_TASK = 0.12
 """What makes up for the many phrases of the bank, where a task of the user's own has only a description."""
-ANSWERS: Mapping[Modality, str] = {"image": "visual-question-answering", "text": "question-answering"}
+ANSWERS: Mapping[Modality, str] = {
+    "image": "visual-question-answering",
+    "video": "video-text-to-text",
+    "table": "table-question-answering",
+    "text": "question-answering",
+}
 """The tasks that answer any question about something of a kind."""
 QUESTION = 0.5
 """How near a question about something at hand is to the task that answers any, at least."""
@@ -104,7 +109,7 @@ class Ranker:
         takes = {arg.kind for arg in spec.inputs}
         kinds = {kind for kind in self._files(step) if kind in MEDIA}
         if kinds & takes or (kinds and "any" in takes):
-            return scores.as_is[name] + TAKES_FILE
+            return scores.as_is[name] + TAKES_FILE * max(1, len(kinds & takes))
         if kinds:
             is_bridged = "text" in takes and kinds & BRIDGES.keys()
             return scores.as_text[name] + NEEDS_BRIDGE if is_bridged else None

@@ -21,14 +21,15 @@ _ACTIONS = (
     "colourize compare complete compose compute condense continue convert copy count craft create crop "
     "cut decide denoise depict derive describe design detect determine develop differentiate display do "
     "draft draw dub edit embed employ encode enhance estimate evaluate examine execute explain extract "
-    "film filter find finish generate get give guess highlight identify illustrate imagine improve infer "
-    "inspect interpret isolate label let list listen locate look make mark match measure modify name "
-    "narrate obtain order outline paint paraphrase perform pick pinpoint play point predict prepare "
-    "process produce pronounce provide pull put rank read recite recognise recognize record reduce remove "
-    "render rephrase replace reply report rerank rescale restore restyle retrieve return rewrite run say "
-    "score segment separate shorten show sketch sort speak split spot state sum summarise summarize "
-    "synthesise synthesize tag take tell title transcribe transform translate transliterate turn type "
-    "upscale use verify visualise visualize vocalize voice write"
+    "fill film filter find finish forecast generate get give guess highlight identify illustrate imagine "
+    "improve infer inspect interpret isolate label let list listen locate look make mark match measure "
+    "modify name narrate obtain order outline paint paraphrase perform pick pinpoint play point predict "
+    "prepare process produce project pronounce provide pull put rank read recite recognise recognize "
+    "record reduce remove render rephrase replace reply report rerank rescale resize restore restyle "
+    "retrieve return rewrite run say scale score segment separate shorten show shrink sketch sort speak "
+    "split spot state sum summarise summarize synthesise synthesize tag take tell title transcribe "
+    "transform translate transliterate turn type upscale use verify visualise visualize vocalize voice "
+    "write"
 ).replace(" ", "|")
 _QUESTIONS = "what|what's|whats|how|which|who|who's|whose|whom|where|where's|when|why"
 _AUXILIARIES = "is|are|was|were|does|do|did|can|could|has|have|will|would|should"
@@ -54,7 +55,7 @@ _INTRO = re.compile(
     r"considering|following)\b",
     re.IGNORECASE,
 )
-_SETTING = re.compile(rf"{_BEFORE}{_OPENERS}(?:use|take)\b", re.IGNORECASE)
+_SETTING = re.compile(rf"{_BEFORE}{_OPENERS}(?:use|take)\b(?!.*\bout\b)", re.IGNORECASE)
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
 _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"

@@ -95,8 +95,11 @@ class Supply:
         """The offered task of that name in the bank of wordings."""
         return self._plans.offered.get(name)
 
-    def run(self, name: str, values: list[str], needed_for: str) -> list[str]:
-        """Plan a task of one argument for each of the values; returns references to what they make.
+    def run(self, name: str, values: list[str], needed_for: str, **more: list[Any]) -> list[str]:
+        """Plan a task for each of the values; returns references to what they make.
+
+        Args:
+            values: of its principal argument; `more` are values of others.
 
         Raises:
             PlanError: the task is not offered.
@@ -104,7 +107,7 @@ class Supply:
         spec = self.offers(name)
         if spec is None or not spec.inputs:
             raise PlanError(f"{needed_for} needs {name}, which is not among the tasks offered")
-        return self._plans.emit(spec, {principal(spec): values})
+        return self._plans.emit(spec, {principal(spec): values, **more})
 
     def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:
         """Texts made of the step's own files that are not taken yet, by the tasks that its words name.

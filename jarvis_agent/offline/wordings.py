@@ -35,7 +35,7 @@ WORDINGS, VECTORS = DATA / "wordings.json", DATA / "wordings.npz"
 SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
 """The bank's entries for what is no task: greetings and the like, and wishes that no expert model fulfils."""
 
-Role = Literal["content", "prompt", "question", "instruction", "request"]
+Role = Literal["content", "prompt", "question", "instruction", "wish", "request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Wording:
         made: nouns by which a later step calls its result.
         named: the task is considered only where this is found in the step; None: everywhere.
         text: what its argument `text` is: the text it works on, a prompt to create from, a question, an
-            instruction for a change, or a request to a language model.
+            instruction for a change, a wish (a question or an order) about a file, or a request to a
+            language model.
         map: the task that makes the control map which this one takes as its image.
     """
 

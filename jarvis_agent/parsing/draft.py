@@ -20,6 +20,7 @@ from typing import Any
 from jarvis_agent.errors import PlanError
 from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.refs import refs_in, tidy
+from jarvis_agent.tools.hub_tasks import NOT_CALLABLE
 from jarvis_agent.tools.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.tools.table import canonical, find_task
 
@@ -98,7 +99,7 @@ class TaskNames:
 
     def _find(self, name: str) -> TaskSpec | None:
         found = self._spellings.get(canonical(name))
-        if found or find_task(name):
+        if found or find_task(name) or canonical(name) in NOT_CALLABLE:
             return found  # A task that exists and may not be used is not a misspelling of another.
         close = difflib.get_close_matches(canonical(name), self._spellings, 1, _MISSPELT)
         return self._spellings[close[0]] if close and _same_words(canonical(name), close[0]) else None
@@ -179,6 +180,8 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     if not isinstance(name, str) or not name.strip():
         raise PlanError('it names no task: "task" is missing')
     spec = names.find(name)
+    if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
+        raise PlanError(f'"{canonical(name)}" can not be run: {reason}')
     if spec is None:
         near = names.resembling(name)
         hint = f"; those most like it are {', '.join(near)}" if near else ""
@@ -244,7 +247,7 @@ def _args(
             loose += [(name, value) for value in values]
         else:
             args[target] = values if len(values) > 1 else values[0]
-    if loose and not spec.inputs:
+    if loose and spec.is_open:
         notes.append(f"values without a name were left out: {listing(value for _, value in loose)}")
         loose = []
     return args, tuple(loose)
@@ -257,7 +260,7 @@ def _turn(name: str, spec: TaskSpec) -> int:
 
 def arg_name(name: str, spec: TaskSpec) -> str | None:
     """The task's own name for an argument; None if it has no such argument. Tools without a list take any."""
-    if spec.arg(name) or (name and not spec.inputs):
+    if spec.arg(name) or (name and spec.is_open):
         return name
     plain = re.sub(r"[\s-]+", "_", name.strip().lower())
     alias = ARG_ALIASES.get(plain, plain)

@@ -144,12 +144,15 @@ class _Binding:
         texts = all(isinstance(item, str) for item in items)
         if arg.kind == "any" and not (texts and all(map(listed_refs, items))):
             return [self._inside(value, arg.kind)]
+        if arg.kind == "data" and not arg.many and isinstance(value, list) and not all(map(_is_ref, items)):
+            return [self._inside(items[0] if len(items) == 1 else value, arg.kind)]
         if arg.kind in ("data", "table") and not arg.many and not texts:
             return [self._inside(value, arg.kind)]
         if not arg.many:
             return list(self._items(items, arg))
-        if isinstance(value, str) and arg.kind == "data" and not refs_in(value):
-            items = value.split(",")
+        if isinstance(value, str) and not refs_in(value):
+            parts = value.split(",")
+            items = parts if all(arg.kind in {"data", *self._kinds(part)} for part in parts) else items
         whole = list(self._items(items, arg))
         return [whole] if whole else []
 
@@ -283,6 +286,10 @@ class _Binding:
 
     def _why_not(self, n: int) -> str:
         return self._node.refused.get(n, "means no task of the plan")
+
+
+def _is_ref(item: Any) -> bool:
+    return isinstance(item, str) and bool(listed_refs(item))
 
 
 def _as_text(value: Any) -> str:

@@ -3,6 +3,7 @@
     listed = shortlist(merged(lists, settings), Case(task, spec, settings, wanted={"ocr": True}), backends)
     listed.kept         # the best first, each with the backend that runs it
     listed.rejected     # {"org/model": "it is gated: …"}
+    listed.ladder(listed.kept[0], 5)      # what is tried: that one, then four others, then both elsewhere
 
 Filters come first (CHECKS, then where a model may run), matters of degree last (the rank).
 """
@@ -17,12 +18,12 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import RegisteredSource
 from jarvis_agent.selection.hints import language_gap
 from jarvis_agent.selection.languages import find_language
+from jarvis_agent.selection.places import Places, hosted_first, places_of, runs_here
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate, Task
 
 _PLACE = ("local", "path", "revision", "size", "backend", "library", "source")
-_ONLY = {"local-only": True, "hosted-only": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,24 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The candidates that stay, the best first, and why others do not, by id."""
+    """The candidates that stay, the best first, and why others do not, by id.
+
+    `places` says why each runs where it does, and `elsewhere` is what can run on the other side too, by id.
+    """
 
     kept: list[Candidate]
     rejected: dict[str, str]
+    places: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, Candidate] = field(default_factory=dict)
+
+    def ladder(self, chosen: Candidate, longest: int) -> list[Candidate]:
+        """The chosen one, the others of the best `longest`, and last the same models on the other side.
+
+        Last, since the policy names the side that the user prefers: another model there comes before the
+        same model where it may cost a download, or money.
+        """
+        top = [chosen, *(one for one in self.kept[:longest] if one is not chosen)]
+        return [*top, *(self.elsewhere[one.id] for one in top if one.id in self.elsewhere)]
 
 
 def merged(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
@@ -53,9 +68,9 @@ def merged(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Can
     What several sources say of a model is put together: the earlier source's words come first, the place is
     the one where the policy has it run, and the counts are the Hub's.
     """
-    hosted = settings.policy.startswith("hosted")
     found: dict[str, Candidate] = {}
     for candidate in (one for listed in lists for one in listed):
+        hosted = settings.policy_for(candidate.task).startswith("hosted")
         known = found.get(candidate.id)
         found[candidate.id] = _merged(known, candidate, hosted) if known else candidate
     return list(found.values())
@@ -83,23 +98,29 @@ def _said(candidate: Candidate) -> dict[str, Any]:
 
 def shortlist(candidates: Iterable[Candidate], case: Case, backends: Sequence[Backend]) -> Shortlist:
     """Filter and rank the candidates. Those that stay have their `backend` filled in."""
-    kept: list[tuple[Candidate, Backend]] = []
+    found: list[Places] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
         reason = refusal(candidate, case)
-        backend = None
-        if reason is None:
-            backend, reason = backend_for(candidate, case.spec, backends, case.settings)
-        if backend is None:
-            rejected[candidate.id] = reason or ""
+        if reason is not None:
+            rejected[candidate.id] = reason
+            continue
+        places = places_of(candidate, case.spec, backends, case.settings)
+        if places.backends:
+            found.append(places)
         else:
-            kept.append((candidate.model_copy(update={"backend": backend.name}), backend))
-    if case.wanted.get("ocr") and any("ocr" in candidate.traits for candidate, _ in kept):
-        others = [candidate.id for candidate, _ in kept if "ocr" not in candidate.traits]
+            rejected[candidate.id] = places.refusal
+    if case.wanted.get("ocr") and any("ocr" in one.candidate.traits for one in found):
+        others = [one.candidate.id for one in found if "ocr" not in one.candidate.traits]
         rejected |= dict.fromkeys(others, "it describes images, and text is to be read")
-        kept = [pair for pair in kept if pair[0].id not in rejected]
-    kept.sort(key=lambda pair: _rank(pair[0], pair[1], case))
-    return Shortlist([candidate for candidate, _ in kept], rejected)
+        found = [one for one in found if one.candidate.id not in rejected]
+    found.sort(key=lambda places: _rank(places, case))
+    return Shortlist(
+        [places.first for places in found if places.first is not None],
+        rejected,
+        {places.candidate.id: places.reason for places in found},
+        {places.candidate.id: places.second for places in found if places.second is not None},
+    )
 
 
 def refusal(candidate: Candidate, case: Case) -> str | None:
@@ -157,45 +178,13 @@ def _only_reads(candidate: Candidate) -> bool:
     return "ocr" in candidate.traits and "caption" not in candidate.traits
 
 
-def backend_for(
-    candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings
-) -> tuple[Backend | None, str | None]:
-    """The backend that runs a candidate under the policy, or None and the reasons why there is none."""
-    asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
-    if not asked:
-        return None, f"the backend {candidate.backend!r} is not installed"
-    local_first = not settings.policy.startswith("hosted")
-    reasons: list[str] = []
-    for backend in sorted(asked, key=lambda backend: backend.local is not local_first):
-        reason = _forbidden(backend, candidate, spec, settings) or backend.why_not(spec, candidate)
-        if reason is None:
-            return backend, None
-        reasons.append(reason if len(asked) == 1 else f"{backend.name}: {reason}")
-    return None, "; ".join(reasons)
-
-
-def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Settings) -> str | None:
-    """What the settings have against running a candidate there."""
-    if spec.needs_model and _ONLY.get(settings.policy, backend.local) is not backend.local:
-        return f"the policy is {settings.policy}"
-    if not backend.local or candidate.local:
-        return None
-    if settings.offline:
-        return "it is not on this machine, and offline mode is on"
-    if settings.max_download == 0:
-        return "it is not on this machine, and downloads are off (JARVIS_MAX_DOWNLOAD=0)"
-    if candidate.size and candidate.size > settings.max_download:
-        return f"its {candidate.size:,} bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)"
-    return None
-
-
-def _rank(candidate: Candidate, backend: Backend, case: Case) -> tuple[bool, bool, bool, int]:
+def _rank(places: Places, case: Case) -> tuple[bool, bool, bool, int]:
     """Where a candidate stands; smaller is better."""
-    hosted_first = case.settings.policy.startswith("hosted")
+    candidate, here = places.candidate, runs_here(places.backends[0], places.candidate)
     return (
         not case.wanted and _only_reads(candidate),
         _speaks_otherwise(candidate, case),
-        backend.local if hosted_first else not candidate.local,
+        here if hosted_first(case.settings, case.spec) else not (here and candidate.local),
         -candidate.downloads,
     )
 

@@ -2,6 +2,8 @@
 
 pins = read_pins({"object-det": "facebook/detr-resnet-50@v1.0"})
 pins["object-detection"]        # Pin(id="facebook/detr-resnet-50", revision="v1.0")
+
+A Gradio Space is pinned as "space:org/name", or "space:http://127.0.0.1:7860".
 """
 
 from __future__ import annotations
@@ -9,25 +11,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from jarvis_agent.catalog import is_loopback
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import known_task
 from jarvis_agent.types import Candidate
 
+_SPACE = "space:"
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """An id with or without a revision, or a local path."""
+    """An id with or without a revision, a local path, or a Space."""
 
     id: str
     revision: str | None = None
     path: Path | None = None
+    space: bool = False
 
     def candidate(self, spec: TaskSpec) -> Candidate:
         """The pinned model, of which nothing is known but its id or its files."""
-        at = cards.model_at(self.path) if self.path else {"revision": self.revision}
+        at: dict[str, Any] = {"revision": self.revision}
+        if self.path:
+            at = cards.model_at(self.path)
+        elif self.space:
+            at = {"backend": "spaces", "local": is_loopback(self.id), "metadata": {"space": self.id}}
         return Candidate(id=self.id, task=spec.name, source="pinned", **at)
 
     def at_revision(self, candidate: Candidate) -> Candidate:
@@ -49,6 +60,8 @@ def read_pins(pins: Mapping[str, str]) -> dict[str, Pin]:
 
 
 def _read(text: str) -> Pin:
+    if text.startswith(_SPACE) and text != _SPACE:
+        return Pin(text.removeprefix(_SPACE), space=True)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
         return Pin(text, path=path)

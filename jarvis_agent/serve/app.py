@@ -97,7 +97,7 @@ def _file_routes(uploads: Uploads, agent: JarvisAgent) -> APIRouter:
             raise HTTPException(404, "there is no such file")
         return FileResponse(
             found.path,
-            media_type=found.mime if found.shown else "application/octet-stream",
+            media_type=found.mime,
             filename=found.path.name,
             content_disposition_type="inline" if found.shown else "attachment",
             headers={"X-Content-Type-Options": "nosniff"},

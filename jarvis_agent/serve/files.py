@@ -22,6 +22,8 @@ from jarvis_agent.types import Frozen
 
 _HEAD = 8192
 _LONGEST_NAME = 60
+_SHOWN, _SAVED = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
+"""Kinds that a browser may show, and those that it may only save but is told the media type of."""
 
 
 class Upload(Frozen):
@@ -100,4 +102,6 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
         kind, mime = sniff(path)
     except InputError:
         return Output(path, "application/octet-stream", shown=False)
-    return Output(path, mime, shown=kind in ("image", "audio", "video"))
+    if kind not in _SHOWN | _SAVED:
+        mime = "application/octet-stream"
+    return Output(path, mime, shown=kind in _SHOWN)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -94,19 +94,22 @@ def _cached(repo: CachedRepoInfo) -> list[Candidate]:
     common = {
         "id": repo.repo_id,
         "source": "cache",
-        "library": card.get("library_name") or cards.library_of(files),
+        "library": card.get("library_name") or cards.library_at(snapshot, files),
         "description": cards.first_paragraph(readme) or cards.describe(card, tags),
         "local": True,
         "path": snapshot,
         "revision": revision.commit_hash,
         "size": cards.weight_bytes(files),
         "tags": tags,
-        "metadata": {"revisions": {name: str(one.snapshot_path) for one in usable for name in _names(one)}},
+        "metadata": {
+            "revisions": {name: str(one.snapshot_path) for one in usable for name in _names(one)},
+            **cards.base_of(card),
+        },
         **cards.facts(card, tags),
     }
     return [
         Candidate(task=task, traits=cards.traits(task, repo.repo_id, tags), **common)
-        for task in _tasks(card, tags, snapshot)
+        for task in _tasks(repo.repo_id, card, tags, snapshot)
     ]
 
 
@@ -119,9 +122,15 @@ def _names(revision: CachedRevisionInfo) -> tuple[str, ...]:
     return (revision.commit_hash, *revision.refs)
 
 
-def _tasks(card: Mapping[str, Any], tags: Iterable[str], snapshot: Path) -> list[str]:
-    """The task types that a model's card names, else the one that its config is for."""
+def _tasks(model: str, card: Mapping[str, Any], tags: Sequence[str], snapshot: Path) -> list[str]:
+    """The task types that a model's card names, else the one that its config is for.
+
+    Cards of ControlNets name any task of images, so that of them the config counts.
+    """
+    config = cards.read_json(snapshot / "model_index.json") or cards.read_json(snapshot / "config.json")
+    if control := cards.control_task(config, model, tags):
+        return [control]
     named = [*cards.strings(card.get("pipeline_tag")), *tags]
     known = list(dict.fromkeys(name for name in named if name in TASKS))
-    of_config = cards.task_of(cards.read_json(snapshot / "config.json"))
+    of_config = cards.task_of(config)
     return known or ([of_config] if of_config else [])

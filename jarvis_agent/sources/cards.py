@@ -25,6 +25,10 @@ _MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]+>|[*_`]+")
 _HEADER = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
 _NO_PROSE = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
 _LONGEST = 300
+_TOKENS = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
+
+LONGEST_DESCRIPTION = 80
+"""Tokens of a model's description."""
 
 _TASK_OF_ARCHITECTURE: tuple[tuple[str, str], ...] = (
     ("LayoutLM\\w*ForQuestionAnswering", "document-question-answering"),
@@ -47,11 +51,31 @@ _TASK_OF_ARCHITECTURE: tuple[tuple[str, str], ...] = (
     ("Marian|M2M100|NllbMoe", "translation"),
     ("(Bart|Pegasus)\\w*ForConditionalGeneration", "summarization"),
     ("ForCausalLM|LMHeadModel", "text-generation"),
+    ("ShapEImg2ImgPipeline", "image-to-3d"),
+    ("ShapEPipeline", "text-to-3d"),
+    ("(VideoToVideo|Vid2Vid)\\w*Pipeline", "video-to-video"),
+    ("(ImageToVideo|StableVideoDiffusion|I2V)\\w*Pipeline", "image-to-video"),
+    ("(Video|AnimateDiff|Wan|LTX|CogVideoX|Mochi|Latte|Allegro)\\w*Pipeline", "text-to-video"),
+    ("(Audio|Music)\\w*Pipeline", "text-to-audio"),
+    ("(Pix2Pix|Img2Img|Inpaint|Upscale|SuperResolution)\\w*Pipeline", "image-to-image"),
+    ("(DDPM|DDIM|PNDM|Consistency|ScoreSde)\\w*Pipeline", "unconditional-image-generation"),
+    ("ControlNet\\w*Pipeline", ""),
+    ("Pipeline", "text-to-image"),
 )
 _LIBRARY_OF_FILE: tuple[tuple[str, str], ...] = (
     ("model_index.json", "diffusers"),
     ("modules.json", "sentence-transformers"),
     ("config.json", "transformers"),
+)
+_CONTROL_OF_NAME: tuple[tuple[str, str], ...] = (
+    ("canny", "canny"),
+    ("depth", "depth"),
+    ("hed|softedge|soft-edge", "hed"),
+    ("mlsd", "mlsd"),
+    ("normal", "normal"),
+    ("openpose|pose", "openpose"),
+    ("scribble|sketch", "scribble"),
+    ("seg(?![a-z])|segmentation", "seg"),
 )
 
 
@@ -66,6 +90,22 @@ def brief_text(text: str, longest: int = _LONGEST) -> str:
     """A text on one line, cut at a word's end."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[:longest].rsplit(" ", 1)[0] + " …"
+
+
+def first_tokens(text: str, most: int = LONGEST_DESCRIPTION) -> str:
+    """A text on one line, cut where a language model has read about so many tokens of it.
+
+    They are estimated, since a tokenizer would have to be downloaded: four letters of a word, begun or whole,
+    count as one token, and so does each Chinese or Japanese character, Korean syllable, or other sign.
+    """
+    line = " ".join(text.split())
+    tokens = list(_TOKENS.finditer(line))
+    if len(tokens) <= most:
+        return line
+    cut = tokens[most].start()
+    kept = line[:cut]
+    in_a_word = line[cut - 1 : cut + 1].isascii() and not kept.endswith(" ")
+    return (kept.rsplit(" ", 1)[0] if in_a_word else kept).rstrip() + " …"
 
 
 def facts(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
@@ -94,13 +134,13 @@ def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
     said = [
         f"{label} {', '.join(list(dict.fromkeys(names))[:4])}." for label, names in parts.items() if names
     ]
-    return brief_text(" ".join(said))
+    return first_tokens(" ".join(said))
 
 
 def first_paragraph(readme: str) -> str:
     """The first paragraph of a card's text that is prose; "" if there is none."""
     for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", readme)):
-        plain = brief_text(_MARKUP.sub(lambda found: found[1] or "", block))
+        plain = first_tokens(_MARKUP.sub(lambda found: found[1] or "", block))
         if len(plain.split()) >= 6 and not block.lstrip().startswith(("#", "|", ">", "-", "!")):
             return plain
     return ""
@@ -115,18 +155,43 @@ def traits(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
+def base_of(card: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The models that a model is made for or from, as metadata of a Candidate; {} if its card names none."""
+    named = strings(card.get("base_model"))
+    return {"base_model": list(named)} if named else {}
+
+
 def task_of(config: Mapping[str, Any]) -> str | None:
-    """The task that a transformers config's architecture is for, or None."""
-    names = " ".join(strings(config.get("architectures")))
-    return next(
-        (task for pattern, task in _TASK_OF_ARCHITECTURE if names and re.search(pattern, names)), None
-    )
+    """The task that the class is for which a config.json or model_index.json names, or None."""
+    names = " ".join([*strings(config.get("architectures")), *strings(config.get("_class_name"))])
+    found = (task for pattern, task in _TASK_OF_ARCHITECTURE if names and re.search(pattern, names))
+    return next(found, None) or None
+
+
+def control_task(config: Mapping[str, Any], model_id: str, tags: Iterable[str]) -> str | None:
+    """The task of a ControlNet, told by the name of the map that it follows; None for any other model."""
+    if not re.search("ControlNet", " ".join(strings(config.get("_class_name")))):
+        return None
+    said = " ".join((model_id, *tags)).lower()
+    found = (control for pattern, control in _CONTROL_OF_NAME if re.search(pattern, said))
+    control = next(found, None)
+    return f"{control}-text-to-image" if control else None
 
 
 def library_of(files: Iterable[str]) -> str | None:
     """The library that a model's files are for, told by the names of those at its top."""
     names = set(files)
+    if any(name.endswith(".skops") for name in names):
+        return "sklearn"
     return next((library for file, library in _LIBRARY_OF_FILE if file in names), None)
+
+
+def library_at(folder: Path, files: Iterable[str]) -> str | None:
+    """The same for the files of a folder, which can be looked into."""
+    library = library_of(files)
+    if library == "transformers" and "_diffusers_version" in read_json(folder / "config.json"):
+        return "diffusers"  # a part of a pipeline, such as a ControlNet
+    return library
 
 
 def weight_bytes(sizes: Mapping[str, int]) -> int:
@@ -148,7 +213,8 @@ def model_at(path: Path) -> dict[str, Any]:
     root = path.parent if path.is_file() else path
     sizes = {str(file.relative_to(root)): file.stat().st_size for file in files}
     size = weight_bytes(sizes) or None
-    return {"path": path.resolve(), "local": True, "size": size, "library": library_of(sizes)}
+    library = library_at(root, sizes)
+    return {"path": path.resolve(), "local": True, "size": size, "library": library}
 
 
 def is_whole(folder: Path) -> bool:

@@ -35,10 +35,16 @@ EXPAND = (
 """What the Hub is asked to say of each model."""
 
 NOT_OF_THE_HUB = frozenset({"control", "media", "tool"})
-"""Categories whose task types are ours: the Hub tags no model with them."""
+"""Categories whose task types are ours: the Hub tags no model with them, though it may list some."""
 
 _BYTES_OF_DTYPE = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2}
-_SERVED_AS = {"text-generation": {"text-generation", "conversational"}}
+_SERVED_AS = {
+    "text-generation": {"text-generation", "conversational"},
+    "image-text-to-text": {"image-text-to-text", "conversational"},
+    "image-text-to-image": {"image-text-to-image", "image-to-image"},
+    "image-text-to-video": {"image-text-to-video", "image-to-video"},
+}
+"""The names that providers give to the tasks which they do not call as the Hub does."""
 
 
 class HubSource:
@@ -65,7 +71,9 @@ class HubSource:
         )
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """The most downloaded models that the Hub tags with the task; [] offline.
+        """The most downloaded models that the Hub lists for the task; [] offline.
+
+        These are those that it tags with the task, unless the task asks for others (`spec.listing`).
 
         Raises:
             TransientError: the Hub can not be reached or is in trouble, and no older list is there.
@@ -73,13 +81,14 @@ class HubSource:
         """
         if not self.likely(spec):
             return []
-        params = {"pipeline_tag": spec.name, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
+        asked = dict(spec.listing) or {"pipeline_tag": spec.name}
+        params = {**asked, "sort": "downloads", "limit": limit, "expand": list(EXPAND)}
         rows = await self._lists.rows("/api/models", params)
         return [candidate_of(row, spec) for row in rows if isinstance(row.get("id"), str)]
 
     def likely(self, spec: TaskSpec) -> list[Candidate]:
         """Any model of the task, served by anybody; [] offline, and for tasks that are not the Hub's."""
-        if self._is_offline() or spec.category in NOT_OF_THE_HUB:
+        if self._is_offline() or not is_of_the_hub(spec):
             return []
         return [Candidate(id="any model of the Hub", task=spec.name, source=self.name, providers=("any",))]
 
@@ -106,6 +115,11 @@ class HubSource:
         return self._settings.offline or constants.HF_HUB_OFFLINE
 
 
+def is_of_the_hub(spec: TaskSpec) -> bool:
+    """Whether the Hub lists models for a task type."""
+    return bool(spec.listing) or spec.category not in NOT_OF_THE_HUB
+
+
 def candidate_of(row: Row, spec: TaskSpec) -> Candidate:
     """A row of the Hub's API as a candidate for a task."""
     data = row.get("cardData")
@@ -126,7 +140,7 @@ def candidate_of(row: Row, spec: TaskSpec) -> Candidate:
         providers=tuple(served),
         tags=tags,
         traits=cards.traits(spec.name, row["id"], tags),
-        metadata={"providers": served} if served else {},
+        metadata={**({"providers": served} if served else {}), **cards.base_of(card)},
         **cards.facts(card, tags),
     )
 

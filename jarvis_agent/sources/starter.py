@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
+from jarvis_agent.backends.downloads import fetch
 from jarvis_agent.backends.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.opencv import CONTROL_MAPS
 from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
@@ -248,7 +249,7 @@ class StarterSource:
             yield _algorithm(spec, control_map.id, control_map.description, "opencv", "cv2", "apache-2.0")
         if spec.name in MEDIA_TOOLS:
             tool = MEDIA_TOOLS[spec.name]
-            yield _algorithm(spec, tool.id, tool.description, "media-tools", "av", "bsd-3-clause")
+            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
         for model in STARTERS.values():
             if spec.name in model.tasks:
                 yield self._candidate(model, spec)
@@ -299,15 +300,16 @@ def _cached(model: StarterModel) -> Path | None:
 
 
 def _download(model: StarterModel, settings: Settings) -> Path:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     try:
         # Without a network this fails at once; hf_hub_download alone would try for half a minute.
         get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
-        paths = [hf_hub_download(model.id, file, token=settings.token) for file in model.hub]
+        sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
+        folder = fetch(model.id, sizes, None, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
             f"{model.id} could not be downloaded from the Hub ({error}). Without a network: {model.missing}"
         ) from error
-    return Path(paths[0])
+    return folder / model.hub[0]

@@ -9,7 +9,7 @@
     backends=[backend]) with forbid_network():
         assert agent.invoke("What is in a.jpg?").answer == "It shows a cat."
 
-`OpenAIDouble` and `HubDouble` are servers on this machine, for tests with the real clients. Names are
+`OpenAIDouble`, `HubDouble` and `SpaceDouble` are servers on this machine, for tests with the real clients. Names are
 imported when they are first used.
 """
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jarvis_agent.testing.network import forbid_network as forbid_network
     from jarvis_agent.testing.openai import OpenAIDouble as OpenAIDouble
     from jarvis_agent.testing.script import first_candidate as first_candidate
+    from jarvis_agent.testing.space import SpaceDouble as SpaceDouble
 
 _HOME = {
     "FakeBackend": "backend",
@@ -38,6 +39,7 @@ _HOME = {
     "OpenAIDouble": "openai",
     "ScriptedCall": "llm",
     "ScriptedLLM": "llm",
+    "SpaceDouble": "space",
     "fake_candidate": "backend",
     "first_candidate": "script",
     "forbid_network": "network",

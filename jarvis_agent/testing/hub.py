@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 _ALWAYS = ("id", "modelId", "_id")
-_API = re.compile(r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/(?P<what>revision|tree)/(?P<revision>[^/]+))?/?$")
+_API = re.compile(
+    r"/api/models/(?P<id>[^/]+(?:/[^/]+)?)(?:/(?P<what>revision|tree)/(?P<revision>[^/]+)(?:/(?P<folder>.+?))?)?/?$"
+)
 _FILE = re.compile(r"/(?P<id>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<file>.+)$")
 
 
@@ -63,12 +65,20 @@ class HubModel:
         wanted = {*expand, *_ALWAYS}
         return {name: value for name, value in self.info.items() if not expand or name in wanted}
 
-    def tree(self) -> list[dict[str, Any]]:
-        """The files as the API lists them."""
-        return [
-            {"type": "file", "path": name, "size": len(data), "oid": etag(data)}
-            for name, data in self.files.items()
-        ]
+    def tree(self, folder: str = "", *, recursive: bool = False) -> list[dict[str, Any]]:
+        """The files and folders in a folder as the API lists them, with those below if it is `recursive`."""
+        start = f"{folder}/" if folder else ""
+        shown: dict[str, dict[str, Any]] = {}
+        for name, data in self.files.items():
+            if not name.startswith(start):
+                continue
+            parts = name.removeprefix(start).split("/")
+            for depth in range(1, len(parts) if recursive else min(len(parts), 2)):
+                path = start + "/".join(parts[:depth])
+                shown[path] = {"type": "directory", "path": path, "size": 0, "oid": etag(path.encode())}
+            if recursive or len(parts) == 1:
+                shown[name] = {"type": "file", "path": name, "size": len(data), "oid": etag(data)}
+        return list(shown.values())
 
 
 @dataclass(slots=True)
@@ -93,7 +103,7 @@ class HubDouble:
     """See the module. `requests` are those that came, in their order.
 
     Args:
-        page_size: models a page of a list; a longer list goes on through `Link: rel=next`.
+        page_size: models or files a page of a list; a longer list goes on through `Link: rel=next`.
     """
 
     def __init__(self, page_size: int = 1000) -> None:
@@ -269,11 +279,16 @@ class HubDouble:
             and query.get("search", [""])[0] in model.info["id"]
             and set(query.get("filter", [])) <= {*model.info["tags"], model.info.get("library_name")}
         ]
+        return self._page([model.shown(query.get("expand", [])) for model in found], request)
+
+    def _page(self, rows: list[dict[str, Any]], request: HubRequest) -> Reply:
+        """The part of a list that a request asks for, with the address of the next one."""
+        query = request.query
         start = int(query.get("cursor", ["0"])[0])
         end = start + min(int(query.get("limit", [self.page_size])[0]), self.page_size)
-        reply = _json([model.shown(query.get("expand", [])) for model in found[start:end]])
-        if end < len(found):
-            reply.headers["Link"] = f'<{self.url}/api/models?cursor={end}&{_rest(query)}>; rel="next"'
+        reply = _json(rows[start:end])
+        if end < len(rows):
+            reply.headers["Link"] = f'<{self.url}{request.path}?cursor={end}&{_rest(query)}>; rel="next"'
         return reply
 
     def _describe(self, found: re.Match[str], request: HubRequest) -> Reply:
@@ -281,7 +296,9 @@ class HubDouble:
         if model is None:
             return error
         if found["what"] == "tree":
-            return _json(model.tree())
+            recursive = request.query.get("recursive", ["false"])[0].lower() == "true"
+            listed = model.tree(found["folder"] or "", recursive=recursive)
+            return self._page(listed, request) if listed else _refused(404, "EntryNotFound", "no such folder")
         return _json(model.shown(request.query.get("expand", [])))
 
     def _file(self, found: re.Match[str], request: HubRequest) -> Reply:

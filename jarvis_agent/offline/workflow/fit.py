@@ -1,0 +1,112 @@
+"""Clauses generated from templates, and the classifier fitted on them.
+
+    python -m jarvis_agent.offline.workflow      # fits anew, writes data/clauses.npz, tells how often it is right
+
+Every sixth template is held out from the figures' fit; the weights that are written are fitted on all.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jarvis_agent.offline.workflow.classify import NONE, TEMPLATES, WEIGHTS, Model, features
+
+if TYPE_CHECKING:
+    from jarvis_agent.embeddings import Embedder
+
+SEED, EACH, HOLD_OUT = 7, 10, 6
+STRENGTH = 30.0
+"""The inverse of the regularisation (scikit-learn's C)."""
+
+
+@dataclass(frozen=True)
+class Bank:
+    """The templates of each class, and what stands in their slots."""
+
+    slots: Mapping[str, tuple[str, ...]]
+    tasks: Mapping[str, tuple[str, ...]]
+
+
+def load_templates() -> Bank:
+    """The templates of data/clauses.json."""
+    held = json.loads(TEMPLATES.read_text(encoding="utf-8"))
+    return Bank(
+        slots={name: tuple(values) for name, values in held["slots"].items()},
+        tasks={name: tuple(values) for name, values in held["tasks"].items()},
+    )
+
+
+def filled(template: str, bank: Bank, dice: random.Random) -> str:
+    """A template with something in each of its slots."""
+    return re.sub(r"\{(\w+)\}", lambda match: dice.choice(bank.slots[match[1]]), template)
+
+
+def examples(bank: Bank, dice: random.Random, *, held_out: bool | None) -> Iterator[tuple[str, str]]:
+    """Clauses, each with its class. `held_out`: of the templates that are held out, of the others, of all."""
+    for name, templates in bank.tasks.items():
+        for number, template in enumerate(templates):
+            if held_out is not None and (number % HOLD_OUT == HOLD_OUT - 1) is not held_out:
+                continue
+            made = {_varied(filled(template, bank, dice), name, dice) for _ in range(EACH)}
+            yield from ((text, name) for text in sorted(made))
+
+
+def _varied(text: str, name: str, dice: random.Random) -> str:
+    """A clause as it may be left after cutting: as a gerund, with words around it."""
+    roll = dice.random()
+    first, _, rest = text.partition(" ")
+    if name != NONE and roll < 0.15 and rest and first not in ("a", "an", "the"):
+        return f"{first.rstrip('e')}ing {rest}"
+    if name != NONE and roll < 0.22:
+        return f"I want {text}"
+    if roll < 0.30:
+        return f"{text} {dice.choice(('for me', 'as well', 'using the image', 'based on the text', 'from the result'))}"
+    return text
+
+
+def fit(embedder: Embedder, pairs: list[tuple[str, str]]) -> Model:
+    """A multinomial logistic regression; every class weighs the same."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    texts, names = zip(*pairs, strict=True)
+    fitted = LogisticRegression(C=STRENGTH, max_iter=400, class_weight="balanced").fit(
+        features(embedder, texts), names
+    )
+    return Model(
+        tuple(str(name) for name in fitted.classes_),
+        fitted.coef_.T.astype(np.float32),
+        fitted.intercept_.astype(np.float32),
+    )
+
+
+def accuracy(model: Model, embedder: Embedder, pairs: list[tuple[str, str]]) -> float:
+    """The share of clauses whose likeliest class is the right one."""
+    best = model.log_odds(embedder, [text for text, _ in pairs]).argmax(axis=1)
+    return sum(model.names[place] == name for place, (_, name) in zip(best, pairs, strict=True)) / len(pairs)
+
+
+def store(model: Model) -> None:
+    """Write the weights as float16, without pickle."""
+    import numpy as np
+
+    np.savez_compressed(
+        WEIGHTS,
+        names=np.array(model.names),
+        weights=model.weights.astype(np.float16),
+        bias=model.bias.astype(np.float32),
+    )
+
+
+def refit(embedder: Embedder) -> float:
+    """Fit on all templates and write the weights. Returns the accuracy on templates that were held out."""
+    bank, dice = load_templates(), random.Random(SEED)
+    seen, unseen = (list(examples(bank, dice, held_out=held)) for held in (False, True))
+    share = accuracy(fit(embedder, seen), embedder, unseen)
+    store(fit(embedder, [*seen, *unseen]))
+    return share

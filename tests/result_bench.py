@@ -1,0 +1,62 @@
+"""What the adapter tests share: `adapt` with a call that writes into a directory, and things to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.adapters import adapt
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Candidate, Resource
+
+Adapting = Callable[..., tuple[Any, list[Resource]]]
+
+
+def a_call(spec: TaskSpec, folder: Path, **inputs: Any) -> Call:
+    """A call of org/model that writes out-0, out-1, … into a folder."""
+    made = iter(range(100))
+    return Call(
+        spec=spec,
+        candidate=Candidate(id="org/model", task=spec.name),
+        inputs=inputs,
+        new_path=lambda suffix: folder / f"out-{next(made)}{suffix}",
+        settings=Settings(seed=7),
+    )
+
+
+def adapting_in(folder: Path) -> Adapting:
+    """adapt(); what it returns must survive JSON."""
+
+    def adapting(task: str | TaskSpec, raw: Any, **inputs: Any) -> tuple[Any, list[Resource]]:
+        spec = TASKS[task] if isinstance(task, str) else task
+        output, resources = adapt(spec, raw, a_call(spec, folder, **inputs))
+        assert json.loads(json.dumps(output, allow_nan=False)) == output
+        assert [Resource.model_validate_json(r.model_dump_json()) for r in resources] == resources
+        return output, resources
+
+    return adapting
+
+
+def a_photo(folder: Path) -> Resource:
+    """A grey image of 200 × 100 pixels."""
+    path = folder / "photo.png"
+    Image.new("RGB", (200, 100), "grey").save(path)
+    return Resource(kind="image", path=path, mime="image/png")
+
+
+def a_table(folder: Path) -> Resource:
+    """A table of three rows: month 1…3, sales 10, 20, 30."""
+    path = folder / "table.csv"
+    path.write_text("month,sales\n1,10\n2,20\n3,30\n")
+    return Resource(kind="table", path=path, mime="text/csv")
+
+
+def kinds(resources: list[Resource]) -> list[str]:
+    return [resource.kind for resource in resources]

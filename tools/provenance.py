@@ -1,0 +1,45 @@
+"""Where a file comes from: what stands in the metadata of everything that an expert made.
+
+    provenance(call)     # {"task": "text-to-image", "model": "org/sd", "prompt": "a cat", "seed": "0"}
+
+In PNG each entry is a text chunk, in GLB each is one of the asset's extras. WAV and MP4 know titles, artists
+and comments alone: there the comment is the whole as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jarvis_agent.backends.base import Call
+
+LONGEST_PROMPT = 2_000
+"""Characters of a prompt that are kept."""
+
+
+def provenance(call: Call) -> dict[str, str]:
+    """Task, model, prompt (if there was one) and seed of a call; text that every format can hold."""
+    prompt = call.inputs.get("text")
+    known = {
+        "task": call.spec.name,
+        "model": call.candidate.id,
+        "prompt": prompt[:LONGEST_PROMPT] if isinstance(prompt, str) else "",
+        "seed": str(call.settings.seed),
+    }
+    return {name: _clean(value) for name, value in known.items() if value}
+
+
+def tags(call: Call) -> dict[str, str]:
+    """The same for sounds and videos: {"title", "artist", "comment"}."""
+    known = provenance(call)
+    return {
+        "title": known["task"],
+        "artist": known["model"],
+        "comment": json.dumps(known, ensure_ascii=False),
+    }
+
+
+def _clean(value: str) -> str:
+    """Without what UTF-8 has no form for, and without NUL, which ends a text in most formats."""
+    return value.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
