@@ -23,7 +23,7 @@ from speed import Figure
 from jarvis_agent import Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.transformers import TransformersBackend
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 from jarvis_agent.sources.hub import HubSource, is_of_the_hub
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.table import TASKS

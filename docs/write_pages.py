@@ -13,17 +13,14 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
-from jarvis_agent.backends import (
-    chronos,
-    diffusers_tasks,
-    sentence_transformers,
-    sklearn,
-    transformers_tasks,
-)
-from jarvis_agent.backends.hosted_calls import CALLS
-from jarvis_agent.backends.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.openai_compatible import ORDERS
-from jarvis_agent.backends.opencv import CONTROL_MAPS
+from jarvis_agent.backends import sentence_transformers
+from jarvis_agent.backends.diffusers import tasks as diffusers_tasks
+from jarvis_agent.backends.media.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.media.opencv import CONTROL_MAPS
+from jarvis_agent.backends.remote.hosted_calls import CALLS
+from jarvis_agent.backends.remote.openai_compatible import ORDERS
+from jarvis_agent.backends.tabular import chronos, sklearn
+from jarvis_agent.backends.transformers import tasks as transformers_tasks
 from jarvis_agent.sources.recommended import recommended
 from jarvis_agent.sources.starter import STARTERS
 from jarvis_agent.tools import TASKS, TaskSpec

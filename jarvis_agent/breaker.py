@@ -4,9 +4,9 @@
         ...                                                        # what is raised here is counted
 
 A key is counted from one success to the next. After `Settings.breaker_failures` failures in a row it is left
-alone for `Settings.breaker_pause` seconds; then one call may try whether it works again, and the others wait
-for what comes of that. Only failures that say "not now" count (see `jarvis_agent.errors.Rule.counts`): who
-refuses an input is well.
+alone for `Settings.breaker_pause` seconds; then one call may try whether it works again, and the others are
+refused until that is known. Only failures that say "not now" count (see `jarvis_agent.errors.Rule.counts`):
+who refuses an input is well. Calls that run side by side and fail together count as one failure.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ class Breaker:
             UnavailableError: the key is left alone; the call was not made.
         """
         trial = self._admit(key, settings)
+        began = self._clock()
         try:
             yield
         except JarvisError as error:
             if rule_of(error).counts:
-                self._failed(key)
+                self._failed(key, began)
             raise
         else:
             with self._lock:
@@ -89,9 +90,11 @@ class Breaker:
                 "(JARVIS_BREAKER_FAILURES, JARVIS_BREAKER_PAUSE)"
             )
 
-    def _failed(self, key: Key) -> None:
+    def _failed(self, key: Key, began: float) -> None:
         with self._lock:
             record = self._records.setdefault(key, _Record())
+            if record.failures and began < record.last:
+                return
             self._records.move_to_end(key)
             record.failures += 1
             record.last = self._clock()

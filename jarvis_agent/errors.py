@@ -138,7 +138,7 @@ RULES: dict[type[JarvisError], Rule] = {
     ForbiddenError: Rule(others="none", replan=False),
     NoCandidateError: Rule(others="none", replan=False),
     TransientError: Rule(again=True, counts=True),
-    RateLimitedError: Rule(again=True, counts=True),
+    RateLimitedError: Rule(again=True),
     TooSlowError: Rule(counts=True),
     UnavailableError: Rule(),
     OutOfMemoryError: Rule(others="smaller"),

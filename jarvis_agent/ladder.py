@@ -2,7 +2,10 @@
 
 One candidate is tried again after a transient failure, with growing, jittered pauses; then comes the next
 candidate. Where one does not fit into memory, those that are no smaller are left out on this machine. An
-input that is itself at fault ends the climb: no other model could do better with it.
+input that is itself at fault ends the climb: no other model could do better with it. One that keeps failing,
+in this run or others, is passed over for a while (jarvis_agent.breaker).
+
+What follows which error is one table: `jarvis_agent.errors.RULES`.
 """
 
 from __future__ import annotations
@@ -18,18 +21,19 @@ from typing import Any
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_after_delay
 from tenacity.wait import wait_random_exponential
 
+from jarvis_agent import breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.errors import (
-    BadInputError,
     ConfigError,
+    ExhaustedError,
     ExpertError,
-    InputError,
     JarvisError,
     NoCandidateError,
-    OutOfMemoryError,
     RateLimitedError,
+    TooSlowError,
     TransientError,
     in_words,
+    rule_of,
 )
 from jarvis_agent.selection.places import runs_here
 from jarvis_agent.settings import Settings
@@ -72,7 +76,7 @@ class Ladder:
     attempts: list[Attempt] = field(default_factory=list)
 
     async def climb(self, inputs: Mapping[str, Any]) -> Climb:
-        """Try the candidates in their order with these inputs; never raises an ExpertError."""
+        """Try the candidates in their order with these inputs; what goes wrong is in what it returns."""
         failures: list[tuple[Candidate, str]] = []
         rungs = list(self.selection.ladder)
         while rungs:
@@ -80,16 +84,16 @@ class Ladder:
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
             try:
                 output, resources = await self._try_patiently(call)
-            except (BadInputError, InputError) as error:
-                return Climb(self.attempts, error=error)
-            except OutOfMemoryError as error:
+            except JarvisError as error:
+                others = rule_of(error).others
+                if others == "none":
+                    return Climb(self.attempts, error=error)
                 failures.append((candidate, str(error)))
-                skipped = [one for one in rungs if self._as_large(one, candidate)]
-                why = f"it is no smaller than {candidate.id}, which does not fit into memory"
-                failures += [(one, why) for one in skipped]
-                rungs = [one for one in rungs if one not in skipped]
-            except (ExpertError, ConfigError) as error:
-                failures.append((candidate, str(error)))
+                if others == "smaller":
+                    skipped = [one for one in rungs if self._as_large(one, candidate)]
+                    why = f"it is no smaller than {candidate.id}, which does not fit into memory"
+                    failures += [(one, why) for one in skipped]
+                    rungs = [one for one in rungs if one not in skipped]
             else:
                 return Climb(self.attempts, output, resources)
         return Climb(self.attempts, error=_exhausted(self.spec, failures))
@@ -118,33 +122,18 @@ class Ladder:
     def _worth_waiting(self, error: BaseException) -> bool:
         if isinstance(error, RateLimitedError) and (error.retry_after or 0) > self.settings.max_wait:
             return False
-        return isinstance(error, TransientError)
+        return isinstance(error, JarvisError) and rule_of(error).again
 
     async def _try_once(self, call: Call) -> tuple[Any, list[Resource]]:
-        """One attempt, which is recorded however it ends."""
+        """One attempt, which is recorded however it ends, even where it is not made."""
         started = self.clock()
         error: str | None = "cancelled"
-        limit = asyncio.timeout(self.settings.attempt_timeout)
         try:
-            async with limit:
-                raw = await self._backend(call.candidate).run(call)
-                result = await asyncio.to_thread(adapt, self.spec, raw, call)
-        except TimeoutError as late:
-            if not limit.expired():
-                error = in_words(late)
-                raise TransientError(error) from late
-            error = f"did not finish within {self.settings.attempt_timeout:g} s"
-            raise ExpertError(f"{call.candidate.id} {error}") from late
+            with breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings):
+                result = await self._ask(call)
         except JarvisError as failure:
             error = str(failure)
             raise
-        except Exception as failure:
-            # Whatever a model's library raises is this candidate's failure, not the run's.
-            logger.warning("%s failed at %s", call.candidate.id, self.spec.name, exc_info=True)
-            error = in_words(failure)
-            if isinstance(failure, OSError) and failure.errno in _NO_ROOM:
-                error += _MAKE_ROOM
-            raise ExpertError(error) from failure
         else:
             error = None
             return result
@@ -158,6 +147,26 @@ class Ladder:
                     error=error,
                 )
             )
+
+    async def _ask(self, call: Call) -> tuple[Any, list[Resource]]:
+        """The candidate's result, adapted. Whatever goes wrong is raised as a JarvisError."""
+        limit = asyncio.timeout(self.settings.attempt_timeout)
+        try:
+            async with limit:
+                raw = await self._backend(call.candidate).run(call)
+                return await asyncio.to_thread(adapt, self.spec, raw, call)
+        except TimeoutError as late:
+            if not limit.expired():
+                raise TransientError(in_words(late)) from late
+            limit_s = f"{self.settings.attempt_timeout:g} s (JARVIS_ATTEMPT_TIMEOUT)"
+            raise TooSlowError(f"{call.candidate.id} did not finish within {limit_s}") from late
+        except JarvisError:
+            raise
+        except Exception as failure:
+            # Whatever a model's library raises is this candidate's failure, not the run's.
+            logger.warning("%s failed at %s", call.candidate.id, self.spec.name, exc_info=True)
+            more = _MAKE_ROOM if isinstance(failure, OSError) and failure.errno in _NO_ROOM else ""
+            raise ExpertError(in_words(failure) + more) from failure
 
     def _backend(self, candidate: Candidate) -> Backend:
         backend = self.backends.get(candidate.backend or "")
@@ -180,9 +189,9 @@ def _exhausted(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> Jar
         return NoCandidateError(f"no model is left for {spec.name}")
     names = _names(candidate for candidate, _ in failures)
     if len(failures) == 1:
-        return ExpertError(f"{names[0]} failed: {failures[0][1]}")
+        return ExhaustedError(f"{names[0]} failed: {failures[0][1]}")
     told = "; ".join(f"{name}: {reason}" for name, (_, reason) in zip(names, failures, strict=True))
-    return ExpertError(f"all {len(failures)} candidates failed: {told}")
+    return ExhaustedError(f"all {len(failures)} candidates failed: {told}")
 
 
 def _names(candidates: Iterable[Candidate]) -> list[str]:

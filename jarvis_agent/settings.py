@@ -43,9 +43,7 @@ class Settings(BaseSettings):
         "default", description="prompt set, or a directory of one"
     )
     repair_rounds: int = Field(1, ge=0, description="how often the LLM may mend a broken plan")
-    max_replans: int = Field(
-        1, ge=0, description="how often the LLM may plan again for what failed in a run"
-    )
+    max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
     history_turns: int = Field(10, ge=0, description="earlier turns of the chat that the prompts show")
 
     # Selection.

@@ -43,6 +43,15 @@ def _no_network() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _no_grudges() -> Iterator[None]:
+    """What failed in one test is asked in the next one."""
+    from jarvis_agent import breaker
+
+    yield
+    breaker.shared.reset()
+
+
+@pytest.fixture(autouse=True)
 def _restored_environment() -> Iterator[None]:
     """Environment variables that a test, or a library in it, sets are gone after it."""
     before = dict(os.environ)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted import HostedBackend
+from jarvis_agent.backends.remote.hosted import HostedBackend
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate

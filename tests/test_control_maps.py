@@ -10,8 +10,7 @@ np = pytest.importorskip("numpy")
 
 from PIL import Image  # noqa: E402
 
-from jarvis_agent.backends.boxes import best_apart  # noqa: E402
-from jarvis_agent.backends.control_maps import (  # noqa: E402
+from jarvis_agent.backends.media.control_maps import (  # noqa: E402
     ade20k_colours,
     class_colour,
     depth_map,
@@ -21,6 +20,7 @@ from jarvis_agent.backends.control_maps import (  # noqa: E402
     pose_map,
     segment_map,
 )
+from jarvis_agent.backends.transformers.boxes import best_apart  # noqa: E402
 from jarvis_agent.errors import UnsupportedError  # noqa: E402
 
 BLACK = (0, 0, 0)

@@ -28,10 +28,10 @@ import tiny_diffusers as tiny
 import tiny_videos
 from task_case import make_media
 
-from jarvis_agent.backends import diffusers_calls
-from jarvis_agent.backends.diffusers import DiffusersBackend, DiffusersExpert
-from jarvis_agent.backends.diffusers_loading import put
-from jarvis_agent.backends.diffusers_tasks import TASK_WAYS
+from jarvis_agent.backends.diffusers import calls
+from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert
+from jarvis_agent.backends.diffusers.loading import put
+from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
 
 PROMPT = "a red fox"
 FEW = {"num_inference_steps": 2}
@@ -150,13 +150,13 @@ def test_a_cancelled_call_stops_between_two_steps(
             await task
         await pool.close()  # waits for the worker thread, which must not go on for 900 steps
 
-    caplog.set_level(logging.DEBUG, diffusers_calls.__name__)
-    diffusers_calls.log.addHandler(watch := Watch())
+    caplog.set_level(logging.DEBUG, calls.__name__)
+    calls.log.addHandler(watch := Watch())
     try:
         asyncio.run(cancel())
     finally:
-        diffusers_calls.log.removeHandler(watch)
-    steps = [record for record in caplog.records if record.name == diffusers_calls.__name__]
+        calls.log.removeHandler(watch)
+    steps = [record for record in caplog.records if record.name == calls.__name__]
     assert 1 <= len(steps) < 900
 
 
@@ -168,7 +168,7 @@ def test_a_pipeline_without_callbacks_stops_as_well(
     candidate = model(task, folder(build))
     expert = load(backend, candidate)
     asked = iter([False, False, True])
-    monkeypatch.setattr(diffusers_calls, "abandoned", lambda: next(asked))
+    monkeypatch.setattr(calls, "abandoned", lambda: next(asked))
     with pytest.raises(ExpertError, match="org/model was stopped"):
         expert(call_of(candidate, {"text": PROMPT}))
 
@@ -357,9 +357,9 @@ def test_a_distilled_model_is_asked_for_few_steps(
 ) -> None:
     candidate = model("text-to-image", folder(tiny.stable_diffusion), "org/sd-turbo", options={})
     expert = load(backend, candidate)
-    with caplog.at_level(logging.DEBUG, diffusers_calls.__name__):
+    with caplog.at_level(logging.DEBUG, calls.__name__):
         expert(call_of(candidate, {"text": PROMPT}))
-    assert [record.getMessage() for record in caplog.records if record.name == diffusers_calls.__name__] == [
+    assert [record.getMessage() for record in caplog.records if record.name == calls.__name__] == [
         "org/sd-turbo: step 1 of 2",
         "org/sd-turbo: step 2 of 2",
     ]
@@ -437,6 +437,6 @@ def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> 
 def test_without_diffusers_the_extra_is_named(
     backend: DiffusersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.diffusers.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.diffusers.backend.find_spec", lambda name: None)
     candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
     assert 'needs the extra "local"' in str(backend.why_not(TASKS["text-to-image"], candidate))

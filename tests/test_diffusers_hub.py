@@ -22,7 +22,7 @@ pytest.importorskip("diffusers")
 
 import tiny_diffusers as tiny
 
-from jarvis_agent.backends.diffusers import DiffusersBackend
+from jarvis_agent.backends.diffusers.backend import DiffusersBackend
 
 ON_HUB = Settings(device="cpu", offline=False)
 

@@ -11,7 +11,7 @@ from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.hosted import HostedBackend
+from jarvis_agent.backends.remote.hosted import HostedBackend
 from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import HubDouble
@@ -211,7 +211,7 @@ def test_tasks_without_a_call_say_so() -> None:
 
 
 def test_sound_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.hosted.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.remote.hosted.find_spec", lambda name: None)
     told = HostedBackend(SETTINGS).why_not(TASKS["text-to-speech"], candidate("text-to-speech"))
     assert 'pip install "jarvis-agent[starter]"' in (told or "")
 

@@ -10,7 +10,7 @@ import pytest
 from hosting import LABELS, call_of, candidate, png, run, wav
 from huggingface_hub.inference._providers import _common
 
-from jarvis_agent.backends.hosted import CALLS
+from jarvis_agent.backends.remote.hosted import CALLS
 from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.adapters import adapt

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.media.media_tools import MEDIA_TOOLS
 from jarvis_agent.errors import BadInputError
 from jarvis_agent.media import sniff, write_audio
 from jarvis_agent.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.openai_compatible import ORDERS, OpenAIBackend
+from jarvis_agent.backends.remote.openai_compatible import ORDERS, OpenAIBackend
 from jarvis_agent.errors import RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.testing import OpenAIDouble
 from jarvis_agent.testing.openai import DROP, HANG, REFUSE, Failure, ToolUse

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import opencv
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.opencv import CONTROL_MAPS, OpenCVBackend
+from jarvis_agent.backends.media import opencv
+from jarvis_agent.backends.media.opencv import CONTROL_MAPS, OpenCVBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.errors import BadInputError
 from jarvis_agent.settings import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.hosted import HostedBackend
+from jarvis_agent.backends.remote.hosted import HostedBackend
 from jarvis_agent.catalog import ModelSource, RegisteredSource
 from jarvis_agent.errors import ConfigError, LLMError, NoCandidateError, TransientError
 from jarvis_agent.llm import Controller

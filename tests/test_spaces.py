@@ -13,7 +13,7 @@ from PIL import Image
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.spaces import SpacesBackend
+from jarvis_agent.backends.remote.spaces import SpacesBackend
 from jarvis_agent.errors import TransientError, UnsupportedError
 from jarvis_agent.media import write_audio
 from jarvis_agent.testing import HubDouble, SpaceDouble
@@ -213,7 +213,7 @@ def test_why_a_model_can_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert online.why_not(spec, named) is None
     assert "no Space" in (online.why_not(spec, named.model_copy(update={"metadata": {}})) or "")
     assert SpacesBackend(Settings(offline=True)).why_not(spec, named) == "offline mode is on"
-    monkeypatch.setattr("jarvis_agent.backends.spaces.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.remote.spaces.find_spec", lambda name: None)
     assert 'pip install "jarvis-agent[spaces]"' in (online.why_not(spec, named) or "")
     assert isinstance(online, Backend)
 

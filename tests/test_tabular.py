@@ -25,9 +25,9 @@ pytest.importorskip("chronos")
 
 import tiny_tabular
 
-from jarvis_agent.backends import chronos, sklearn
-from jarvis_agent.backends.chronos import ChronosBackend
-from jarvis_agent.backends.sklearn import SklearnBackend
+from jarvis_agent.backends.tabular import chronos, sklearn
+from jarvis_agent.backends.tabular.chronos import ChronosBackend
+from jarvis_agent.backends.tabular.sklearn import SklearnBackend
 
 Build = Callable[[Path], None]
 BACKENDS: dict[str, type[LocalBackend]] = {

@@ -29,7 +29,7 @@ pytest.importorskip("transformers")
 
 from tiny_models import build
 
-from jarvis_agent.backends.transformers import TransformersBackend
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 
 SPEC = TASKS["text-classification"]
 TEXT = "Ada wrote the first program."
@@ -171,7 +171,7 @@ def test_why_not_goes_by_the_settings() -> None:
 def test_without_torch_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, backend: TransformersBackend
 ) -> None:
-    import jarvis_agent.backends.transformers as module
+    import jarvis_agent.backends.transformers.backend as module
 
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     spec = TASKS["text-classification"]
@@ -195,7 +195,7 @@ def test_a_model_is_loaded_once_for_each_device_and_dtype(
 
 def test_importing_the_backend_imports_none_of_what_it_runs() -> None:
     code = (
-        "import sys, jarvis_agent.backends.transformers, jarvis_agent.tools.adapters; "
+        "import sys, jarvis_agent.backends.transformers.backend, jarvis_agent.tools.adapters; "
         "sys.exit(bool({'torch', 'transformers', 'numpy', 'PIL', 'huggingface_hub'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

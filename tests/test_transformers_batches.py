@@ -20,7 +20,7 @@ pytest.importorskip("transformers")
 import tiny_text
 import tiny_vision
 
-from jarvis_agent.backends.transformers import TransformersBackend
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 
 TEXTS = [{"text": text} for text in ("Ada wrote the first program.", "Ada", "the program of Ada wrote it")]
 

@@ -25,9 +25,9 @@ import tiny_multimodal  # noqa: E402
 import tiny_vision  # noqa: E402
 from task_case import make_media  # noqa: E402
 
-from jarvis_agent.backends import transformers_chat as chat  # noqa: E402
-from jarvis_agent.backends.processors import NoVideos, check_packages, load_processor  # noqa: E402
-from jarvis_agent.backends.transformers import TransformersBackend, TransformersExpert  # noqa: E402
+from jarvis_agent.backends.transformers import chat as chat  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend, TransformersExpert  # noqa: E402
+from jarvis_agent.backends.transformers.processors import NoVideos, check_packages, load_processor  # noqa: E402
 
 Build = Callable[[Path], None]
 Opened = Callable[..., tuple[TransformersExpert, Call]]
@@ -184,7 +184,7 @@ def test_what_the_description_says_about_writing_is_obeyed(opened: Opened) -> No
 
 
 def test_an_answer_ends_when_nobody_waits_for_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jarvis_agent.backends import generation
+    from jarvis_agent.backends.transformers import generation
 
     monkeypatch.setattr(generation, "abandoned", lambda: True)
     expert, call = opened("image-text-to-text", tiny_multimodal.qwen2_vl, text="Write.", image="photo")

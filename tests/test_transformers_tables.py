@@ -21,8 +21,8 @@ pytest.importorskip("pandas")
 import tiny_tabular
 import tiny_text
 
-from jarvis_agent.backends import transformers_tables
-from jarvis_agent.backends.transformers import TransformersBackend
+from jarvis_agent.backends.transformers import tables
+from jarvis_agent.backends.transformers.backend import TransformersBackend
 
 Build = Callable[[Path], None]
 Load = Callable[[str, Build], Any]
@@ -118,6 +118,6 @@ def test_a_table_is_told_to_a_writing_model_row_by_row_as_far_as_it_reads(
 
 
 def test_a_table_can_be_asked_only_with_pandas(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformers_tables, "find_spec", lambda name: None)
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'org/model.*needs the extra "tabular"'):
         ask("table-question-answering", tiny_tabular.tapas, table=TABLE, text="how many?")

@@ -25,7 +25,7 @@ pytest.importorskip("transformers")
 
 from tiny_models import build  # noqa: E402
 
-from jarvis_agent.backends.transformers import TransformersBackend  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
 TEXT = "Ada wrote the first program. The cat is in Paris."
 LONG = " ".join([TEXT] * 8)
@@ -316,7 +316,7 @@ def test_document_question_answering_from_words(run: Run, media: dict[str, Resou
 
 
 def test_words_of_a_line_share_its_box_by_their_letters() -> None:
-    from jarvis_agent.backends.transformers_vision import words_of
+    from jarvis_agent.backends.transformers.vision import words_of
 
     line = {"text": "ab cd ", "box": {"xmin": 0, "ymin": 10, "xmax": 60, "ymax": 20}}
     assert words_of([line], (100, 100)) == [("ab", [0, 100, 200, 200]), ("cd", [300, 100, 500, 200])]

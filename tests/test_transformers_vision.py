@@ -26,10 +26,10 @@ transformers = pytest.importorskip("transformers")
 import tiny_finders  # noqa: E402
 import tiny_vision  # noqa: E402
 
-from jarvis_agent.backends.transformers import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers_keypoints import detector_of  # noqa: E402
-from jarvis_agent.backends.transformers_vision import tells_distance  # noqa: E402
-from jarvis_agent.backends.transformers_zero_shot import labels_of  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
+from jarvis_agent.backends.transformers.keypoints import detector_of  # noqa: E402
+from jarvis_agent.backends.transformers.vision import tells_distance  # noqa: E402
+from jarvis_agent.backends.transformers.zero_shot import labels_of  # noqa: E402
 from jarvis_agent.video import write_video  # noqa: E402
 
 SETTINGS = Settings(device="cpu", offline=True)

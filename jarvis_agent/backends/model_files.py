@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.downloads import fetch
-from jarvis_agent.backends.hosted_errors import expert_error
 from jarvis_agent.backends.layouts import TRANSFORMERS, Layout, files_in
+from jarvis_agent.backends.remote.errors import expert_error
 from jarvis_agent.errors import ExpertError, JarvisError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Candidate

@@ -23,8 +23,8 @@ from jarvis_agent.backends.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.transformers_loading import LOADING, hush
-from jarvis_agent.backends.transformers_text import text_of
+from jarvis_agent.backends.transformers.loading import LOADING, hush
+from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings

@@ -19,18 +19,18 @@ Factory = Callable[[Settings, ModelPool], Backend]
 
 _BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
     "starter:StarterBackend": lambda backend, settings, pool: backend(pool),
-    "opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
-    "media_tools:MediaToolsBackend": lambda backend, settings, pool: backend(pool),
+    "media.opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
+    "media.media_tools:MediaToolsBackend": lambda backend, settings, pool: backend(pool),
     "sentence_transformers:SentenceTransformersBackend": lambda backend, settings, pool: backend(
         pool, settings
     ),
-    "transformers:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
-    "sklearn:SklearnBackend": lambda backend, settings, pool: backend(pool, settings),
-    "chronos:ChronosBackend": lambda backend, settings, pool: backend(pool, settings),
-    "diffusers:DiffusersBackend": lambda backend, settings, pool: backend(pool, settings),
-    "hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
-    "openai_compatible:OpenAIBackend": lambda backend, settings, pool: backend(settings),
-    "spaces:SpacesBackend": lambda backend, settings, pool: backend(settings),
+    "transformers.backend:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
+    "tabular.sklearn:SklearnBackend": lambda backend, settings, pool: backend(pool, settings),
+    "tabular.chronos:ChronosBackend": lambda backend, settings, pool: backend(pool, settings),
+    "diffusers.backend:DiffusersBackend": lambda backend, settings, pool: backend(pool, settings),
+    "remote.hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
+    "remote.openai_compatible:OpenAIBackend": lambda backend, settings, pool: backend(settings),
+    "remote.spaces:SpacesBackend": lambda backend, settings, pool: backend(settings),
 }
 """Module and class of each backend of ours, and how it is made."""
 

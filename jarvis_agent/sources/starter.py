@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from jarvis_agent.backends.downloads import fetch
-from jarvis_agent.backends.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.opencv import CONTROL_MAPS
+from jarvis_agent.backends.media.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.media.opencv import CONTROL_MAPS
 from jarvis_agent.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.packaged import packaged_file

@@ -2,15 +2,15 @@
 
     from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, forbid_network
 
-    llm = ScriptedLLM({"plan": '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image":
-                       "a.jpg"}}]', "respond": "It shows a cat."})
-    backend = FakeBackend({"image-to-text": "a cat"})
-    agent = JarvisAgent(model=llm, sources=[FakeSource([fake_candidate("image-to-text")])],
-    backends=[backend]) with forbid_network():
+    plan = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}]'
+    llm = ScriptedLLM({"plan": plan, "respond": "It shows a cat."})
+    source = FakeSource([fake_candidate("image-to-text")])
+    agent = JarvisAgent(llm, sources=[source], backends=[FakeBackend({"image-to-text": "a cat"})])
+    with forbid_network():
         assert agent.invoke("What is in a.jpg?").answer == "It shows a cat."
 
-`OpenAIDouble`, `HubDouble` and `SpaceDouble` are servers on this machine, for tests with the real clients. Names are
-imported when they are first used.
+`OpenAIDouble`, `HubDouble` and `SpaceDouble` are servers on this machine, for tests with the real clients.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations

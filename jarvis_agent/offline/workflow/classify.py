@@ -42,6 +42,11 @@ _LEFT_OVER = re.compile(
     re.IGNORECASE,
 )
 
+_GROUNDS = re.compile(
+    r"^(\W*\w+\s+\w.*?),?\s+(?:(?:based|depending|building) (?:up)?on|according to|in accordance with|considering)\b.*$", re.I
+)
+"""On what grounds something is to be made ("an image based on the summary") is not what is to be made."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -92,8 +97,11 @@ def features(embedder: Embedder, texts: Sequence[str]) -> Floats:
 def worded(text: str, marked: Marked) -> str:
     """A clause without what leads to it, and with nouns in place of its marks."""
     words = _LEFT_OVER.sub("", without_lead_in(text)) or text
+    words = _GROUNDS.sub(r"\1", words)
     words = re.sub(rf"\(\s*({MARK})\s*\)", r"\1", words)
-    words = re.sub(rf"{_NOUN}({MARK})", lambda m: f" {_noun(marked.marks[m[1]])} ", words, flags=re.IGNORECASE)
+    words = re.sub(
+        rf"{_NOUN}({MARK})", lambda m: f" {_noun(marked.marks[m[1]])} ", words, flags=re.IGNORECASE
+    )
     return re.sub(r"\s+", " ", words).strip(" .,;:!()'\"")
 
 

@@ -14,19 +14,152 @@ from dataclasses import dataclass
 
 from jarvis_agent.offline.marks import MARK
 
-_VERBS = (
-    "add adjust alter analyse analyze animate annotate answer apply ask assess assign build calculate caption "
-    "categorise categorize change chat check classify clean colorize combine compare complete compose compute "
-    "condense continue converse convert count craft create crop denoise depict derive describe design detect "
-    "determine develop discuss divide draft draw edit elaborate engage enhance ensure estimate evaluate examine "
-    "expand explain extract figure film filter find generate get give have hear highlight identify illustrate "
-    "improve increase interpret isolate know label learn list listen locate make mark match measure modify narrate "
-    "obtain paint paraphrase perform pick predict process produce provide read receive recognise recognize "
-    "recommend reduce remove render rephrase replace reply respond restore retrieve return rewrite run segment "
-    "separate share shorten show simulate speak split start suggest sum summarise summarize synthesise synthesize "
-    "tag talk tell transcribe transfer transform translate turn understand update upscale verify visualise "
-    "visualize vocalize write"
-).split()
+_VERBS = [
+    "add",
+    "adjust",
+    "alter",
+    "analyse",
+    "analyze",
+    "animate",
+    "annotate",
+    "answer",
+    "apply",
+    "ask",
+    "assess",
+    "assign",
+    "build",
+    "calculate",
+    "caption",
+    "categorise",
+    "categorize",
+    "change",
+    "chat",
+    "check",
+    "classify",
+    "clean",
+    "colorize",
+    "combine",
+    "compare",
+    "complete",
+    "compose",
+    "compute",
+    "condense",
+    "continue",
+    "converse",
+    "convert",
+    "count",
+    "craft",
+    "create",
+    "crop",
+    "denoise",
+    "depict",
+    "derive",
+    "describe",
+    "design",
+    "detect",
+    "determine",
+    "develop",
+    "discuss",
+    "divide",
+    "draft",
+    "draw",
+    "edit",
+    "elaborate",
+    "engage",
+    "enhance",
+    "ensure",
+    "estimate",
+    "evaluate",
+    "examine",
+    "expand",
+    "explain",
+    "extract",
+    "figure",
+    "film",
+    "filter",
+    "find",
+    "generate",
+    "get",
+    "give",
+    "have",
+    "hear",
+    "highlight",
+    "identify",
+    "illustrate",
+    "improve",
+    "increase",
+    "interpret",
+    "isolate",
+    "know",
+    "label",
+    "learn",
+    "list",
+    "listen",
+    "locate",
+    "make",
+    "mark",
+    "match",
+    "measure",
+    "modify",
+    "narrate",
+    "obtain",
+    "paint",
+    "paraphrase",
+    "perform",
+    "pick",
+    "predict",
+    "process",
+    "produce",
+    "provide",
+    "read",
+    "receive",
+    "recognise",
+    "recognize",
+    "recommend",
+    "reduce",
+    "remove",
+    "render",
+    "rephrase",
+    "replace",
+    "reply",
+    "respond",
+    "restore",
+    "retrieve",
+    "return",
+    "rewrite",
+    "run",
+    "segment",
+    "separate",
+    "share",
+    "shorten",
+    "show",
+    "simulate",
+    "speak",
+    "split",
+    "start",
+    "suggest",
+    "sum",
+    "summarise",
+    "summarize",
+    "synthesise",
+    "synthesize",
+    "tag",
+    "talk",
+    "tell",
+    "transcribe",
+    "transfer",
+    "transform",
+    "translate",
+    "turn",
+    "understand",
+    "update",
+    "upscale",
+    "verify",
+    "visualise",
+    "visualize",
+    "vocalize",
+    "write",
+]
 
 
 def _forms(verb: str) -> list[str]:
@@ -35,7 +168,9 @@ def _forms(verb: str) -> list[str]:
     return [verb, f"{stem}ing", doubled]
 
 
-_VERB = rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in _VERBS for form in _forms(verb)))})\b)"
+_VERB = (
+    rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in _VERBS for form in _forms(verb)))})\b)"
+)
 _MADE = (
     r"(?:summary|translation|description|caption|transcription|transcript|answer|response|reply|depth|segmentation|"
     r"classification|video|image|picture|audio|speech|similarity|conversation|dialogue|version|paraphrase|story|"
@@ -54,6 +189,7 @@ _WISH = r"(?:i|we)(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| 
 _CUT = re.compile(
     rf"{_JOIN}(?={_ADVERB}{_VERB})"
     rf"|\s*[,;:–—]\s*(?={_ADVERB}{_VERB})"
+    rf"|{_JOIN}(?=(?:would like|['’]d like|want|need|wish)\b)"
     rf"|(?:\s*,\s*|\s+)(?:(?:and|but|so|that|which|where|for which|then)\s+){{0,2}}(?={_WISH})"
     rf"|\s+(?:that|which)\s+(?=(?:needs?|should|must|has|have)\s+(?:to be|been)\b)"
     rf"|\s*,?\s+(?:and|as well as|along with|followed by|plus|or)\s+(?:also |then |finally |lastly )?(?=(?:an?|its|their)\s+"
@@ -77,7 +213,9 @@ _BACK = re.compile(
     re.IGNORECASE,
 )
 _LATER = re.compile(r"^\W*(?:after|once|following)\b", re.IGNORECASE)
-_ALONE = re.compile(rf"^{_ADVERB}({_VERB})\W*$", re.IGNORECASE)
+_ALONE = re.compile(
+    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})\W*$", re.IGNORECASE
+)
 _GENERIC = re.compile(
     r"\b(?:analy[sz]|process|examin|identif|detect|find|label|recogni[sz]|read|check|know|determin|locat|help|work|us(?:e|ing)|"
     r"understand|get|extract|measur|compar|creat|generat|mak|provid|produc|learn|look|start|continu|engag|tak|giv|obtain|"
@@ -86,7 +224,7 @@ _GENERIC = re.compile(
 )
 """Verbs that say little: with the verb after them they make one clause ("identify and label the objects")."""
 _PREPARING = re.compile(
-    rf"^{_ADVERB}(?:(?:{_WISH})\s+(?:to\s+|you to\s+)?)?(?:analy[sz]e|process|examine|use|check|inspect|review|work|utilize|take|need (?:help|assistance)|want help|run)\b",
+    rf"^\W*{_ADVERB}(?:(?:{_WISH})\s+(?:to\s+|you to\s+)?)?(?:analy[sz]e|process|examine|use|check|inspect|review|work|utilize|take|need (?:help|assistance)|want help|run)\b",
     re.IGNORECASE,
 )
 """A clause that only leads to its purpose ("analyze the text to identify names")."""

@@ -8,6 +8,7 @@ Clauses are classified on their own; what is at hand and what was planned alread
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,12 @@ ABSENT, OTHER_KIND = -3.0, -1.5
 MOST = 40
 """Clauses beyond that many are left out."""
 
+TRANSLATION = "translation"
+_LANGUAGE = re.compile(
+    r"\b(?:in|into|to) (French|Spanish|German|Italian|Chinese|Japanese|Russian|Korean|Portuguese|Hindi|Arabic|Dutch)\b"
+    r"(?! (?:text|audio|document|article|image))"
+    r"|\b(French|Spanish|German|Italian|Chinese|Japanese|Russian|Korean|Portuguese) (?:audio|version|speech|translation|summary)\b"
+)
 _KINDS = {
     "image": re.compile(r"\b(?:images?|pictures?|photos?|photograph|visual|drawing)\b", re.IGNORECASE),
     "audio": re.compile(r"\b(?:audio|recordings?|speech|voice|sound|spoken|speaker)\b", re.IGNORECASE),
@@ -41,12 +48,51 @@ _GIVEN = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that says what there is, rather than what is wanted."""
-_DOCUMENT = re.compile(r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b", re.IGNORECASE)
+_DOCUMENT = re.compile(
+    r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b", re.IGNORECASE
+)
 _IMAGE = re.compile(r"\b(?:images?|pictures?|photos?|visual|colou?rs?|scene|depicted|shown)\b", re.IGNORECASE)
 _TEXT = re.compile(
     r"\b(?:texts?|passage|paragraph|article|transcri\w+|extracted|translat\w+|summar\w+|conversation|response|"
     r"sentences?|description|audio|speech|entities|classification|classified)\b",
     re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A tool, and the one that is meant instead by what there is to work on.
+
+    Attributes:
+        after: the kind of what was made last; empty: nothing was made.
+        cue: must be found in the clause, or in the whole request (`anywhere`).
+        unless: must not be found in the clause.
+    """
+
+    tool: str
+    instead: str
+    after: str
+    cue: re.Pattern[str]
+    unless: re.Pattern[str] | None = None
+    anywhere: bool = False
+
+
+SWAPS = (
+    Swap(
+        "image-classification",
+        "tabular-classification",
+        "",
+        re.compile(r"\b(?:image|picture|photo)\b[^.]{0,30}\btables?\b|\btab(?:le|ular) (?:image|data|file)", re.IGNORECASE),
+        re.compile(r"\bobjects?\b", re.IGNORECASE),
+        anywhere=True,
+    ),
+    Swap(
+        "image-to-text",
+        "text-generation",
+        "text",
+        re.compile(r"\b(?:descri|explain|caption)", re.IGNORECASE),
+        re.compile(r"\b(?:images?|pictures?|photos?|scene)\b", re.IGNORECASE),
+    ),
 )
 
 
@@ -78,18 +124,20 @@ class _Reader:
         self._questions: list[str] = []
         self._asked: set[str] = set()
         self._planned: set[str] = set()
+        self._translates = False
 
     def tasks(self) -> list[Task]:
         pieces = clauses(self._marked.text)[:MOST] or [Clause(self._marked.text)]
         odds = self._model.log_odds(self._embedder, [worded(piece.text, self._marked) for piece in pieces])
         rows = [dict(zip(self._model.names, map(float, row), strict=True)) for row in odds]
-        made: set[str] = set()
+        made: list[str] = []
         mentions = []
         for piece, row in zip(pieces, rows, strict=True):
             mention = self._mention(piece, row, made)
-            made |= {kind for spec in self._families.get(mention.tool, ()) for kind in spec.outputs}
+            made += [kind for spec in self._families.get(mention.tool, ())[:1] for kind in spec.outputs]
             mentions.append(mention)
-        for mention in _in_order(mentions):
+        self._translates = any(mention.tool == TRANSLATION for mention in mentions)
+        for mention in _in_order(_once(mentions)):
             self._take(mention)
         if self._questions and QUESTION in self._families:
             self._ask("")
@@ -97,18 +145,34 @@ class _Reader:
             self._guess(pieces, rows)
         return self._weaver.tasks
 
-    def _mention(self, piece: Clause, row: dict[str, float], made: set[str]) -> Mention:
+    def _mention(self, piece: Clause, row: dict[str, float], made: list[str]) -> Mention:
         kinds = {kind for kind, words in _KINDS.items() if words.search(piece.text)}
         kinds |= {mark.kind for mark in self._marked.within(piece.text) if mark.is_file} & _KINDS.keys()
-        named = {mark.kind for mark in self._marked.marks.values() if mark.is_file} | made
+        named = {mark.kind for mark in self._marked.marks.values() if mark.is_file} | {*made}
         if _GIVEN.match(piece.text):
             return Mention(piece, NONE)
         best, score = NONE, row[NONE]
+        last = made[-1] if made else ""
         for name, specs in self._families.items():
             worth = row.get(name, -99.0) + self._fits(specs, kinds, named)
             if worth > score:
                 best, score = name, worth
+        best = self._by_what_it_shows(best, piece.text, last)
         return Mention(piece, best if score > LEAST else NONE, score)
+
+    def _by_what_it_shows(self, tool: str, text: str, last: str) -> str:
+        """Another tool of the same wish, where what is at hand is none of what the likeliest one takes."""
+        for row in SWAPS:
+            told = self._marked.text if row.anywhere else text
+            if (
+                row.tool == tool
+                and row.instead in self._families
+                and last == row.after
+                and row.cue.search(told)
+                and not (row.unless and row.unless.search(text))
+            ):
+                return row.instead
+        return tool
 
     def _fits(self, specs: Sequence[TaskSpec], kinds: set[str], named: set[str]) -> float:
         takes = {arg.kind for spec in specs for arg in spec.inputs if arg.required}
@@ -132,16 +196,29 @@ class _Reader:
             if self._questions or QUESTION not in self._planned:
                 self._ask(text)
             return
-        if mention.tool in self._planned and not self._names_another(text):
+        if mention.tool in self._planned:
             self._weaver.give(text)
             return
         if self._questions and QUESTION in self._families and re.search(r"\banswers?\b", text, re.IGNORECASE):
             self._ask("")
-        self._planned.add(mention.tool)
-        self._weaver.add(self._families[mention.tool][0], text)
+        spoken = self._translation_of(mention)
+        if spoken and self._families[mention.tool][0].outputs != ("text",):
+            self._add(TRANSLATION, spoken)
+            spoken = None
+        self._add(mention.tool, text)
+        if spoken:
+            self._add(TRANSLATION, spoken)
 
-    def _names_another(self, text: str) -> bool:
-        return False
+    def _add(self, tool: str, text: str) -> None:
+        self._planned.add(tool)
+        self._weaver.add(self._families[tool][0], text)
+
+    def _translation_of(self, mention: Mention) -> str | None:
+        """How a clause asks in passing for another language ("an audio version in French"); None if it does not."""
+        if TRANSLATION not in self._families or mention.tool == TRANSLATION or self._translates:
+            return None
+        phrase = _LANGUAGE.search(mention.clause.text)
+        return f"translate it to {phrase[1] or phrase[2]}" if phrase and TRANSLATION not in self._planned else None
 
     def _quoted_questions(self) -> list[str]:
         return [mark.value for mark in self._marked.marks.values() if is_question(mark)]
@@ -173,7 +250,11 @@ class _Reader:
         words = f"{text} {question}"
         last = self._weaver.made[-1].kind if self._weaver.made else ""
         if self._weaver.has("image"):
-            if document and _DOCUMENT.search(words) and not (_TEXT.search(text) and last == "text" and not _DOCUMENT.search(text)):
+            if (
+                document
+                and _DOCUMENT.search(words)
+                and not (_TEXT.search(text) and last == "text" and not _DOCUMENT.search(text))
+            ):
                 return document
             if visual and _IMAGE.search(words):
                 return visual
@@ -196,7 +277,23 @@ class _Reader:
 
 
 def _is_context(text: str) -> bool:
-    return bool(_HAVE.search(text)) and not re.search(r"\b(?:answer|find|ask|respond|know|tell)\b", text, re.IGNORECASE)
+    return bool(_HAVE.search(text)) and not re.search(
+        r"\b(?:answer|find|ask|respond|know|tell)\b", text, re.IGNORECASE
+    )
+
+
+def _once(mentions: list[Mention]) -> list[Mention]:
+    """Mentions without those that only announce what later sentences spell out step by step."""
+    steps = Counter(mention.clause.sentence for mention in mentions if mention.tool != NONE)
+    kept = []
+    for place, mention in enumerate(mentions):
+        number = mention.clause.sentence
+        is_told_again = mention.tool not in (NONE, QUESTION) and any(
+            later.tool == mention.tool and later.clause.sentence > number and steps[later.clause.sentence] > 1
+            for later in mentions[place + 1 :]
+        )
+        kept.append(Mention(mention.clause, NONE) if is_told_again and steps[number] == 1 else mention)
+    return kept
 
 
 def _in_order(mentions: list[Mention]) -> list[Mention]:

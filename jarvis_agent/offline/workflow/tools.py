@@ -1,6 +1,6 @@
 """Tools and the classes of clauses that speak of them.
 
-    family(spec)     # "translation"; for the tools that answer questions "question"
+family(spec)     # "translation"; for the tools that answer questions "question"
 """
 
 from __future__ import annotations

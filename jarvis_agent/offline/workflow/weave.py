@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from jarvis_agent.offline import arguments
-from jarvis_agent.offline.marks import MARK, Mark, Marked
+from jarvis_agent.offline.marks import Mark, Marked
 from jarvis_agent.offline.supply import BRIDGES
 from jarvis_agent.offline.workflow.classify import TEMPLATES
 from jarvis_agent.offline.workflow.tools import family
@@ -87,7 +87,11 @@ class Weaver:
         """
         self.give(text)
         self.name_output(text, spec)
-        media = {arg.name: self._medium(arg.kind, text) for arg in spec.inputs if arg.kind in MEDIA and arg.required}
+        media = {
+            arg.name: self._medium(arg.kind, text)
+            for arg in spec.inputs
+            if arg.kind in MEDIA and arg.required
+        }
         texts = [arg for arg in spec.inputs if arg.kind == "text" and arg.required]
         args: dict[str, Any] = dict(media)
         if len(texts) > 1 and family(spec) == "sentence-similarity":
@@ -140,7 +144,9 @@ class Weaver:
         """What the words of a clause name by what its task does; the latest of these."""
         for thing in reversed(made):
             words = called().get(thing.maker)
-            if words and re.search(rf"\b(?:the|that|this|its|from|on|of|those|using|a|an)\s+(?:\w+\s+)?(?:{words})\b", text, re.I):
+            if words and re.search(
+                rf"\b(?:the|that|this|its|from|on|of|those|using|a|an)\s+(?:\w+\s+)?(?:{words})\b", text, re.I
+            ):
                 return thing
         return None
 
@@ -158,7 +164,9 @@ class Weaver:
         return texts[-1].value if texts else None
 
     def _bridged(self, kind: str, value: str) -> str | None:
-        is_table = kind == "image" and bool(re.search(r"\btab(?:le|ular)\b", self._marked.text, re.IGNORECASE))
+        is_table = kind == "image" and bool(
+            re.search(r"\btab(?:le|ular)\b", self._marked.text, re.IGNORECASE)
+        )
         spec = self._by_family.get("tabular-classification") if is_table else None
         spec = spec or self._by_family.get(BRIDGES[kind])  # type: ignore[index]
         return self._emit(spec, {next(a.name for a in spec.inputs if a.required): value}) if spec else None
@@ -212,7 +220,11 @@ class Weaver:
             return f"{quoted[0]} {meant.value}" if quoted else meant.value
         if quoted:
             return quoted[0]
-        if re.search(r"\b(?:audio|recording|spoken|command|voice)\b", text, re.I) and self.has("audio") and not texts:
+        if (
+            re.search(r"\b(?:audio|recording|spoken|command|voice)\b", text, re.I)
+            and self.has("audio")
+            and not texts
+        ):
             found = self._latest_text(text)
             if found:
                 return found
@@ -241,6 +253,9 @@ class Weaver:
         made = [thing.value for thing in self.made if thing.kind == "text"]
         if len(quoted) > 1:
             return quoted[:2]
+        meant = [thing.value for thing in self.made if thing.kind == "text" and self._called([thing], text)]
+        if len(meant) > 1:
+            return meant[-2:]
         others = [value for value in self._all_quoted() if value not in quoted]
         latest = self._latest_text(text)
         one = [latest] if latest else []

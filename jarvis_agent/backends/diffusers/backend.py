@@ -1,0 +1,114 @@
+"""Runs models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
+
+    backend = DiffusersBackend(pool, settings)
+    backend.why_not(spec, candidate)       # None, or why it can not run this candidate
+    raw = await backend.run(call)
+
+What it can do is the table in diffusers_tasks.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.diffusers.loading import (
+    Loaded,
+    Way,
+    base_model,
+    choose_way,
+    class_name,
+    load_pipeline,
+)
+from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
+from jarvis_agent.backends.layouts import DIFFUSERS
+from jarvis_agent.backends.load_errors import load_errors
+from jarvis_agent.backends.model_files import marker_folder, model_folder, refusal
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.errors import MissingExtraError, UnsupportedError
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.types import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusersExpert:
+    """A loaded pipeline that does one task, or several alike."""
+
+    way: Way
+    loaded: Loaded
+    nbytes: int
+
+    def __call__(self, call: Call) -> Any:
+        return self.way.run(self.loaded, call)
+
+
+class DiffusersBackend(LocalBackend):
+    """Runs the tasks of TASK_WAYS."""
+
+    name = "diffusers"
+
+    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
+        """`settings` are those that `why_not` goes by; a call brings its own."""
+        super().__init__(pool)
+        self.settings = settings or Settings()
+
+    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """None if diffusers is there, has a way to do the task, and may load the candidate."""
+        if spec.name not in TASK_WAYS:
+            return f"diffusers has no way here to do {spec.name}"
+        if candidate.library not in (None, "diffusers"):
+            return f"it is made for {candidate.library}, not for diffusers"
+        if find_spec("torch") is None or find_spec("diffusers") is None:
+            return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
+        return refusal(candidate, self.settings)
+
+    def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
+        """One loaded pipeline serves all tasks that have the same ways."""
+        alike = next(task for task, ways in TASK_WAYS.items() if ways is TASK_WAYS[spec.name])
+        return (self.name, alike, candidate.id, candidate.revision or "")
+
+    async def run(self, call: Call) -> Any:
+        """Load once for each device and dtype, then run in a worker thread."""
+        key = (*self.key(call.spec, call.candidate), call.settings.device, call.settings.dtype)
+        return await self.pool.run(key, lambda: self.load(call.spec, call.candidate, call.settings), call)
+
+    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Look at the model's class, choose the way, find the files, and load them.
+
+        Raises:
+            UnsupportedError: it is not there, not allowed, damaged, or of a kind that can not do the task.
+            TransientError: it could not be downloaded.
+            ConfigError: the device or the dtype is not there.
+        """
+        if find_spec("torch") is None or find_spec("diffusers") is None:
+            raise MissingExtraError(f"{candidate.id} on this machine", "local")
+        with load_errors(spec, candidate):
+            return _load(spec, candidate, settings)
+
+
+def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+    _hush()
+    name = class_name(marker_folder(candidate, settings, DIFFUSERS))
+    way = choose_way(TASK_WAYS[spec.name], name)
+    if way is None:
+        raise UnsupportedError(f"{candidate.id} is a {name}, which can not do {spec.name}")
+    folder = model_folder(candidate, settings, DIFFUSERS)
+    base = model_folder(base_model(candidate, folder, settings), settings, DIFFUSERS) if way.part else None
+    loaded = load_pipeline(way, name, folder, candidate, settings, base)
+    return DiffusersExpert(way, loaded, weight_bytes(*loaded.pipe.components.values()))
+
+
+def _hush() -> None:
+    """Take away the progress bars of diffusers and of transformers, and, unless somebody set its level,
+    their advice to developers."""
+    from diffusers.utils import logging as ours
+    from transformers.utils import logging as theirs
+
+    for logging in (ours, theirs):
+        logging.disable_progress_bar()
+        if logging.get_verbosity() == logging.WARNING:
+            logging.set_verbosity_error()

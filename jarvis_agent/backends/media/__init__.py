@@ -1,0 +1,1 @@
+"""Algorithms, no models: control maps with OpenCV, tools for images and videos."""

@@ -1,0 +1,1 @@
+"""Models that others run: inference providers and endpoints, OpenAI-compatible servers, Gradio Spaces."""

@@ -1,0 +1,1 @@
+"""Models of tables: scikit-learn's by skops, and time series by Chronos."""
