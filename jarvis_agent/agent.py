@@ -29,8 +29,10 @@ from jarvis_agent.experts import Experts, ModelSelector
 from jarvis_agent.llm import Controller, describe_model, resolve_model
 from jarvis_agent.memory import ChatMemory
 from jarvis_agent.plan import Plan
+from jarvis_agent.plan_cache import kept
 from jarvis_agent.planner import LLMPlanner, Planner
 from jarvis_agent.prompting import load_prompts
+from jarvis_agent.replan import LLMReplanner
 from jarvis_agent.request import Request
 from jarvis_agent.respond import LLMResponder, ReportResponder, Responder
 from jarvis_agent.run import Event, Run
@@ -38,6 +40,7 @@ from jarvis_agent.session import Session, Stages
 from jarvis_agent.settings import Settings, load_settings
 from jarvis_agent.tools.any_tool import AnyTool
 from jarvis_agent.tools.task_tool import HFTaskTool
+from jarvis_agent.window import window_of
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -81,7 +84,8 @@ class JarvisAgent(Runnable[Any, Run]):
         self.settings = settings or load_settings()
         self._given = None if tools is None else _workers(tools)
         self.model = resolve_model(model, self.settings)
-        prompts = load_prompts(self.settings.prompts, self.settings.history_turns)
+        window = window_of(self.model, self.settings)
+        prompts = load_prompts(self.settings.prompts, self.settings.history_turns, window)
         controller = Controller(self.model, self.settings) if self.model is not None else None
         self.experts = Experts(
             self.settings,
@@ -94,10 +98,13 @@ class JarvisAgent(Runnable[Any, Run]):
         )
         offline = OfflinePlanner(self.settings)
         report = ReportResponder(model_missing=controller is None)
-        by_llm = LLMPlanner(controller, self.settings, prompts) if controller else None
+        by_llm: Planner | None = None
+        if controller is not None:
+            by_llm = kept(LLMPlanner(controller, self.settings, prompts), self.settings, controller, prompts)
         self.stages = Stages(
             workers=self._workers,
             planner=planner or by_llm or offline,
+            replanner=LLMReplanner(controller, prompts) if controller and not planner else None,
             fallback=offline if planner or by_llm else None,
             responder=responder
             or (LLMResponder(controller, self.settings, prompts) if controller else report),

@@ -15,6 +15,7 @@ A new source is a class with a `name` and one method, found through the entry-po
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 
-from jarvis_agent.errors import ConfigError
+from jarvis_agent.errors import ConfigError, DeadlineError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
@@ -67,15 +68,28 @@ class Distant(Protocol):
         ...
 
 
-async def candidates_of(source: ModelSource, spec: TaskSpec, limit: int) -> list[Candidate]:
+async def candidates_of(
+    source: ModelSource, spec: TaskSpec, limit: int, settings: Settings
+) -> list[Candidate]:
     """What a source has for a task: models of its own, and those of the task type whose models do it too.
 
-    Raises what `source.candidates` raises.
+    Raises:
+        DeadlineError: it does not answer within half of `settings.select_timeout`.
+        Exception: what `source.candidates` raises.
     """
-    found = list(await source.candidates(spec, limit))
-    if not spec.models_of:
-        return found
-    others = await source.candidates(known_task(spec.models_of), limit)
+    late = asyncio.timeout(settings.select_timeout / 2)
+    try:
+        async with late:
+            found = list(await source.candidates(spec, limit))
+            if not spec.models_of:
+                return found
+            others = await source.candidates(known_task(spec.models_of), limit)
+    except TimeoutError as error:
+        if not late.expired():
+            raise
+        raise DeadlineError(
+            f"it did not answer within {settings.select_timeout / 2:g} s (JARVIS_SELECT_TIMEOUT)"
+        ) from error
     return found + [candidate.model_copy(update={"task": spec.name}) for candidate in others]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from jarvis_agent.console import evaluate_own
 from jarvis_agent.console.evaluate import eval_app
 from jarvis_agent.errors import ConfigError, InputError, JarvisError
 
@@ -111,6 +112,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
+eval_app.command()(evaluate_own.plans)
+eval_app.command()(evaluate_own.selection)
 app.add_typer(eval_app, name="eval")
 
 Model = Annotated[

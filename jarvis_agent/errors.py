@@ -19,19 +19,26 @@
         ├── BadInputError         no expert can do this with this input
         └── ExhaustedError        every expert that could do the task has failed
 
-Messages are written for the person who sees them: what was tried, and what to do now.
+Messages are written for the person who sees them: what was tried, and what to do now. Secrets in them are
+masked (jarvis_agent.masking).
 Only `ConfigError` and `InputError` leave `JarvisAgent.invoke`; the others are recorded in the run.
 What is done after each of them is in RULES.
 """
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Literal
 
+from jarvis_agent.masking import masked
+
 
 class JarvisError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package. Its message holds no secrets, whatever it was made with."""
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
 
 
 class ConfigError(JarvisError):
@@ -164,4 +171,9 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, JarvisError):
         return str(error)
     name = type(error).__name__
-    return f"{name}: {error}" if str(error) else name
+    return f"{name}: {masked(str(error))}" if str(error) else name
+
+
+def traced(error: BaseException) -> str:
+    """An error with its traceback, for logs."""
+    return masked("".join(traceback.format_exception(error)).rstrip())

@@ -20,18 +20,23 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.errors import DeadlineError, InputError, JarvisError, NoCandidateError, in_words
+from jarvis_agent.errors import DeadlineError, InputError, JarvisError, NoCandidateError, in_words, traced
+from jarvis_agent.foreign import foreign
 from jarvis_agent.refs import refs_in, substitute
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.tracing import Attributes, bytes_of, here, span
 from jarvis_agent.types import Attempt, Resource, Selection, Status, Task, TaskResult
 
 logger = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
+
+_GRACE = 5.0
+"""Seconds for which what was cancelled is waited for: code that goes on all the same must not hold a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +79,20 @@ class _Course:
         """Ids of the tasks that must end before this one."""
         return {*self.task.deps, *refs_in(self.task.args)}
 
-    def failed(self, why: str) -> TaskResult:
-        return self._ended("failed", why)
+    def failed(self, why: str, failure: str | None = None) -> TaskResult:
+        return self._ended("failed", why, failure)
 
     def skipped(self, why: str) -> TaskResult:
         return self._ended("skipped", why)
 
-    def _ended(self, status: Status, why: str) -> TaskResult:
+    def _ended(self, status: Status, why: str, failure: str | None = None) -> TaskResult:
         return TaskResult(
             task=self.task,
             status=status,
             selection=self.selection,
             attempts=list(self.attempts),
             error=why,
+            failure=failure,
             started=self.added if self.started is None else self.started,
             ended=self.clock(),
         )
@@ -153,8 +159,10 @@ class Executor:
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
         self._courses: dict[int, _Course] = {}
+        self._trace: Any = None
 
     async def __aenter__(self) -> Self:
+        self._trace = here()
         return self
 
     async def __aexit__(
@@ -224,9 +232,11 @@ class Executor:
         for running in unfinished:
             running.cancel()
         if unfinished:
-            await asyncio.wait(unfinished)
+            _, deaf = await asyncio.wait(unfinished, timeout=_GRACE)
+            for running in deaf:
+                logger.error("%s does not stop when it is cancelled; it is left alone", running.get_name())
         for course in unfinished.values():
-            self._end(course.failed(why))
+            self._end(course.failed(why, DeadlineError.__name__))
 
     def _end(self, result: TaskResult) -> None:
         future = self._future(result.task.id)
@@ -237,9 +247,22 @@ class Executor:
 
     async def _settle(self, course: _Course) -> None:
         """Bring one task to its end, which is always a result. Nobody builds on it before it is stored."""
-        result = await self._journal.once(course.task, lambda: self._attempt(course))
+        result = await self._journal.once(course.task, lambda: self._traced(course))
         self._store.admit(result.resources)
         self._end(result)
+
+    async def _traced(self, course: _Course) -> TaskResult:
+        task, contents = course.task, self._settings.trace_contents
+        known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
+        with span("jarvis.task", known, contents=contents, under=self._trace) as seen:
+            seen.show({"jarvis.task.args": task.args})
+            result = await self._attempt(course)
+            if seen.wanted:
+                seen.tell(_facts(result))
+                seen.show({"jarvis.task.output": result.output})
+            if result.status != "ok":
+                seen.fail(result.failure or result.status, result.error or "")
+            return result
 
     async def _attempt(self, course: _Course) -> TaskResult:
         """Run one task; what goes wrong is in the result."""
@@ -247,22 +270,40 @@ class Executor:
         try:
             result = await self._run(course, selecting)
         except JarvisError as error:
-            result = course.failed(str(error))
+            result = course.failed(str(error), type(error).__name__)
         except Exception as error:
             # A fault of a tool must not take the other tasks with it.
-            logger.exception("task %s (%s) failed", course.task.id, course.task.task)
+            logger.error("task %s (%s) failed: %s", course.task.id, course.task.task, traced(error))
             result = course.failed(in_words(error))
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
         selection = result.selection or course.selection
-        return result.model_copy(update={"selection": selection, "ended": self._clock()})
+        return result.model_copy(update={"task": course.task, "selection": selection, "ended": self._clock()})
 
     async def _select(self, course: _Course) -> None:
         task = course.task
-        course.selection = await self._worker(task).select(task, self._brief)
+        with span("jarvis.select", {"jarvis.task.name": task.task}) as seen:
+            course.selection = selection = await self._chosen(task)
+            if selection is not None:
+                seen.tell({"jarvis.model": selection.model, "jarvis.selected_by": selection.by})
         chosen = TaskResult(task=task, status="ok", selection=course.selection)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
+
+    async def _chosen(self, task: Task) -> Selection | None:
+        late = asyncio.timeout(self._settings.task_timeout)
+        try:
+            async with late:
+                with foreign(f"the choice of a model for {task.task}"):
+                    chosen: Any = await self._worker(task).select(task, self._brief)
+        except TimeoutError as error:
+            if not late.expired():
+                raise
+            limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
+            raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
+        if chosen is None or isinstance(chosen, Selection):
+            return chosen
+        raise TypeError(f"the choice of a model for {task.task} is no Selection: {chosen!r}")
 
     def _worker(self, task: Task) -> Worker:
         worker = self._workers.get(task.task)
@@ -279,12 +320,16 @@ class Executor:
         async with self._slots:
             course.started = self._clock()
             self._emit(Event(kind="started", seconds=course.started, task=course.task))
+            late = asyncio.timeout(self._settings.task_timeout)
             try:
-                async with asyncio.timeout(self._settings.task_timeout):
-                    result = await self._work(course, needed)
-            except TimeoutError as late:
+                async with late:
+                    with foreign(course.task.task):
+                        result = await self._work(course, needed)
+            except TimeoutError as error:
+                if not late.expired():
+                    raise
                 limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from late
+                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
         return result.model_copy(update={"started": course.started})
 
     async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
@@ -311,6 +356,19 @@ class Executor:
         if pending:
             await asyncio.wait(pending)
         return {i: future.result() for i, future in zip(ids, futures, strict=True)}
+
+
+def _facts(result: TaskResult) -> Attributes:
+    """What a span tells of a task that has ended."""
+    done = next((attempt for attempt in reversed(result.attempts) if attempt.ok), None)
+    return {
+        "jarvis.task.status": result.status,
+        "jarvis.task.attempts": len(result.attempts),
+        "jarvis.model": result.model,
+        "jarvis.backend": done.backend if done else None,
+        "jarvis.bytes.out": bytes_of(result.resources),
+        "jarvis.seconds": round(result.ended - result.started, 6),
+    }
 
 
 def _circle(graph: Mapping[int, set[int]]) -> set[int]:

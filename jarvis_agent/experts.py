@@ -124,7 +124,7 @@ class Experts:
         if isinstance(source, Distant):
             lists: list[list[Candidate] | BaseException] = [_likely(source, spec) for spec in specs]
         else:
-            asked = (candidates_of(source, spec, self.settings.top_k) for spec in specs)
+            asked = (candidates_of(source, spec, self.settings.top_k, self.settings) for spec in specs)
             lists = await asyncio.gather(*asked, return_exceptions=True)
         failed = next((listed for listed in lists if isinstance(listed, BaseException)), None)
         if failed:

@@ -14,7 +14,8 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,14 @@ from jarvis_agent.errors import (
     TransientError,
     in_words,
     rule_of,
+    traced,
 )
+from jarvis_agent.foreign import foreign
 from jarvis_agent.selection.places import runs_here
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.adapters import adapt
 from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tracing import Seen, bytes_of, span
 from jarvis_agent.types import Attempt, Candidate, Resource, Selection
 
 logger = logging.getLogger(__name__)
@@ -128,9 +132,20 @@ class Ladder:
         """One attempt, which is recorded however it ends, even where it is not made."""
         started = self.clock()
         error: str | None = "cancelled"
+        made: list[Path] = []
+
+        def new_path(suffix: str) -> Path:
+            made.append(call.new_path(suffix))
+            return made[-1]
+
         try:
-            with breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings):
-                result = await self._ask(call)
+            with (
+                _span_of(call) as seen,
+                breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings),
+            ):
+                result = await self._ask(replace(call, new_path=new_path))
+                if seen.wanted:
+                    seen.tell({"jarvis.bytes.out": bytes_of(result[1])})
         except JarvisError as failure:
             error = str(failure)
             raise
@@ -138,10 +153,13 @@ class Ladder:
             error = None
             return result
         finally:
+            if error is not None:
+                _remove(made)
             self.attempts.append(
                 Attempt(
                     model=call.candidate.id,
                     backend=call.candidate.backend or "",
+                    revision=call.candidate.revision,
                     started=started,
                     ended=self.clock(),
                     error=error,
@@ -153,7 +171,8 @@ class Ladder:
         limit = asyncio.timeout(self.settings.attempt_timeout)
         try:
             async with limit:
-                raw = await self._backend(call.candidate).run(call)
+                with foreign(call.candidate.id):
+                    raw = await self._backend(call.candidate).run(call)
                 return await asyncio.to_thread(adapt, self.spec, raw, call)
         except TimeoutError as late:
             if not limit.expired():
@@ -164,7 +183,7 @@ class Ladder:
             raise
         except Exception as failure:
             # Whatever a model's library raises is this candidate's failure, not the run's.
-            logger.warning("%s failed at %s", call.candidate.id, self.spec.name, exc_info=True)
+            logger.warning("%s failed at %s: %s", call.candidate.id, self.spec.name, traced(failure))
             more = _MAKE_ROOM if isinstance(failure, OSError) and failure.errno in _NO_ROOM else ""
             raise ExpertError(in_words(failure) + more) from failure
 
@@ -173,6 +192,26 @@ class Ladder:
         if backend is None:
             raise ConfigError(f"{candidate.id} wants the backend {candidate.backend!r}, which is not there")
         return backend
+
+
+def _span_of(call: Call) -> AbstractContextManager[Seen]:
+    """The span of one attempt."""
+    known = {
+        "jarvis.task.name": call.spec.name,
+        "jarvis.model": call.candidate.id,
+        "jarvis.backend": call.candidate.backend,
+        "jarvis.bytes.in": bytes_of(call.inputs.values()),
+    }
+    return span("jarvis.attempt", known, contents=call.settings.trace_contents)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Remove what an attempt that failed has written, whole or half."""
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("%s is of no use and can not be removed: %s", path, error)
 
 
 def _pause(state: RetryCallState) -> float:

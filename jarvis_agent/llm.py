@@ -30,8 +30,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.errors import ConfigError, LLMError
+from jarvis_agent.llm_cache import Replies
 from jarvis_agent.llm_errors import RejectedRequestError, describe_model, explain
 from jarvis_agent.llm_options import is_openai_like, options, transport
+from jarvis_agent.tracing import counted, span
 from jarvis_agent.types import Usage
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ PROVIDERS = frozenset(
 _RETRIES = 2
 _FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
 _CUT_OFF = {"LengthFinishReasonError"}
+_TOO_LONG = {"length", "max_tokens"}
 _REFUSED = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
 
 
@@ -172,6 +175,7 @@ class Controller:
         self.model = model
         self.settings = settings
         self._plain_only = False
+        self._replies = Replies(model, settings)
 
     async def stream(
         self,
@@ -228,7 +232,37 @@ class Controller:
     async def _ask(
         self, stage: str, messages: Sequence[BaseMessage], brief: Brief, extras: Mapping[str, Any]
     ) -> AsyncGenerator[str, None]:
-        reply = _Reply()
+        if (kept := await self._replies.find(messages, extras)) is not None:
+            brief.meter.add(stage, Usage(cached=1))
+            yield kept
+            return
+        reply, said = _Reply(), list[str]()
+        name = describe_model(self.model)
+        known = {"gen_ai.operation.name": "chat", "gen_ai.request.model": name, "jarvis.stage": stage}
+        # The span is nobody's parent: a generator may be closed in another context than it was begun in.
+        with span("jarvis.llm", known, contents=self.settings.trace_contents, current=False) as seen:
+            seen.show({"jarvis.prompt": [message.text for message in messages]})
+            try:
+                async with aclosing(self._pieces(stage, messages, brief, extras, reply)) as pieces:
+                    async for piece in pieces:
+                        said.append(piece)
+                        yield piece
+            finally:
+                brief.meter.add(stage, reply.usage)
+                seen.tell(counted(reply.usage))
+        reply.check(self.model)
+        if reply.reason.lower() not in _TOO_LONG:
+            await self._replies.keep(messages, extras, "".join(said))
+
+    async def _pieces(
+        self,
+        stage: str,
+        messages: Sequence[BaseMessage],
+        brief: Brief,
+        extras: Mapping[str, Any],
+        reply: _Reply,
+    ) -> AsyncGenerator[str, None]:
+        """The pieces of one reply; what is known of it is noted in `reply`."""
         thoughts = ThinkingFilter()
         chunks = cast(
             "AsyncGenerator[AIMessageChunk, None]",
@@ -250,9 +284,7 @@ class Controller:
             if type(error).__name__ not in _CUT_OFF:
                 raise explain(error, self.model, self.settings) from error
             log.info("the reply was cut off: %s", error)
-        finally:
-            brief.meter.add(stage, reply.usage)
-        reply.check(self.model)
+            reply.reason = "length"
 
     async def _next(self, chunks: AsyncIterator[AIMessageChunk]) -> AIMessageChunk | None:
         async with asyncio.timeout(self.settings.llm_timeout):

@@ -11,6 +11,7 @@ import wave
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,30 @@ _TEXT_KINDS: dict[str, tuple[Modality, str]] = {
     ".json": ("data", "application/json"),
     ".md": ("text", "text/markdown"),
     ".html": ("text", "text/html"),
+    ".obj": ("3d", "model/obj"),
+    ".stl": ("3d", "model/stl"),
     ".svg": ("file", "image/svg+xml"),
 }
+_BINARY_KINDS: dict[str, tuple[Modality, str]] = {".stl": ("3d", "model/stl")}
+"""Kinds of files without a mark of their own, by their suffix."""
+
+_MARKS: tuple[tuple[int, bytes, Modality, str], ...] = (
+    (0, b"glTF", "3d", "model/gltf-binary"),
+    (0, b"ply\n", "3d", "model/ply"),
+    (0, b"ply\r", "3d", "model/ply"),
+    (0, b"caff", "audio", "audio/x-caf"),
+    (4, b"ftyp", "video", "video/mp4"),
+)
+"""Kinds of files that the package filetype does not tell: where their mark is, and the mark."""
+
+MAX_SAMPLES = 500_000_000
+"""Most samples of all channels together that a sound may have: they take 2 GB when decoded."""
+
 _KIND_OF_MIME: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def sniff(path: Path) -> tuple[Modality, str]:
-    """The kind and the media type of a file, from its first bytes; its name only tells texts apart.
+    """The kind and the media type of a file, from its first bytes; its name tells texts and 3D files apart.
 
     Raises:
         InputError: the file is missing, empty, not readable, or of a kind that nothing here takes.
@@ -88,8 +106,11 @@ def sniff_bytes(head: bytes, path: Path) -> tuple[Modality, str]:
         if mime == "video/webm" and path.suffix.lower() in (".weba", ".opus"):
             mime = "audio/webm"
         return _KIND_OF_MIME.get(mime.partition("/")[0], "file"), mime
-    if head.startswith(b"glTF"):
-        return "3d", "model/gltf-binary"
+    for place, mark, kind, mime in _MARKS:
+        if head.startswith(mark, place):
+            return kind, mime
+    if b"\0" in head and (known := _BINARY_KINDS.get(path.suffix.lower())):
+        return known
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -177,6 +198,8 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
     except ImportError as error:
         raise MissingExtraError("reading audio", "starter") from error
     try:
+        known = soundfile.info(path)
+        _check_samples(path, known.frames * known.channels)
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, OSError) as error:
         if find_spec("av") is None:
@@ -188,21 +211,26 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
     return samples, int(rate)
 
 
+def _check_samples(path: Path, count: int) -> None:
+    if count > MAX_SAMPLES:
+        raise BadInputError(f"{path} claims {count:,} samples, more than {MAX_SAMPLES:,}; give a part of it")
+
+
 def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
     import av
     import numpy as np
 
     try:
-        with av.open(path) as file:
-            if not file.streams.audio:
-                raise BadInputError(f"{path} holds no sound")
+        with av.open(path, metadata_errors="replace") as file:
+            if not any(stream.codec_context for stream in file.streams.audio[:1]):
+                raise BadInputError(f"{path} holds no sound that can be decoded")
             stream = file.streams.audio[0]
             resampler = av.AudioResampler(format="fltp", layout=stream.layout, rate=stream.rate)
-            parts = [
-                part.to_ndarray()
-                for frame in (*file.decode(stream), None)
-                for part in resampler.resample(frame)
-            ]
+            parts, size = [], 0
+            for frame in chain(file.decode(stream), [None]):
+                parts += [part.to_ndarray() for part in resampler.resample(frame)]
+                size += parts[-1].size if parts else 0
+                _check_samples(path, size)
     except (av.FFmpegError, OSError) as error:
         raise BadInputError(f"{path} can not be read as audio: {error}") from error
     if not parts:
@@ -225,15 +253,18 @@ def write_audio(path: Path, samples: Any, rate: int, tags: Mapping[str, str] | N
         file.setframerate(rate)
         file.writeframes(pcm.tobytes())
     if tags:
-        _append_tags(path, tags)
+        tag_wav(path, tags)
     return len(mono) / rate
 
 
 _WAV_TAGS = {"title": b"INAM", "artist": b"IART", "comment": b"ICMT"}
 
 
-def _append_tags(path: Path, tags: Mapping[str, str]) -> None:
-    """Add a LIST chunk of type INFO at the end of a WAV file, which Python's own writer can not do."""
+def tag_wav(path: Path, tags: Mapping[str, str]) -> None:
+    """Add texts to the metadata of a WAV file: "title", "artist", "comment".
+
+    They go into a LIST chunk of type INFO at the file's end, which Python's own writer can not do.
+    """
     chunks = b"".join(_chunk(_WAV_TAGS[name], value.encode() + b"\0") for name, value in tags.items())
     with path.open("r+b") as file:
         size = file.seek(0, 2) + file.write(_chunk(b"LIST", b"INFO" + chunks))

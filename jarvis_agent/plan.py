@@ -126,8 +126,16 @@ class PlanBuilder:
     yet, or that are broken.
     """
 
-    def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
-        """`specs` are the task types that the plan may use, by name."""
+    def __init__(
+        self, specs: Mapping[str, TaskSpec], done: Iterable[Task] = (), taken: Iterable[int] = ()
+    ) -> None:
+        """Read a plan, or what is added to one.
+
+        Args:
+            specs: the task types that the plan may use, by name.
+            done: tasks that are there already, which others may refer to; they are not given out.
+            taken: ids that are not to be given to others.
+        """
         self._names = TaskNames(specs)
         self._reader = JsonReader()
         self._nodes = Nodes()
@@ -140,6 +148,10 @@ class PlanBuilder:
         self._no_task: dict[str, Any] | None = None
         self._empty_on_purpose = False
         self._ended = False
+        for task in done:
+            self._add(task.model_dump(), "")
+        self._given_out = len(self._tasks)
+        self._ids.update(taken)
 
     def feed(self, piece: str) -> list[Task]:
         """Read on. Returns the tasks that have become final."""

@@ -3,20 +3,28 @@
     planner = LLMPlanner(controller, settings, load_prompts("default"))
     plan = await planner.plan(brief, on_task=executor.add)     # tasks start while the model still writes
 
+It is shown the task types that are likely for the request where its context may be short, and the worked
+examples that are nearest to it. A plan may use every task type of the brief, shown or not.
+
 What the model wrote wrong and no rule can mend goes back to it, with what is wrong and nothing else, at most
 `Settings.repair_rounds` times. What is broken then is left out, with a note.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jarvis_agent.demonstrations import Demonstration, fixed, load_bank, nearest
 from jarvis_agent.errors import LLMError
+from jarvis_agent.narrowing import narrowed, narrows
 from jarvis_agent.plan import Plan, PlanBuilder
-from jarvis_agent.tools.spec import Arg, TaskSpec
+from jarvis_agent.plan_schema import files_by_kind, plan_schema
+from jarvis_agent.similarity import Similarity
+from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Task
 
 if TYPE_CHECKING:
@@ -49,10 +57,11 @@ class LLMPlanner:
     """Has a language model write the plan, and reads it while it is being written."""
 
     def __init__(self, controller: Controller, settings: Settings, prompts: PromptSet) -> None:
-        """`settings.repair_rounds` and `settings.logit_bias` matter here."""
+        """Of the settings: `demos`, `demos_shown`, `tools_offered`, `repair_rounds`, `logit_bias`."""
         self._controller = controller
         self._settings = settings
         self._prompts = prompts
+        self._similarity = Similarity(settings)
 
     async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
         """As `Planner.plan`."""
@@ -62,10 +71,11 @@ class LLMPlanner:
             for task in tasks:
                 on_task(task)
 
-        messages = self._prompts.plan_messages(brief)
+        shown, demonstrations = await asyncio.to_thread(self._shown, brief)
+        messages = self._prompts.plan_messages(shown, demonstrations)
         try:
             async with aclosing(
-                self._controller.stream("plan", messages, brief, **self._form(brief))
+                self._controller.stream("plan", messages, brief, **self._form(shown))
             ) as pieces:
                 async for piece in pieces:
                     give_out(builder.feed(piece))
@@ -79,7 +89,7 @@ class LLMPlanner:
         for _ in range(self._settings.repair_rounds):
             if not builder.broken:
                 break
-            give_out(builder.mend(await self._written_again(builder, brief)))
+            give_out(builder.mend(await self._written_again(builder, shown)))
         return builder.plan
 
     async def _written_again(self, builder: PlanBuilder, brief: Brief) -> str:
@@ -92,61 +102,31 @@ class LLMPlanner:
             builder.note(f"the language model could not mend its plan: {error}")
             return ""
 
+    def _shown(self, brief: Brief) -> tuple[Brief, Sequence[Demonstration]]:
+        """What the language model is shown: the brief with the likely task types, and worked examples."""
+        same = self._same_for_all()
+        if narrows(self._controller.model, self._settings):
+            found = (find_task(name, brief.specs) for demo in same or () for name in demo.tasks)
+            keep = {spec.name for spec in found if spec is not None}
+            brief = replace(brief, specs=narrowed(brief, self._similarity, load_bank(), keep))
+        demos = same
+        if demos is None:
+            demos = nearest(load_bank(), brief, self._similarity, self._settings.demos_shown)
+        if not self._prompts.lists_tasks:
+            used = {name for demo in demos for name in demo.tasks}
+            brief = replace(brief, specs={name: spec for name, spec in brief.specs.items() if name in used})
+        return brief, demos
+
+    def _same_for_all(self) -> Sequence[Demonstration] | None:
+        """The demonstrations that every request is shown; None: those nearest to it."""
+        demos = self._settings.demos
+        if demos in ("paper", "default"):
+            return fixed(demos)
+        return (
+            self._prompts.demonstrations if demos == "auto" and self._prompts.has_own_demonstrations else None
+        )
+
     def _form(self, brief: Brief) -> dict[str, Any]:
         """What the reply should look like, for models that can be held to it."""
         names = list(brief.specs) if self._settings.logit_bias else []
-        return {"schema": plan_schema(brief.specs), "bias": names}
-
-
-def plan_schema(specs: Mapping[str, TaskSpec]) -> dict[str, Any] | None:
-    """The JSON schema of a plan of these tasks; None where there are none to choose from.
-
-    Tasks that take the same arguments share one form, so that a task has its own arguments and no others. It
-    is closed, as strict structured output wants it (every argument is there, and null where it may be left
-    out), unless a tool takes arguments that are not known.
-    """
-    if not specs:
-        return None
-    closed = not any(spec.is_open or any(arg.kind == "any" for arg in spec.inputs) for spec in specs.values())
-    forms: dict[str, tuple[list[str], dict[str, Any]]] = {}
-    for spec in specs.values():
-        args = {arg.name: _value(arg) for arg in spec.inputs}
-        forms.setdefault(json.dumps(args), ([], args))[0].append(spec.name)
-    tasks = [_task_form(names, args, closed) for names, args in forms.values()]
-    return _object({"tasks": {"type": "array", "items": {"anyOf": tasks}}}, closed)
-
-
-def _task_form(names: list[str], args: dict[str, Any], closed: bool) -> dict[str, Any]:
-    task = {
-        "task": {"type": "string", "enum": names},
-        "id": {"type": "integer"},
-        # Held to a list without an end, small models write -1 until their tokens are spent.
-        "dep": {"type": "array", "items": {"type": "integer"}, "maxItems": 8},
-        "args": _object(args, closed, optional=not closed),
-    }
-    return _object(task, closed)
-
-
-def _object(properties: dict[str, Any], closed: bool, optional: bool = False) -> dict[str, Any]:
-    required = [] if optional else list(properties)
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        **({"additionalProperties": False} if closed else {}),
-    }
-
-
-def _value(arg: Arg) -> dict[str, Any]:
-    if arg.kind == "any":
-        return {}
-    if arg.many:
-        forms: list[dict[str, Any]] = [{"type": "array", "items": {"type": "string"}}]
-    elif arg.kind == "data":
-        numbers = {"type": "array", "items": {"type": "number"}}
-        forms = [{"type": "number"}, {"type": "string"}, numbers]
-    else:
-        forms = [{"type": "string"}]
-    if not arg.required:
-        forms.append({"type": "null"})
-    return forms[0] if len(forms) == 1 else {"anyOf": forms}
+        return {"schema": plan_schema(brief.specs, files_by_kind(brief)), "bias": names}

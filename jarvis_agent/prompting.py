@@ -1,6 +1,6 @@
 """Prompts: texts under `prompts/` with slots in double braces, filled and turned into messages.
 
-    prompts = load_prompts("default")                    # or "paper", or a directory of one's own
+    prompts = load_prompts("default")                    # "paper", "small", or a directory of one's own
     messages = prompts.plan_messages(brief)              # [SystemMessage, HumanMessage]
 
 A prompt is a Markdown file, `<stage>.md`. What stands above its first line of three dashes is the system
@@ -12,8 +12,10 @@ Slots by stage (a value is put in as it is: braces and backslashes in it mean no
 
     plan      Available Tasks · Available Task List · Demonstrations · Chat Logs · Files · User Input
     select    User Input · Task · Task Description · Candidate Models
+    joint     User Input · Tasks · Candidate Models
     respond   User Input · Chat Logs · Tasks · Model Assignment · Predictions · Totals · Notes
     repair    Available Tasks · Available Task List · Broken Tasks
+    replan    Available Tasks · Available Task List · Files · User Input · Done Tasks · Failed Tasks
     chat      User Input · Chat Logs · Notes
 
 Messages carry their stage in `additional_kwargs["jarvis_stage"]`, which no provider is sent; scripted models
@@ -22,28 +24,30 @@ tell the stages apart by it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from jarvis_agent.answer.digest import digest, model_assignment, predictions, totals
+from jarvis_agent.answer.chat_log import chat_log
+from jarvis_agent.answer.digest import as_data, digest, model_assignment, predictions, totals
+from jarvis_agent.answer.fitting import cut, lines_within, rows, whole_or_digest
+from jarvis_agent.demonstrations import Demonstration, fixed, read_demonstrations
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.request import Turn
+from jarvis_agent.request import Brief
 from jarvis_agent.sources.cards import first_tokens
 from jarvis_agent.tools.spec import MEDIA
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Resource
+from jarvis_agent.window import DEFAULT_WINDOW, Fit, fitted, room, tokens
 
 if TYPE_CHECKING:
     from jarvis_agent.plan import Plan
-    from jarvis_agent.request import Brief
     from jarvis_agent.tools.spec import Arg, TaskSpec
     from jarvis_agent.types import Candidate, Task, TaskResult
 
@@ -52,10 +56,14 @@ STAGES: dict[str, frozenset[str]] = {
         {"Available Tasks", "Available Task List", "Demonstrations", "Chat Logs", "Files", "User Input"}
     ),
     "select": frozenset({"User Input", "Task", "Task Description", "Candidate Models"}),
+    "joint": frozenset({"User Input", "Tasks", "Candidate Models"}),
     "respond": frozenset(
         {"User Input", "Chat Logs", "Tasks", "Model Assignment", "Predictions", "Totals", "Notes"}
     ),
     "repair": frozenset({"Available Tasks", "Available Task List", "Broken Tasks"}),
+    "replan": frozenset(
+        {"Available Tasks", "Available Task List", "Files", "User Input", "Done Tasks", "Failed Tasks"}
+    ),
     "chat": frozenset({"User Input", "Chat Logs", "Notes"}),
 }
 """The stages, and the slots that each one's prompt may use."""
@@ -63,45 +71,51 @@ STAGES: dict[str, frozenset[str]] = {
 STAGE_MARK = "jarvis_stage"
 
 _SLOT = re.compile(r"\{\{ *([A-Za-z][A-Za-z ]*?) *\}\}")
+_BLOCK = r"<([a-z-]+)>\n\{{\{{ {} \}}\}}\n</\1>\n"
 _DIVIDER = re.compile(r"^---[ \t]*\n", re.MULTILINE)
-_LONGEST_TURN = 600
+_LONGEST_ERROR = 600
+_LEAST = 4
+"""The part of the window, one by this, that requests and results have in any case."""
+
+_DEMONSTRATIONS = 4
+"""The part of a prompt's room, one by this, that demonstrations may take."""
+
 _LONGEST_CARD = 100
 """Tokens of a model's description."""
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
-    """A worked example for the planner: a request, the chat before it if there was one, and the plan."""
-
-    request: str
-    plan: list[dict[str, Any]]
-    chat: tuple[Turn, ...] = ()
-
-    def uses_only(self, specs: Mapping[str, TaskSpec]) -> bool:
-        """Whether every task of the plan is offered."""
-        found = (find_task(task["task"], specs) for task in self.plan)
-        return all(spec is not None and spec.name in specs for spec in found)
-
-    def __str__(self) -> str:
-        log = f"<chat-log>\n{chat_log(self.chat)}\n</chat-log>\n" if self.chat else ""
-        return f"{log}{self.request}\n{json.dumps(self.plan, ensure_ascii=False)}"
-
-
-@dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of every stage, the demonstrations, and how much of the chat they show."""
+    """The prompts of every stage, the demonstrations, and how much they show.
+
+    `window` is the number of tokens that the language model reads; what grows with a request, a chat or its
+    results is cut until the prompt fits.
+    """
 
     texts: Mapping[str, str]
     demonstrations: tuple[Demonstration, ...]
     history_turns: int = 10
+    has_own_demonstrations: bool = False
+    window: int = DEFAULT_WINDOW
 
-    def render(self, stage: str, **slots: str) -> list[BaseMessage]:
+    @property
+    def lists_tasks(self) -> bool:
+        """Whether the planner is told the tasks; it knows those of the demonstrations alone if it is not."""
+        return any(slot.startswith("Available Task") for slot in _SLOT.findall(self.texts["plan"]))
+
+    def render(self, stage: str, beside: int = 0, **slots: str | Fit) -> list[BaseMessage]:
         """The messages of a stage with its slots filled. Slots are given with underscores: `User_Input="…"`.
+
+        Args:
+            stage: one of `STAGES`.
+            beside: tokens of what is said beside these messages.
+            slots: texts that are put in whole, and functions that make them as long as there is room; of
+                these the first ones matter most.
 
         Raises:
             ConfigError: the prompt has a slot that is not given.
         """
-        values = {name.replace("_", " "): value for name, value in slots.items()}
+        values = self._filled(stage, {name.replace("_", " "): slot for name, slot in slots.items()}, beside)
         system, *human = _DIVIDER.split(self.texts[stage], maxsplit=1)
         mark = {STAGE_MARK: stage}
         return [
@@ -112,17 +126,59 @@ class PromptSet:
             ),
         ]
 
-    def plan_messages(self, brief: Brief) -> list[BaseMessage]:
-        """Ask for a plan of the request. Demonstrations of tasks that are not offered are left out."""
-        shown = [str(demo) for demo in self.demonstrations if demo.uses_only(brief.specs)]
-        return self.render(
+    def _filled(self, stage: str, slots: Mapping[str, str | Fit], beside: int) -> dict[str, str]:
+        whole = {name: slot for name, slot in slots.items() if isinstance(slot, str)}
+        used = _SLOT.findall(self.texts[stage])
+        taken = tokens(_SLOT.sub("", self.texts[stage])) + sum(tokens(whole.get(name, "")) for name in used)
+        short = {name: slot for name, slot in slots.items() if not isinstance(slot, str)}
+        # What is fixed may be too much for the window; a request that is not told at all helps nobody.
+        left = max(room(self.window) - taken - beside, self.window // _LEAST)
+        return whole | fitted(short, left)
+
+    def plan_messages(
+        self, brief: Brief, demonstrations: Iterable[Demonstration] | None = None
+    ) -> list[BaseMessage]:
+        """Ask for a plan of the request.
+
+        Args:
+            brief: the request, and the task types that are shown.
+            demonstrations: those to show instead of the set's own. Where tasks of one are not offered, it is
+                left out.
+        """
+        given = self.demonstrations if demonstrations is None else demonstrations
+        shown = self._last_that_fit([demo for demo in given if demo.uses_only(brief.specs)])
+        if "Demonstrations" in _SLOT.findall(self.texts["plan"]):
+            return self._plan_prompt(brief, "\n\n".join(map(_in_words, shown)) or "(none)")
+        mark = {STAGE_MARK: "plan"}
+        chat: list[BaseMessage] = []
+        for demo in shown:
+            chat.append(self._plan_prompt(Brief(demo.request, demo.files, demo.chat, brief.specs))[1])
+            chat.append(AIMessage(demo.written, additional_kwargs=mark))
+        system, human = self._plan_prompt(brief, beside=sum(tokens(str(one.text)) for one in chat))
+        return [system, *chat, human]
+
+    def _last_that_fit(self, demonstrations: Sequence[Demonstration]) -> Sequence[Demonstration]:
+        """Those at the end, which are nearest to the request."""
+        left = room(self.window) // _DEMONSTRATIONS
+        for place in range(len(demonstrations), 0, -1):
+            left -= tokens(_in_words(demonstrations[place - 1]))
+            if left < 0:
+                return demonstrations[place:]
+        return demonstrations
+
+    def _plan_prompt(self, brief: Brief, demonstrations: str = "", beside: int = 0) -> list[BaseMessage]:
+        text = self.texts["plan"]
+        for slot, is_there in (("Chat Logs", brief.turns), ("Files", brief.files)):
+            text = text if is_there else re.sub(_BLOCK.format(slot), "", text)
+        return replace(self, texts={**self.texts, "plan": text}).render(
             "plan",
+            beside,
             Available_Tasks=task_lines(brief.specs.values()),
             Available_Task_List=", ".join(brief.specs),
-            Demonstrations="\n\n".join(shown) or "(none)",
+            Demonstrations=demonstrations,
+            User_Input=cut(brief.request),
+            Files=_listed(_file_line(file) for file in brief.files),
             Chat_Logs=self._log(brief),
-            Files="\n".join(_file_line(file) for file in brief.files) or "(none)",
-            User_Input=brief.request,
         )
 
     def select_messages(
@@ -132,76 +188,107 @@ class PromptSet:
         spec = spec or find_task(task.task, brief.specs)
         return self.render(
             "select",
-            User_Input=brief.request,
-            Task=as_data({"task": task.task, "id": task.id, "dep": task.dep, "args": digest(task.args, 600)}),
+            User_Input=cut(brief.request),
+            Task=as_data(_task_asked(task)),
             Task_Description=spec.description if spec else "",
-            Candidate_Models="\n".join(as_data(candidate_card(candidate)) for candidate in candidates),
+            Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in candidates]),
+        )
+
+    def joint_messages(
+        self, brief: Brief, questions: Sequence[tuple[Task, Sequence[Candidate]]]
+    ) -> list[BaseMessage]:
+        """Ask for the best candidate of each task, for all tasks at once. A model is described once."""
+        models = {one.id: one for _, candidates in questions for one in candidates}
+        asked = [
+            _task_asked(task) | {"candidates": [one.id for one in candidates]}
+            for task, candidates in questions
+        ]
+        return self.render(
+            "joint",
+            User_Input=cut(brief.request),
+            Tasks=rows(lambda share: asked),
+            Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in models.values()]),
         )
 
     def respond_messages(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> list[BaseMessage]:
         """Ask for the answer to the request, given what was done. Big results are shortened."""
         return self.render(
             "respond",
-            User_Input=brief.request,
-            Chat_Logs=self._log(brief),
-            Tasks=as_data([task.model_dump() | {"args": digest(task.args, 600)} for task in plan.tasks]),
-            Model_Assignment=as_data(model_assignment(results)),
-            Predictions="\n".join(as_data(entry) for entry in predictions(results)) or "(none)",
-            Totals=as_data(totals(results)),
+            User_Input=cut(brief.request),
+            Predictions=rows(lambda share: predictions(results, share)),
+            Totals=whole_or_digest(totals(results)),
+            Model_Assignment=whole_or_digest(model_assignment(results)),
+            Tasks=whole_or_digest([_task_done(task) for task in plan.tasks]),
             Notes=_bullets(plan.notes),
+            Chat_Logs=self._log(brief),
         )
 
     def repair_messages(
         self, broken: Iterable[tuple[Any, str]], specs: Mapping[str, TaskSpec]
     ) -> list[BaseMessage]:
         """Ask for tasks to be written again: each as it was written, with what is wrong with it."""
+        written = list(broken)
         return self.render(
             "repair",
             Available_Tasks=task_lines(specs.values()),
             Available_Task_List=", ".join(specs),
-            Broken_Tasks="\n".join(
-                as_data({"written": written, "error": error}) for written, error in broken
+            Broken_Tasks=rows(
+                lambda share: [{"written": digest(one, share), "error": error} for one, error in written]
             ),
             User_Input="",
+        )
+
+    def replan_messages(self, brief: Brief, results: Sequence[TaskResult]) -> list[BaseMessage]:
+        """Ask for tasks in the place of those that failed. What the others made is named, never shown: words
+        of an image or a recording can not ask for tasks.
+        """
+        return self.render(
+            "replan",
+            Available_Tasks=task_lines(brief.specs.values()),
+            Available_Task_List=", ".join(brief.specs),
+            User_Input=cut(brief.request),
+            Failed_Tasks=rows(lambda share: [_failed_task(r) for r in results if r.status != "ok"]),
+            Done_Tasks=rows(lambda share: [_done_task(r) for r in results if r.status == "ok"]),
+            Files=_listed(_file_line(file) for file in brief.files),
         )
 
     def chat_messages(self, brief: Brief, notes: Sequence[str] = ()) -> list[BaseMessage]:
         """Ask for a plain answer, without experts; `notes` say why the plan is empty."""
         return self.render(
-            "chat", User_Input=brief.request, Chat_Logs=self._log(brief), Notes=_bullets(notes)
+            "chat", User_Input=cut(brief.request), Notes=_bullets(notes), Chat_Logs=self._log(brief)
         )
 
-    def _log(self, brief: Brief) -> str:
-        shown = brief.turns[-self.history_turns :] if self.history_turns else ()
-        return chat_log(shown) or "(none)"
+    def _log(self, brief: Brief) -> Fit:
+        return lambda most: chat_log(brief.turns, self.history_turns, most) or "(none)"
 
 
-def load_prompts(name_or_dir: str | Path, history_turns: int = 10) -> PromptSet:
-    """The prompt set "default" or "paper", or the one in a directory.
+def load_prompts(name_or_dir: str | Path, history_turns: int = 10, window: int = DEFAULT_WINDOW) -> PromptSet:
+    """The prompt set "default", "paper" or "small", or the one in a directory.
 
     Args:
         name_or_dir: as in `Settings.prompts`.
         history_turns: how many earlier turns of a chat the prompts show (`Settings.history_turns`).
+        window: tokens that the language model reads (see `window_of`).
 
     Raises:
         ConfigError: there is no such directory, or a file in it has an unknown slot or can not be read.
     """
-    package = package_files("jarvis_agent.prompts")
-    places: list[Traversable] = [package]
-    demos: Traversable = package / "demos" / "default.json"
-    if name_or_dir == "paper":
-        places.insert(0, package / "paper")
-        demos = package / "demos" / "paper.json"
+    places: list[Traversable] = [package_files("jarvis_agent.prompts")]
+    demonstrations, has_own = fixed("default"), name_or_dir == "paper"
+    if name_or_dir in ("paper", "small"):
+        places.insert(0, places[0] / str(name_or_dir))
+        demonstrations = fixed("paper") if has_own else demonstrations
     elif name_or_dir != "default":
         own = Path(name_or_dir).expanduser()
         if not own.is_dir():
             raise ConfigError(
-                f'the prompt set "{name_or_dir}" is neither "default" nor "paper" nor a directory'
+                f'the prompt set "{name_or_dir}" is neither "default" nor "paper" nor "small" nor a directory'
             )
         places.insert(0, own)
-        demos = own / "demos.json" if (own / "demos.json").is_file() else demos
+        if (own / "demos.json").is_file():
+            demonstrations, has_own = read_demonstrations(own / "demos.json"), True
     texts = {stage: _read_prompt(stage, places) for stage in STAGES}
-    return PromptSet(texts, _read_demos(demos), history_turns)
+    return PromptSet(texts, demonstrations, history_turns, has_own, window)
 
 
 def _read_prompt(stage: str, places: Sequence[Traversable]) -> str:
@@ -214,28 +301,6 @@ def _read_prompt(stage: str, places: Sequence[Traversable]) -> str:
             f"the stage {stage} knows {', '.join(sorted(STAGES[stage]))}"
         )
     return text
-
-
-def _read_demos(file: Traversable) -> tuple[Demonstration, ...]:
-    try:
-        return tuple(
-            Demonstration(
-                row["request"],
-                row["plan"],
-                tuple(
-                    Turn(
-                        turn["request"], turn["answer"], tuple(Resource(**made) for made in turn["resources"])
-                    )
-                    for turn in row.get("chat", ())
-                ),
-            )
-            for row in json.loads(_read(file))
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the demonstrations {file} can not be read: {error!r}. "
-            'They are a list of {"request": …, "plan": […]}.'
-        ) from error
 
 
 def _read(file: Traversable) -> str:
@@ -254,11 +319,6 @@ def _fill(stage: str, template: str, values: Mapping[str, str]) -> str:
     return _SLOT.sub(lambda match: values[match[1]], template)
 
 
-def as_data(value: Any) -> str:
-    """Plain data as one line of JSON that can not close the tag it stands in."""
-    return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
-
-
 def task_lines(specs: Iterable[TaskSpec]) -> str:
     """The tasks with their arguments, what they make and what they do, one a line."""
     return "\n".join(
@@ -274,21 +334,25 @@ def _arg(arg: Arg) -> str:
     return arg.name + ("" if arg.required else "?") + (f": {about}" if about else "")
 
 
-def _bullets(notes: Iterable[str]) -> str:
-    return "\n".join(f"- {as_data(note)}" for note in notes) or "(none)"
+def _in_words(demo: Demonstration) -> str:
+    log = f"<chat-log>\n{chat_log(demo.chat)}\n</chat-log>\n" if demo.chat else ""
+    return f"{log}{demo.request}\n{demo.written}"
 
 
-def chat_log(turns: Iterable[Turn]) -> str:
-    """Earlier turns in words; each resource is one line with its kind, its path or text, and what made it."""
-    lines = []
-    for number, turn in enumerate(turns, 1):
-        lines += [f"Turn {number}", f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
-        lines += [f"- {_resource(resource)}" for resource in turn.resources]
-    return "\n".join(lines)
+def _bullets(notes: Iterable[str]) -> Fit:
+    return _listed(f"- {as_data(note)}" for note in notes)
 
 
-def candidate_card(candidate: Candidate) -> dict[str, Any]:
-    """A candidate as the paper shows it to the language model: id, metadata, description."""
+def _listed(lines: Iterable[str]) -> Fit:
+    listed = list(lines)
+    return lambda most: lines_within(listed, most) or "(none)"
+
+
+def candidate_card(candidate: Candidate, longest: int = _LONGEST_CARD) -> dict[str, Any]:
+    """A candidate as the paper shows it to the language model: id, metadata, description.
+
+    `longest` is the number of tokens of the description, which is never more than 100.
+    """
     known = {
         "downloads": candidate.downloads,
         "likes": candidate.likes,
@@ -302,19 +366,32 @@ def candidate_card(candidate: Candidate) -> dict[str, Any]:
     return {
         "model_id": candidate.id,
         "metadata": {name: value for name, value in known.items() if value not in (None, [], 0)},
-        "description": first_tokens(candidate.description, _LONGEST_CARD),
+        "description": first_tokens(candidate.description, min(longest, _LONGEST_CARD)),
     }
+
+
+def _task_asked(task: Task) -> dict[str, Any]:
+    return {"task": task.task, "id": task.id, "dep": task.dep, "args": digest(task.args, 150)}
+
+
+def _task_done(task: Task) -> dict[str, Any]:
+    return task.model_dump() | {"args": digest(task.args, 150)}
+
+
+def _done_task(result: TaskResult) -> dict[str, Any]:
+    made = list(dict.fromkeys(resource.kind for resource in result.resources))
+    return {
+        "task": result.task.task,
+        "id": result.task.id,
+        "args": digest(result.task.args, 100),
+        "made": made,
+    }
+
+
+def _failed_task(result: TaskResult) -> dict[str, Any]:
+    told = {"task": result.task.task, "id": result.task.id, "args": digest(result.task.args, 100)}
+    return told | {"status": result.status, "error": (result.error or "")[:_LONGEST_ERROR]}
 
 
 def _file_line(file: Resource) -> str:
     return f"- {file.kind}: {as_data(file.name or str(file.path or ''))}"
-
-
-def _resource(resource: Resource) -> str:
-    what = as_data(str(resource.path)) if resource.path else _cut(resource.as_text())
-    return f"{resource.kind} {what}" + (f" ({resource.name})" if resource.name else "")
-
-
-def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return as_data(flat if len(flat) <= _LONGEST_TURN else flat[:_LONGEST_TURN] + " …")

@@ -7,8 +7,9 @@ Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type":
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.errors import InputError
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Frozen, Resource, Usage
+from jarvis_agent.types import Frozen, Resource, Task, Usage
 
 # Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
 _EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -200,6 +201,24 @@ class Meter:
         self.usage[stage] = self.usage.get(stage, Usage()) + usage
 
 
+class Announced:
+    """The whole plan of a run, once it is there, for who must wait for it."""
+
+    def __init__(self) -> None:
+        self._there = asyncio.Event()
+        self._tasks: tuple[Task, ...] = ()
+
+    def announce(self, tasks: Iterable[Task]) -> None:
+        """The plan is complete, or will be no more than this."""
+        self._tasks = tuple(tasks)
+        self._there.set()
+
+    async def tasks(self) -> tuple[Task, ...]:
+        """The plan's tasks, as soon as it is complete."""
+        await self._there.wait()
+        return self._tasks
+
+
 @dataclass(frozen=True, slots=True)
 class Brief:
     """All that the stages know of a request.
@@ -212,6 +231,7 @@ class Brief:
         specs: the task types that the plan may use, by name.
         meter: counts the language model's tokens.
         config: LangChain's config of the run, for callbacks and tracing.
+        announced: tells when the plan is complete; None where a task is alone.
     """
 
     request: str
@@ -220,3 +240,4 @@ class Brief:
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     config: RunnableConfig | None = None
+    announced: Announced | None = None

@@ -34,7 +34,8 @@ from urllib.parse import urlsplit
 
 from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.fetch import fetch
-from jarvis_agent.media import check_pixels, sniff, suffix_of, writing
+from jarvis_agent.limits import check_limits
+from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.request import mentions
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import MEDIA, Modality
@@ -209,8 +210,8 @@ class ResourceStore:
             raise InputError(
                 f"{resource.path or value} is {_article(resource.kind)}, and {_article(kind)} is needed"
             )
-        if resource.kind == "image" and resource.path is not None:
-            await asyncio.to_thread(check_pixels, resource.path, self.settings.max_pixels)
+        if resource.path is not None:
+            await asyncio.to_thread(check_limits, resource, self.settings)
         return resource
 
     async def text_of(self, value: str) -> str:
@@ -313,6 +314,10 @@ class ResourceStore:
         return resource
 
     def _keep_data(self, data: str, mime: str) -> Resource:
+        limit = self.settings.max_file_bytes
+        # Four letters for three bytes; it is not decoded to find out.
+        if len(data) > limit * 4 // 3 + 256:
+            raise InputError(f"an attached file has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
         match = _DATA_URI.match(data)
         mime = (match["mime"] if match else None) or mime
         try:

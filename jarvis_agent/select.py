@@ -6,7 +6,8 @@
     selection.ladder                       # that one, then those that are tried if it fails
 
 Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
-machine first (or what is hosted, by policy), then by downloads.
+machine first (or what is hosted, by policy), then by downloads. `Settings.selection` says whether the LLM is
+asked for each task, for a whole plan at once (jarvis_agent.selection.joint), or not at all.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import Finder, ModelSource, candidates_of
 from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
+from jarvis_agent.llm_errors import describe_model
 from jarvis_agent.prompting import PromptSet, load_prompts
 from jarvis_agent.request import Brief
-from jarvis_agent.selection.choice import choice_schema, read_choice
+from jarvis_agent.selection.choice import Choice, choice_schema, read_choice
 from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
+from jarvis_agent.selection.joint import JointChoice, Question, joint_schema
+from jarvis_agent.selection.kept import KeptChoices
 from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.settings import Settings
+from jarvis_agent.shelf import Shelf
 from jarvis_agent.sources.hub import HubSource
 from jarvis_agent.sources.recommended import recommended
 from jarvis_agent.tools.spec import TaskSpec
@@ -34,6 +39,8 @@ from jarvis_agent.tools.table import TASKS, known_task
 from jarvis_agent.types import Candidate, Selection, Task
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
     from jarvis_agent.llm import Controller
 
 _POOL = 6
@@ -70,9 +77,14 @@ class Selector:
         self._sources = sources
         self._backends = backends
         self._settings = _with_proper_names(settings)
-        self._controller = controller
+        self._controller = controller if settings.selection != "rank" else None
         self._prompts = prompts or load_prompts(settings.prompts)
         self._pins = read_pins(pins or {})
+        place = settings.selection_cache if controller is not None else None
+        by = describe_model(controller.model) if controller is not None else ""
+        self._kept = KeptChoices(Shelf(place, settings.cache_days), by) if place else None
+        together = controller is not None and settings.selection == "joint"
+        self._joint = JointChoice(self._asked_together, self._options) if together else None
 
     async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
         """The ladder of candidates for a task, the chosen one first.
@@ -102,7 +114,8 @@ class Selector:
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
         limit = self._settings.top_k * _POOL
         answers = await asyncio.gather(
-            *(candidates_of(source, spec, limit) for source in self._sources), return_exceptions=True
+            *(candidates_of(source, spec, limit, self._settings) for source in self._sources),
+            return_exceptions=True,
         )
         lists: list[list[Candidate]] = []
         failed: dict[str, str] = {}
@@ -123,15 +136,49 @@ class Selector:
             return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
         if self._controller is None:
             return ranked
-        messages = self._prompts.select_messages(brief, case.task, top, case.spec)
         try:
-            said = await self._controller.complete("select", messages, brief, schema=choice_schema(top))
+            chosen, reason = await self._asked(case, top, brief)
+        except TimeoutError:
+            late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
+            return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
         except LLMError as error:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; the LLM could not choose: {error}"})
-        chosen, reason = read_choice(said, top)
         if chosen is None:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
         return _selection(chosen, listed, reason, "llm", case)
+
+    async def _asked(self, case: Case, top: Sequence[Candidate], brief: Brief) -> Choice:
+        """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""
+        if (kept := await self._kept_choice(case.task, top, brief)) is not None:
+            return kept
+        choice = await self._joint.choice(case.task, top, brief) if self._joint else None
+        if choice is None:
+            messages = self._prompts.select_messages(brief, case.task, top, case.spec)
+            choice = read_choice(await self._complete(messages, brief, choice_schema(top)), top)
+        if self._kept is not None:
+            await self._kept.keep(case.task, top, brief, choice)
+        return choice
+
+    async def _kept_choice(self, task: Task, top: Sequence[Candidate], brief: Brief) -> Choice | None:
+        return None if self._kept is None else await self._kept.find(task, top, brief)
+
+    async def _asked_together(self, questions: Sequence[Question], brief: Brief) -> str:
+        messages = self._prompts.joint_messages(brief, questions)
+        return await self._complete(messages, brief, joint_schema(questions))
+
+    async def _complete(self, messages: Sequence[BaseMessage], brief: Brief, schema: dict[str, Any]) -> str:
+        assert self._controller is not None
+        async with asyncio.timeout(self._settings.select_timeout / 2):
+            return await self._controller.complete("select", messages, brief, schema=schema)
+
+    async def _options(self, task: Task, brief: Brief) -> Sequence[Candidate]:
+        """What the LLM may choose from for a task of a plan; nothing where it is not asked."""
+        spec = brief.specs.get(task.task)
+        if spec is None or spec.name not in TASKS or spec.name in self._pins:
+            return []
+        case = Case(task, spec, self._settings, hints(task, brief), script(brief.request))
+        top = (await self.shortlist(case)).kept[: self._settings.top_k]
+        return [] if await self._kept_choice(task, top, brief) else top
 
     async def _classify_instead(
         self, task: Task, brief: Brief, rejected: Mapping[str, str]

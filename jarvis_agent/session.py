@@ -13,22 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.answer.phrases import phrases
-from jarvis_agent.errors import InputError, JarvisError, LLMError, in_words
+from jarvis_agent.errors import InputError, JarvisError, LLMError, in_words, traced
 from jarvis_agent.execute import Emit, Executor, Worker
+from jarvis_agent.foreign import foreign
 from jarvis_agent.memory import ChatMemory, turns_of
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
-from jarvis_agent.request import Brief, Request, Turn, mentions
+from jarvis_agent.replan import Replanner
+from jarvis_agent.request import Announced, Brief, Request, Turn, mentions
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
-from jarvis_agent.types import Task, TaskResult
+from jarvis_agent.tracing import Seen, counted, here, span
+from jarvis_agent.types import Task, TaskResult, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +54,7 @@ class Stages:
         fallback: makes it when the planner's language model fails; None: the failure is the plan's note.
         responder: writes the answer.
         report: writes it without a language model, when there is no time left for one.
+        replanner: plans again where tasks have failed; None: nobody does.
     """
 
     workers: OfferWorkers
@@ -60,6 +64,7 @@ class Stages:
     report: Responder
     settings: Settings
     memory: ChatMemory
+    replanner: Replanner | None = None
 
 
 class Session:
@@ -76,6 +81,7 @@ class Session:
         self._began = perf_counter()
         self._store = ResourceStore(stages.settings, directory=directory)
         self._timings: dict[str, float] = {}
+        self._trace: Any = None
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
@@ -87,7 +93,11 @@ class Session:
 
         async def work() -> None:
             try:
-                await self._run(request, queue.put_nowait)
+                contents = self._settings.trace_contents
+                with span("jarvis.run", contents=contents) as seen:
+                    seen.show({"jarvis.request": request.text})
+                    self._trace = here()
+                    _tell(seen, await self._run(request, queue.put_nowait))
             finally:
                 queue.put_nowait(None)
 
@@ -113,19 +123,23 @@ class Session:
     def _clock(self) -> float:
         return perf_counter() - self._began
 
-    async def _run(self, request: Request, emit: Emit) -> None:
+    async def _run(self, request: Request, emit: Emit) -> Run:
         self._store.prepare()
         try:
             workers = await self._stages.workers()
             brief = await self._brief(request, workers)
-            plan, results = await self._execute(brief, workers, emit)
-            answer = await self._respond(brief, plan, results, emit)
+            with span("jarvis.execute"):
+                plan, results = await self._execute(brief, workers, emit)
+            with span("jarvis.respond") as seen:
+                answer = await self._respond(brief, plan, results, emit)
+                seen.tell(counted(brief.meter.usage.get("respond", Usage())))
         finally:
             self._store.close()
         self._remember(brief, answer, results)
         self._timings["total"] = self._clock()
         run = Run(answer=answer, plan=plan, results=results, usage=brief.meter.usage, timings=self._timings)
         emit(Event(kind="done", seconds=self._clock(), run=run))
+        return run
 
     async def _brief(self, request: Request, workers: Mapping[str, Worker]) -> Brief:
         if not request.text and not request.blocks:
@@ -146,6 +160,7 @@ class Session:
             turns=turns,
             specs={name: worker.spec for name, worker in workers.items()},
             config=self._config,
+            announced=Announced(),
         )
 
     def _turns(self, request: Request) -> tuple[Turn, ...]:
@@ -180,7 +195,8 @@ class Session:
             on_task(task)
 
         try:
-            plan = await self._stages.planner.plan(brief, give)
+            with foreign("the planner"):
+                plan = await self._stages.planner.plan(brief, give)
             return Plan(tasks=given) + plan
         except LLMError as error:
             logger.warning("planning with the language model failed: %s", error)
@@ -191,7 +207,7 @@ class Session:
             return Plan(tasks=given, notes=[str(error)])
         except Exception as error:
             # A fault of the planner's code is for the log: its words may be none for those who asked.
-            logger.exception("planning failed")
+            logger.error("planning failed: %s", traced(error))
             return Plan(tasks=given, notes=[f"planning failed ({type(error).__name__}); the log says more"])
         finally:
             self._timings["plan"] = self._clock() - started
@@ -205,8 +221,12 @@ class Session:
             on_task(task)
 
         try:
-            async with asyncio.timeout(limit - self._clock()):
-                return await self._plan(brief, give)
+            with span("jarvis.plan", under=self._trace) as seen:
+                async with asyncio.timeout(limit - self._clock()):
+                    plan = await self._plan(brief, give)
+                seen.tell({"jarvis.plan.tasks": len(plan.tasks), "jarvis.plan.notes": len(plan.notes)})
+                seen.tell(counted(brief.meter.usage.get("plan", Usage())))
+                return plan
         except TimeoutError:
             late = f"planning did not finish within {limit:g} s (JARVIS_RUN_TIMEOUT)"
             return Plan(tasks=given, notes=[late])
@@ -215,9 +235,13 @@ class Session:
         if self._stages.fallback is None:
             return Plan()
         try:
-            return await self._stages.fallback.plan(brief, on_task)
+            with foreign("the planner without a language model"):
+                return await self._stages.fallback.plan(brief, on_task)
         except JarvisError as error:
             return Plan(notes=[str(error)])
+        except Exception as error:
+            logger.error("planning without a language model failed: %s", traced(error))
+            return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
 
     async def _execute(
         self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
@@ -225,10 +249,45 @@ class Session:
         """Plan and run at the same time: a task starts as soon as it is known."""
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
             plan = await self._plan_in_time(brief, executor.add)
+            announce(brief, plan)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             results = await executor.join(plan.tasks, self._settings.run_timeout)
+            plan, results = await self._go_on(executor, brief, plan, results, emit)
         self._time_execution(results)
         return plan, results
+
+    async def _go_on(
+        self, executor: Executor, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit
+    ) -> tuple[Plan, list[TaskResult]]:
+        """Run what is planned in the place of tasks that failed, `Settings.max_replans` times at most."""
+        for turn in range(self._settings.max_replans):
+            started = self._clock()
+            more = await self._replan(turn, brief, plan, results)
+            if more == Plan():
+                break
+            self._timings["replan"] = self._timings.get("replan", 0.0) + self._clock() - started
+            plan += more
+            emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+            if not more.tasks:
+                break
+            results = await executor.join(plan.tasks, self._settings.run_timeout)
+        return plan, results
+
+    async def _replan(self, turn: int, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+        """What to add to the plan; nothing where there is no time for it."""
+        left = self._settings.run_timeout - self._clock()
+        if self._stages.replanner is None or left <= 0:
+            return Plan()
+        try:
+            async with asyncio.timeout(left):
+                with foreign("the planner"):
+                    return Plan() + await self._stages.replanner.replan(brief, plan, results)
+        except TimeoutError:
+            return Plan(notes=["planning again did not finish in the run's time (JARVIS_RUN_TIMEOUT)"])
+        except Exception as error:
+            # What was done is worth more than the chance to do the rest.
+            logger.error("planning again failed: %s", traced(error))
+            return Plan(notes=[f"planning again failed ({type(error).__name__}); the log says more"])
 
     def _time_execution(self, results: Sequence[TaskResult]) -> None:
         ended = max((result.ended for result in results), default=0.0)
@@ -239,20 +298,23 @@ class Session:
         started = self._clock()
         pieces: list[str] = []
 
-        async def say(words: AsyncIterator[str]) -> None:
+        async def say(words: AsyncIterator[Any]) -> None:
             async for piece in words:
+                if not isinstance(piece, str):
+                    raise TypeError(f"a piece of the answer is no text: {piece!r}")
                 pieces.append(piece)
                 emit(Event(kind="token", seconds=self._clock(), text=piece))
 
         try:
             async with asyncio.timeout(max(0.0, self._settings.run_timeout - started)):
-                await say(self._responder(plan).respond(brief, plan, results))
+                with foreign("the answer's writer"):
+                    await say(self._responder(plan).respond(brief, plan, results))
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
             late = self._clock() >= self._settings.run_timeout
             limit = f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
             why = f"there was no time left ({limit})" if late else in_words(error)
-            logger.warning("the answer could not be written: %s", why, exc_info=True)
+            logger.warning("the answer could not be written: %s: %s", why, traced(error))
             words = phrases(brief.request)
             if pieces:
                 await say(_pieces(f"\n\n{words.broke_off.format(error=why)}\n\n"))
@@ -271,10 +333,25 @@ class Session:
             self._stages.memory.add(self._thread, turn_of(brief, answer, results))
 
 
+def announce(brief: Brief, plan: Plan) -> None:
+    """Tell those that wait for the whole plan."""
+    if brief.announced is not None:
+        brief.announced.announce(plan.tasks)
+
+
 def turn_of(brief: Brief, answer: str, results: Sequence[TaskResult]) -> Turn:
     """What later turns know of this one: its words, its answer, the files that it was given or made."""
     made = [resource for result in results for resource in result.resources if resource.path is not None]
     return Turn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
+
+
+def _tell(seen: Seen, run: Run) -> None:
+    """What a span tells of a run that is over."""
+    failed = [result for result in run.results if result.status != "ok"]
+    seen.tell(counted(sum(run.usage.values(), Usage())))
+    seen.tell({"jarvis.run.tasks": len(run.results), "jarvis.run.failed": len(failed)})
+    seen.tell({"jarvis.seconds": run.timings["total"]})
+    seen.show({"jarvis.answer": run.answer})
 
 
 async def _pieces(*words: str) -> AsyncIterator[str]:

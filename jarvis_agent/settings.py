@@ -15,6 +15,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.errors import ConfigError
+from jarvis_agent.masking import keep_secret
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
@@ -39,14 +40,42 @@ class Settings(BaseSettings):
     )
 
     # Prompts and planning.
-    prompts: Literal["default", "paper"] | Path = Field(
-        "default", description="prompt set, or a directory of one"
+    prompts: Literal["default", "paper", "small"] | Path = Field(
+        "default",
+        description="prompt set (small: for models of about a billion weights), or a directory of one",
+    )
+    demos: Literal["auto", "paper", "default", "knn"] = Field(
+        "auto",
+        description="worked examples for the planner: the paper's, a fixed set, or those nearest to it; "
+        "auto: those of the prompt set if it has its own, else the nearest",
+    )
+    demos_shown: int = Field(6, ge=0, description="how many of the nearest examples are shown")
+    tools_offered: Literal["auto", "all", "narrowed"] = Field(
+        "auto",
+        description="task types that the planner is shown: all, or those likely for the request; "
+        "auto: those, unless the model is known to have a long context",
     )
     repair_rounds: int = Field(1, ge=0, description="how often the LLM may mend a broken plan")
     max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
-    history_turns: int = Field(10, ge=0, description="earlier turns of the chat that the prompts show")
+    history_turns: int = Field(
+        10, ge=0, description="earlier turns of the chat that the prompts show in words"
+    )
+    context_tokens: int | None = Field(
+        None, ge=1024, description="tokens that the LLM can read; None: what its profile says, else 8192"
+    )
+
+    # Caches of what the LLM said, each off unless a place is given.
+    llm_cache: Path | None = Field(None, description="directory of whole replies")
+    plan_cache: Path | None = Field(None, description="directory of plans, by request")
+    selection_cache: Path | None = Field(None, description="directory of chosen models, by request and task")
+    cache_days: float = Field(7.0, gt=0, description="for how long cached plans and choices are good")
 
     # Selection.
+    selection: Literal["per-task", "joint", "rank"] = Field(
+        "per-task",
+        description="how models are chosen: an LLM call a task as soon as it is known, one for a whole plan, "
+        "or none",
+    )
     policy: Policy = Field("local-first", description="where models run")
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
         {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"
@@ -74,6 +103,11 @@ class Settings(BaseSettings):
     max_parallel: int = Field(16, ge=1, description="tasks that run at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
     task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
+    select_timeout: float = Field(
+        60.0,
+        gt=0,
+        description="longest choice of a model, in seconds; half of it for any source and for the LLM",
+    )
     attempt_timeout: float = Field(240.0, gt=0, description="longest try of one candidate, in seconds")
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
@@ -105,7 +139,19 @@ class Settings(BaseSettings):
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
+    max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
+    upload_seconds: float = Field(
+        86_400.0, gt=0, description="how long a server keeps what clients send, in seconds"
+    )
+    upload_bytes: int = Field(
+        20_000_000_000, gt=0, description="how much of that it keeps, in bytes; the oldest goes first"
+    )
+
+    # Tracing.
+    trace_contents: bool = Field(
+        False, description="put requests, arguments, answers and error messages into OpenTelemetry spans"
+    )
 
     @field_validator("licenses", "allowed_dirs", mode="before")
     @classmethod
@@ -128,6 +174,12 @@ class Settings(BaseSettings):
             return json.loads(value)
         pairs = (part.partition("=") for part in value.split(",") if part.strip())
         return {task.strip(): policy.strip() for task, _, policy in pairs}
+
+    def model_post_init(self, context: Any) -> None:
+        """The keys are masked from now on."""
+        for key in (self.api_key, self.hf_token):
+            if key is not None:
+                keep_secret(key.get_secret_value())
 
     def policy_for(self, task: str) -> Policy:
         """Where models of a task run: the task's own policy, else the general one."""

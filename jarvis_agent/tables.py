@@ -15,6 +15,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -36,6 +37,12 @@ MAX_BYTES = 500_000_000
 
 MAX_ROWS = 1_000_000
 """Most rows that a table may have."""
+
+MAX_CELLS = 20_000_000
+"""Most cells; each takes some fifty bytes of memory, and may take two in the file."""
+
+MAX_LINE = 1_000_000
+"""Most letters of a line."""
 
 _DELIMITERS = ",;\t|"
 _SAMPLE = 20
@@ -67,7 +74,10 @@ def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
         raise BadInputError(
             f"{path.name} has {size:,} bytes, more than the limit of {max_bytes:,} (JARVIS_MAX_FILE_BYTES)"
         )
-    return _parse(_decoded(content, path.name), path.name)
+    text = _decoded(content, path.name)
+    if any(len(line) > MAX_LINE for line in io.StringIO(text, newline="")):
+        raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} letters; it is no table")
+    return _parse(text, path.name)
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
@@ -112,6 +122,8 @@ def _parse(text: str, name: str) -> Columns:
                 )
             elif len(rows) == MAX_ROWS:
                 raise BadInputError(f"{name} has more than {MAX_ROWS:,} rows; give a part of it")
+            elif (len(rows) + 1) * len(header) > MAX_CELLS:
+                raise BadInputError(f"{name} has more than {MAX_CELLS:,} cells; give a part of it")
             else:
                 rows.append(row)
     except csv.Error as error:
@@ -127,7 +139,7 @@ def _parse(text: str, name: str) -> Columns:
 
 
 def _checked_names(header: list[str], name: str) -> list[str]:
-    twice = {column for column in header if header.count(column) > 1}
+    twice = {column for column, count in Counter(header).items() if count > 1}
     if twice:
         raise BadInputError(f"line 1 of {name} names a column twice: {', '.join(map(repr, sorted(twice)))}")
     return header

@@ -64,7 +64,7 @@ class Timeline(Frozen):
         return "".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDE + 90}" height="{height}" '
-                f'font-family="sans-serif" font-size="12">',
+                f'font-family="sans-serif" font-size="12" style="background:white">',
                 *(self._row(number, result) for number, result in enumerate(self.results)),
                 *self._scale(height),
                 "</svg>",
@@ -108,7 +108,7 @@ def plan_svg(plan: Plan, results: Sequence[TaskResult] = ()) -> str:
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'font-family="sans-serif" font-size="12">',
+            f'font-family="sans-serif" font-size="12" style="background:white">',
             *(_arrow(places[need], places[task.id]) for task in plan.tasks for need in _needs(task, places)),
             *(_box(task, places[task.id], ended.get(task.id)) for task in plan.tasks),
             "</svg>",

@@ -175,10 +175,12 @@ class Selection(Frozen):
 
 
 class Attempt(Frozen):
-    """One try of one candidate; `started` and `ended` are seconds since the run began."""
+    """One try of one candidate, at a revision if one is known; `started` and `ended` are seconds since the
+    run began."""
 
     model: str
     backend: str
+    revision: str | None = None
     started: float
     ended: float
     error: str | None = None
@@ -249,15 +251,20 @@ class TaskResult(Frozen):
 
 
 class Usage(Frozen):
-    """Calls of a language model and their tokens (0 where the model does not count)."""
+    """Calls of a language model and their tokens (0 where the model does not count).
+
+    `cached` are replies that came from a cache: they are no calls and cost no tokens.
+    """
 
     calls: int = 0
+    cached: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             calls=self.calls + other.calls,
+            cached=self.cached + other.cached,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
         )

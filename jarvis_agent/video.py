@@ -54,9 +54,9 @@ def opened(path: Path) -> Iterator[Any]:
     except ImportError as error:
         raise MissingExtraError("reading and writing videos", "local") from error
     try:
-        with av.open(path) as video:
-            if not video.streams.video:
-                raise BadInputError(f"{path.name} has no pictures; a video is needed")
+        with av.open(path, metadata_errors="replace") as video:
+            if not any(stream.codec_context for stream in video.streams.video[:1]):
+                raise BadInputError(f"{path.name} has no pictures that can be decoded; a video is needed")
             yield video
     except (av.FFmpegError, OSError) as error:
         raise BadInputError(f"{path.name} can not be read as a video: {error}") from error
@@ -145,6 +145,15 @@ def h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
 def even(width: int, height: int) -> tuple[int, int]:
     """The size with even sides that is nearest below, and at least 2 × 2."""
     return max(2, width - width % 2), max(2, height - height % 2)
+
+
+def length_of(container: Any) -> float:
+    """Seconds of a container that PyAV has opened, up to the end of its last packet; all of it is read."""
+    longest = 0.0
+    for packet in container.demux():
+        if packet.pts is not None and packet.time_base is not None:
+            longest = max(longest, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    return longest
 
 
 def _duration(video: Any, stream: Any) -> float:

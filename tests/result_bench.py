@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ Adapting = Callable[..., tuple[Any, list[Resource]]]
 
 
 def a_call(spec: TaskSpec, folder: Path, **inputs: Any) -> Call:
-    """A call of org/model that writes out-0, out-1, … into a folder."""
-    made = iter(range(100))
+    """A call of org/model that writes out-0, out-1, … into a folder, never over what is there."""
+    made = count(len(list(folder.glob("out-*"))))
     return Call(
         spec=spec,
         candidate=Candidate(id="org/model", task=spec.name),

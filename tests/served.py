@@ -95,7 +95,9 @@ def listening(app: Any) -> Iterator[str]:
             thread.join()
 
 
-def agent_of(output_dir: Path, script: dict[str, Any], results: dict[str, Any] | None = None) -> JarvisAgent:
+def agent_of(
+    output_dir: Path, script: dict[str, Any], results: dict[str, Any] | None = None, **limits: Any
+) -> JarvisAgent:
     """An agent with a fake expert for each of `results`; its language model plans `script["plan"]`."""
     results = results or {
         "image-to-text": [{"generated_text": "a tabby cat"}],
@@ -107,7 +109,7 @@ def agent_of(output_dir: Path, script: dict[str, Any], results: dict[str, Any] |
         ),
         sources=[FakeSource([fake_candidate(task) for task in results])],
         backends=[FakeBackend(results)],
-        settings=Settings(output_dir=output_dir, max_file_bytes=100_000),
+        settings=Settings(**{"output_dir": output_dir, "max_file_bytes": 100_000} | limits),
     )
 
 

@@ -7,10 +7,13 @@ An argument "@name" is the path of a file of `make_media`. The cases of each dom
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 Artifact = Mapping[str, Any]
 """What a tool returns beside its text: output, resources, model, …; read back from JSON."""
@@ -50,7 +53,7 @@ def files(artifact: Artifact, kind: str) -> list[Path]:
 
 
 def make_media(folder: Path) -> dict[str, Path]:
-    """A photo-like image, a page of text, sound, a video with sound, and a table; by name."""
+    """A photo-like image, a page of text, a tone, speech, a video with sound, and a table; by name."""
     import av
     import numpy as np
     from PIL import Image, ImageDraw, ImageFont
@@ -78,5 +81,6 @@ def make_media(folder: Path) -> dict[str, Path]:
         heard.rate = 8_000
         made.mux(sound.encode(heard))
         made.mux(sound.encode(None))
-    names = ("photo.png", "page.png", "tone.wav", "clip.mp4", "table.csv")
+    shutil.copy(EXAMPLES / "speech.wav", folder)
+    names = ("photo.png", "page.png", "tone.wav", "speech.wav", "clip.mp4", "table.csv")
     return {Path(name).stem: folder / name for name in names}

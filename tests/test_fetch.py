@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import ipaddress
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,6 +30,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/away":
             self.send_response(302)
             self.send_header("Location", "file:///etc/passwd")
+            self.end_headers()
+            return
+        if self.path == "/inside":
+            self.send_response(302)
+            self.send_header("Location", "http://169.254.169.254/latest/meta-data")
             self.end_headers()
             return
         if self.path in ("/300", "/304"):
@@ -82,6 +89,18 @@ async def test_every_kind_of_private_address_is_refused(url, tmp_path):
         "2001:0:7f00:1::f7f7:f7f7",
         "::ffff:127.0.0.1",
         "::127.0.0.1",
+        "::",
+        "::1",
+        "fc00::1",
+        "fd12:3456::1",
+        "fe80::1",
+        "0.0.0.0",
+        "127.8.8.8",
+        "169.254.169.254",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "255.255.255.255",
         "fec0::1",
         "ff02::1",
         "ff0e::1",
@@ -154,3 +173,70 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(server, tmp
     path = await fetch(f"http://rebinding.example:{port}/ok", tmp_path / "x", Settings())
     assert path.read_bytes() == b"x" * 1000
     assert looked_up == ["rebinding.example"]
+
+
+@pytest.mark.parametrize(
+    "host", ["2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1", "0", "localhost"]
+)
+async def test_another_spelling_of_a_private_address_is_looked_up_and_refused(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def looked_up(name: Any, *_: Any, **__: Any) -> Any:
+        asked.append(name)
+        address = "127.0.0.1" if name == "localhost" else socket.inet_ntoa(socket.inet_aton(name))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with pytest.raises(ForbiddenError, match="private address"):
+        await fetch(f"http://{host}/", tmp_path / "x", Settings())
+    assert asked == [host]
+
+
+async def test_an_address_that_is_written_wrong_is_not_looked_up(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Invalid IPv4 address"):
+        await fetch("http://0177.0.0.1/", tmp_path / "x", Settings())
+
+
+async def test_one_private_address_among_public_ones_is_enough_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(*_: Any, **__: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 0)) for ip in ("8.8.8.8", "10.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with pytest.raises(ForbiddenError, match=r"private address 10\.0\.0\.1"):
+        await fetch("http://two.example/", tmp_path / "x", Settings())
+
+
+async def test_a_public_address_that_redirects_to_a_private_one_is_refused(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fetch_module._is_public
+    monkeypatch.setattr(fetch_module, "_is_public", lambda ip: str(ip) == "127.0.0.1" or real(ip))
+    with pytest.raises(ForbiddenError, match=r"leads to the private address 169\.254\.169\.254"):
+        await fetch(f"{server}/inside", tmp_path / "x", Settings())
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_login_that_looks_like_a_host_is_none(tmp_path: Path) -> None:
+    """What stands before an @ is no host: the address is what comes after it."""
+    with pytest.raises(ForbiddenError, match=r"http://10\.0\.0\.1/ leads to the private address"):
+        await fetch("http://example.com:80@10.0.0.1/", tmp_path / "x", Settings())
+
+
+async def test_a_small_answer_that_unpacks_to_a_large_one_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(b"\0" * 5_000_000)
+    bomb = httpx.MockTransport(
+        lambda request: httpx.Response(200, headers={"content-encoding": "gzip"}, content=packed)
+    )
+    client = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: client(transport=bomb))
+    small = Settings(allow_private_urls=True, max_file_bytes=100_000)
+    assert len(packed) < 100_000
+    with pytest.raises(InputError, match="larger than 100,000 bytes"):
+        await fetch("http://bomb.example/a.svg", tmp_path / "x", small)
+    assert not (tmp_path / "x").exists()

@@ -168,6 +168,20 @@ async def test_a_provider_that_falls_silent_is_left(hub: HubDouble, tmp_path: Pa
         await HostedBackend(impatient).run(call_of("text-classification", tmp_path, text="hi"))
 
 
+async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
+    hub: HubDouble, tmp_path: Path
+) -> None:
+    hub.answer("/together/", status=503, body={"error": "down"})
+    hub.answer("/nscale/", body={"data": [{"b64_json": base64.b64encode(png()).decode()}]})
+    settings = SETTINGS.model_copy(update={"breaker_failures": 2, "breaker_pause": 600.0})
+    for name in ("one", "two", "three"):
+        model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
+        call = call_of("text-to-image", tmp_path, model, text="a cat")
+        assert (await HostedBackend(settings).run(call)).size == (4, 3)
+    asked = [request.path.split("/")[1] for request in hub.requests]
+    assert asked == ["together", "nscale", "together", "nscale", "nscale"]
+
+
 async def test_a_provider_that_is_down_may_come_back(tmp_path: Path) -> None:
     with HubDouble() as hub:
         url = hub.url

@@ -13,11 +13,24 @@ import pytest
 from jarvis_agent import ladder as ladder_module
 from jarvis_agent.backends.base import Call
 from jarvis_agent.errors import (
+    RULES,
     BadInputError,
+    ConfigError,
+    ExhaustedError,
+    ExpertError,
+    ForbiddenError,
+    InputError,
+    JarvisError,
+    MissingExtraError,
+    NoCandidateError,
     OutOfMemoryError,
     RateLimitedError,
+    Rule,
+    TooSlowError,
     TransientError,
+    UnavailableError,
     UnsupportedError,
+    rule_of,
 )
 from jarvis_agent.ladder import Climb, Ladder
 from jarvis_agent.settings import Settings
@@ -251,3 +264,80 @@ async def test_a_model_that_failed_in_both_places_is_told_with_both():
         rungs, Scripted(a=[UnsupportedError("no")]), Hosted(a=[UnsupportedError("never")])
     )
     assert str(done.error) == "all 2 candidates failed: a by scripted: no; a by hosted: never"
+
+
+A, B, SMALL = ("a", False), ("b", True), ("small", True)
+CLIMBS: list[tuple[JarvisError, list[tuple[str, bool]]]] = [
+    (JarvisError("odd"), [A, B]),
+    (ConfigError("no key"), [A, B]),
+    (MissingExtraError("it", "local"), [A, B]),
+    (InputError("no such file"), [A]),
+    (ForbiddenError("not yours"), [A]),
+    (NoCandidateError("nothing"), [A]),
+    (ExpertError("a bug"), [A, B]),
+    (TransientError("503"), [A, A, A, B]),
+    (RateLimitedError("429", 1.0), [A, A, A, B]),
+    (TooSlowError("late"), [A, B]),
+    (UnavailableError("left alone"), [A, B]),
+    (OutOfMemoryError("9 GB"), [A, SMALL]),
+    (UnsupportedError("no such input"), [A, B]),
+    (BadInputError("a broken image"), [A]),
+    (ExhaustedError("all failed"), [A]),
+]
+"""Each kind of error, and the attempts of a ladder a, b (as large as a), small after it."""
+
+
+@pytest.mark.parametrize(("error", "attempts"), CLIMBS, ids=[type(error).__name__ for error, _ in CLIMBS])
+async def test_each_kind_of_error_has_its_rule(error, attempts):
+    here = Scripted(a=[error] * 3, b=["ok"], small=["ok"])
+    rungs = [rung("a", 9), rung("b", 9), rung("small", 3)]
+    ladder = Ladder(
+        SPEC,
+        Selection(model="a", reason="", ladder=rungs),
+        {"scripted": here},
+        Settings(retries=2),
+        Path,
+        perf_counter,
+    )
+    assert tried(await ladder.climb({"text": "long"})) == attempts
+
+
+def test_every_rule_of_the_table_is_tried_above():
+    assert set(RULES) <= {type(error) for error, _ in CLIMBS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parent"), [(MissingExtraError, JarvisError), (TransientError, TransientError)]
+)
+def test_a_kind_without_a_row_has_the_rule_of_its_parent(kind, parent):
+    assert rule_of(kind) == RULES[parent]
+    assert rule_of(type("Own", (kind,), {})) == RULES[parent]
+
+
+def test_what_another_plan_can_not_change_is_not_planned_again():
+    final = {kind.__name__ for kind, rule in RULES.items() if not rule.replan}
+    assert final == {"NoCandidateError", "ForbiddenError"}
+    assert Rule().replan
+
+
+async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path):
+    """Two runs of one process: the second one does not ask what failed three times in the first."""
+    settings = Settings(retries=2, breaker_failures=3, breaker_pause=600)
+    await climb(tmp_path, settings, a=[TransientError("503")] * 3, b=["ok"])
+    done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
+    assert tried(done) == [("a", False), ("b", True)]
+    assert "a is not asked for another 600 s: it failed 3 times in a row" in (done.attempts[0].error or "")
+
+
+async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path):
+    settings = Settings(attempt_timeout=0.01, breaker_failures=1, breaker_pause=600)
+    await climb(tmp_path, settings, a=[60.0], b=["ok"])
+    done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
+    assert "is not asked" in (done.attempts[0].error or "")
+
+
+async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path):
+    settings = Settings(retries=9, breaker_failures=2, breaker_pause=600)
+    done = await climb(tmp_path, settings, a=[TransientError("503")] * 9, b=["ok"])
+    assert tried(done) == [("a", False), ("a", False), ("a", False), ("b", True)]
+    assert "is not asked" in (done.attempts[2].error or "")

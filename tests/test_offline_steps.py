@@ -33,6 +33,7 @@ def steps_of(request: str) -> list[str]:
         ("Tell me what it is and what it does", ["Tell me what it is", "what it does"]),
         ("Find the black and white cat", ["Find the black and white cat"]),
         ("Based on a.jpg, make a new image", ["Based on a.jpg, make a new image"]),
+        ("Denoise dir/b.wav before you transcribe it", ["Denoise dir/b.wav", "transcribe it"]),
         ("Take a.jpg and make it blue", ["Take a.jpg, make it blue"]),
         ("In a.jpg, what is it and what does it do?", ["In a.jpg, what is it", "what does it do?"]),
         ("classify and describe a.jpg", ["classify a.jpg", "describe a.jpg"]),

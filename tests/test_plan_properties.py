@@ -164,11 +164,21 @@ HOSTILE = {
     ),
     "a long name": ("text-to-speec", '{"task": "'),
     "a long id": ("9", '{"task": "text-to-speech", "id": "'),
+    "quotes in a text": ('a "b", c', '{"task": "text-to-speech", "id": 0, "args": {"text": "'),
+    "backslashes": ("\\", '{"task": "text-to-speech", "id": 0, "args": {"text": "'),
+    "file names": ("a.jpg, ", '{"task": "image-to-text", "id": 0, "args": {"image": "'),
+    "angle brackets": ("<", ""),
+    "half a tag": ("<think", ""),
+    "thinking without an end": ("<think>a[", ""),
+    "comments": ("# a\n", "["),
+    "words": ("word ", "[{a: "),
+    "commas": (",", "["),
+    "colons": (":", "{"),
 }
 
 
-def cost(text):
-    """How many functions are called to parse a text."""
+def cost(text, piece=0):
+    """How many functions are called to parse a text, which comes whole or in pieces of that size."""
     count = 0
 
     def profile(frame, event, arg):
@@ -177,7 +187,11 @@ def cost(text):
 
     sys.setprofile(profile)
     try:
-        Plan.parse(text)
+        builder = PlanBuilder(TASKS)
+        for at in range(0, len(text), piece or len(text)):
+            builder.feed(text[at : at + (piece or len(text))])
+        builder.finish()
+        assert builder.plan.notes is not None
     finally:
         sys.setprofile(None)
     return count
@@ -189,6 +203,14 @@ def test_the_cost_of_a_hostile_text_grows_as_its_length(unit, start):
         return start + (unit * length)[:length]
 
     assert cost(text(16_000)) <= 10 * cost(text(2_000)) + 5_000
+
+
+@pytest.mark.parametrize(("unit", "start"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_text_that_comes_letter_by_letter_costs_what_its_length_warrants(unit, start):
+    def text(length):
+        return start + (unit * length)[:length]
+
+    assert cost(text(8_000), piece=1) <= 10 * cost(text(1_000), piece=1) + 5_000
 
 
 def test_the_cost_of_many_tasks_is_bounded():

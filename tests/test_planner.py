@@ -7,12 +7,12 @@ import pytest
 
 from jarvis_agent.errors import LLMError
 from jarvis_agent.llm import Controller
-from jarvis_agent.planner import LLMPlanner, plan_schema
+from jarvis_agent.plan_schema import files_by_kind, plan_schema
+from jarvis_agent.planner import LLMPlanner
 from jarvis_agent.prompting import load_prompts
 from jarvis_agent.request import Brief, Turn
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import ScriptedLLM
-from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Resource
 
@@ -58,7 +58,7 @@ async def test_tasks_are_given_out_before_the_plan_is_complete():
 
 
 async def test_the_prompt_shows_tasks_request_files_and_earlier_turns():
-    planning = Planning({"plan": "[]"})
+    planning = Planning({"plan": "[]"}, tools_offered="all")
     turn = Turn("Draw a zoo", "Here it is.", (Resource(kind="image", path="/out/zoo.png"),))
     await planning.plan(Brief("What is in it?", (Resource(kind="image", name="b.jpg"),), (turn,), TASKS))
     prompt = planning.llm.calls[0].prompt
@@ -162,6 +162,8 @@ async def test_only_the_tasks_of_the_brief_may_be_used():
 class RecordingController:
     """Writes an empty plan and remembers what form was asked for."""
 
+    model = ScriptedLLM("")
+
     async def stream(self, stage, messages, brief, *, schema=None, bias=()):
         self.asked = (stage, schema, list(bias))
         yield "[]"
@@ -169,58 +171,9 @@ class RecordingController:
 
 @pytest.mark.parametrize(("bias", "words"), [(0.2, list(TASKS)), (None, [])])
 async def test_the_model_is_given_the_schema_and_with_a_bias_the_names(bias, words):
-    settings, controller = Settings(logit_bias=bias), RecordingController()
+    settings, controller = Settings(logit_bias=bias, tools_offered="all"), RecordingController()
     await LLMPlanner(controller, settings, load_prompts("paper")).plan(BRIEF, lambda task: None)
-    assert controller.asked == ("plan", plan_schema(TASKS), words)
-
-
-def test_the_schema_names_the_tasks_and_their_arguments_and_is_closed():
-    names = ("zero-shot-classification", "object-detection", "image-to-text", "depth-estimation")
-    schema = plan_schema({name: TASKS[name] for name in names})
-    sort, look, read = schema["properties"]["tasks"]["items"]["anyOf"]
-    assert sort["properties"]["args"]["properties"] == {
-        "text": {"type": "string"},
-        "labels": {"type": "array", "items": {"type": "string"}},
-    }
-    assert look["properties"]["task"]["enum"] == ["object-detection", "depth-estimation"]
-    assert look["properties"]["args"]["properties"] == {"image": {"type": "string"}}
-    assert read["properties"]["args"]["properties"]["text"] == {
-        "anyOf": [{"type": "string"}, {"type": "null"}]
-    }
-    for part in (schema, *(p for task in (sort, look, read) for p in (task, task["properties"]["args"]))):
-        assert part["additionalProperties"] is False
-        assert part["required"] == list(part["properties"])
-
-
-def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema():
-    schema = plan_schema(TASKS)
-    forms = schema["properties"]["tasks"]["items"]["anyOf"]
-    args = {name: form["properties"]["args"] for form in forms for name in form["properties"]["task"]["enum"]}
-    assert args.keys() == TASKS.keys()
-    assert all(list(args[spec.name]["required"]) == [a.name for a in spec.inputs] for spec in TASKS.values())
-    assert args["unconditional-image-generation"]["properties"] == {}
-    assert args["visual-document-retrieval"]["properties"]["image"]["type"] == "array"
-    assert {"type": "number"} in args["resize-image"]["properties"]["width"]["anyOf"]
-    assert schema["additionalProperties"] is False
-
-
-def test_the_schema_lets_no_list_of_dependencies_go_on_for_ever():
-    forms = plan_schema(TASKS)["properties"]["tasks"]["items"]["anyOf"]
-    assert all(form["properties"]["dep"]["maxItems"] == 8 for form in forms)
-
-
-@pytest.mark.parametrize("inputs", [(), (Arg("city", "any"),)])
-def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
-    schema = plan_schema(
-        {"image-to-text": TASKS["image-to-text"], "t": TaskSpec("t", "tool", "", inputs, ())}
-    )
-    assert "additionalProperties" not in json.dumps(schema)
-    forms = schema["properties"]["tasks"]["items"]["anyOf"]
-    assert all(form["properties"]["args"]["required"] == [] for form in forms)
-
-
-def test_without_tasks_there_is_no_schema():
-    assert plan_schema({}) is None
+    assert controller.asked == ("plan", plan_schema(TASKS, files_by_kind(BRIEF)), words)
 
 
 async def test_a_reply_in_the_form_of_the_schema_is_a_plan():
@@ -229,3 +182,58 @@ async def test_a_reply_in_the_form_of_the_schema_is_a_plan():
     plan = await Planning({"plan": json.dumps(reply)}).plan()
     assert [task.args for task in plan.tasks] == [{"image": "a.jpg"}]
     assert plan.notes == []
+
+
+async def test_a_model_of_a_short_context_is_shown_the_likely_tasks_and_those_that_are_named():
+    planning = Planning({"plan": "[]"})
+    await planning.plan(Brief("Read a.jpg aloud, then do a tabular regression", specs=TASKS))
+    rules = str(planning.llm.calls[0].messages[0].text)
+    assert "- text-to-speech(" in rules
+    assert "- tabular-regression(" in rules
+    assert "- openpose-text-to-image(" not in rules
+
+
+async def test_a_model_of_a_long_context_is_shown_all_tasks():
+    planning = Planning({"plan": "[]"}, context_tokens=128_000)
+    await planning.plan()
+    rules = str(planning.llm.calls[0].messages[0].text)
+    assert all(f"- {name}(" in rules for name in TASKS)
+
+
+async def test_a_task_that_was_not_shown_may_still_be_planned():
+    depth = '{"task": "mlsd-control", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
+    plan = await Planning({"plan": f"[{depth}]"}, tools_offered="narrowed").plan()
+    assert [task.task for task in plan.tasks] == ["mlsd-control"]
+
+
+@pytest.mark.parametrize(
+    ("demos", "shown"),
+    [
+        ("paper", "how many objects in e1.jpg"),
+        ("default", "Astronaut walking in space"),
+        ("knn", "read the description to me"),
+        ("auto", "read the description to me"),
+    ],
+)
+async def test_the_settings_say_which_worked_examples_are_shown(demos, shown):
+    planning = Planning({"plan": "[]"}, demos=demos, tools_offered="all")
+    await planning.plan(Brief("Describe a.jpg and read that to me", specs=TASKS))
+    assert shown in planning.llm.calls[0].prompt
+
+
+async def test_the_papers_prompts_keep_the_papers_examples():
+    llm, settings = ScriptedLLM({"plan": "[]"}), Settings(prompts="paper")
+    planner = LLMPlanner(Controller(llm, settings), settings, load_prompts("paper"))
+    await planner.plan(BRIEF, lambda task: None)
+    assert "pose-text-to-image" in llm.calls[0].prompt
+
+
+async def test_the_small_prompts_allow_the_tasks_of_the_examples_alone():
+    settings, controller = Settings(prompts="small"), RecordingController()
+    await LLMPlanner(controller, settings, load_prompts("small")).plan(BRIEF, lambda task: None)
+    forms = controller.asked[1]["properties"]["tasks"]["items"]["anyOf"]
+    names = {name for form in forms for name in form["properties"]["task"]["enum"]}
+    assert "text-to-speech" in names
+    assert len(names) <= 3 * settings.demos_shown
+    assert not load_prompts("small").lists_tasks
+    assert load_prompts("paper").lists_tasks

@@ -78,9 +78,13 @@ def offered(*names: str) -> dict[str, TaskSpec]:
 
 
 def texts(messages: list[Any]) -> tuple[str, str]:
-    system, human = messages
+    system, human = messages[0], messages[-1]
     assert (system.type, human.type) == ("system", "human")
     return str(system.text), str(human.text)
+
+
+def said(messages: list[Any]) -> str:
+    return "\n".join(str(message.text) for message in messages)
 
 
 class TestThePapersSet:
@@ -134,15 +138,32 @@ class TestPlanMessages:
         )
 
     def test_demonstrations_of_tasks_that_are_not_offered_are_left_out(self) -> None:
-        system, _ = texts(self.prompts.plan_messages(Brief("x", specs=offered("object-detection"))))
-        assert "how many objects in e1.jpg" in system
-        assert "HED" not in system
-        assert "Astronaut" not in system
+        shown = said(self.prompts.plan_messages(Brief("x", specs=offered("object-detection"))))
+        assert "how many objects in e1.jpg" in shown
+        assert "HED" not in shown
+        assert "Astronaut" not in shown
+
+    def test_demonstrations_stand_between_the_rules_and_the_request_as_turns_of_a_chat(self) -> None:
+        messages = self.prompts.plan_messages(Brief("x", specs=offered("object-detection")))
+        assert [message.type for message in messages[:4]] == ["system", "human", "ai", "human"]
+        plan = [{"task": "object-detection", "id": 0, "dep": [-1], "args": {"image": "e1.jpg"}}]
+        assert json.loads(str(messages[2].text)) == plan
+        assert '- image: "e1.jpg"' in str(messages[1].text)
+
+    def test_a_prompt_of_ones_own_may_say_where_demonstrations_stand(self, tmp_path: Path) -> None:
+        (tmp_path / "plan.md").write_text("Examples: {{ Demonstrations }}\n---\n{{ User Input }}")
+        messages = load_prompts(tmp_path).plan_messages(Brief("x", specs=offered("object-detection")))
+        assert len(messages) == 2
+        assert "e1.jpg" in texts(messages)[0]
+
+    def test_a_part_of_which_there_is_nothing_is_left_out(self) -> None:
+        human = texts(self.prompts.plan_messages(Brief("hello", specs=offered("object-detection"))))[1]
+        assert human == "<request>\nhello\n</request>"
 
     def test_a_video_is_dubbed_where_the_join_is_offered(self) -> None:
         specs = offered("text-to-video", "text-to-speech") | {COMBINE.name: COMBINE}
-        system, _ = texts(self.prompts.plan_messages(Brief("x", specs=specs)))
-        assert '"task": "combine-video-audio", "id": 2, "dep": [0, 1]' in system
+        shown = said(self.prompts.plan_messages(Brief("x", specs=specs)))
+        assert '"task": "combine-video-audio", "id": 2, "dep": [0, 1]' in shown
 
     def test_every_demonstration_is_a_valid_plan(self) -> None:
         specs = TASKS | {COMBINE.name: COMBINE}

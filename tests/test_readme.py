@@ -16,6 +16,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from shutil import copytree
@@ -118,7 +119,7 @@ def llm() -> Iterator[OpenAIDouble]:
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder_of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a copy of the examples, and a place for a model."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "models" / "detr").mkdir(parents=True)
@@ -159,12 +160,12 @@ def _environment(llm: OpenAIDouble, code: str) -> dict[str, str]:
 def test_the_snippets_of_a_section_run_and_print_what_they_promise(
     section: str,
     llm: OpenAIDouble,
-    workplace: Path,
+    folder_of_a_user: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    monkeypatch.chdir(workplace)
+    monkeypatch.chdir(folder_of_a_user)
     names: dict[str, Any] = {"__name__": "readme"}
     try:
         for block in SNIPPETS[section]:
@@ -183,7 +184,10 @@ def _run_snippet(block: Block, names: dict[str, Any], request: pytest.FixtureReq
     if "localhost:8000" in code:
         code = code.replace("localhost:8000", f"127.0.0.1:{request.getfixturevalue('served')}")
     code = code.replace("http://localhost:11434/v1", request.getfixturevalue("llm").base_url)
-    exec(compile("\n" * (block.line - 1) + code, str(README), "exec"), names)
+    compiled = compile("\n" * (block.line - 1) + code, str(README), "exec")
+    # In a thread of its own, since a snippet with asyncio.run takes the event loop of its thread away.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(exec, compiled, names).result()
 
 
 def _close(names: Mapping[str, Any]) -> None:
@@ -198,14 +202,14 @@ def jarvis(*args: str) -> list[str]:
 
 
 @pytest.fixture
-def served(workplace: Path) -> Iterator[int]:
+def served(folder_of_a_user: Path) -> Iterator[int]:
     """The port of `jarvis serve`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = subprocess.Popen(
         jarvis("serve", "--port", str(port)),
-        cwd=workplace,
+        cwd=folder_of_a_user,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -246,11 +250,11 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("command", _commands("jarvis"))
-def test_a_command_does_what_it_shows(command: Command, llm: OpenAIDouble, workplace: Path) -> None:
+def test_a_command_does_what_it_shows(command: Command, llm: OpenAIDouble, folder_of_a_user: Path) -> None:
     named = " ".join([*command.env, command.text])
     done = subprocess.run(
         jarvis(*command.words[1:]),
-        cwd=workplace,
+        cwd=folder_of_a_user,
         env={**os.environ, **command.env, **_environment(llm, named), **_TERMINAL},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

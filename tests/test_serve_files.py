@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from served import CAT, Served, agent_of, serving
 
 from jarvis_agent.serve import output_url
-from jarvis_agent.serve.files import find_output
+from jarvis_agent.serve.files import Uploads, find_output
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +161,48 @@ def test_what_runs_make_is_sent_with_its_media_type(
     assert got.headers["content-type"].partition(";")[0] == mime
     assert got.headers["content-disposition"].startswith(how)
     assert got.content == content
+
+
+def _stored(uploads: Uploads) -> list[str]:
+    return sorted(path.name for path in uploads.directory.rglob("*") if path.is_file())
+
+
+def test_an_upload_is_deleted_when_its_time_is_over(tmp_path: Path) -> None:
+    now = 0.0
+    uploads = Uploads(tmp_path, 100, seconds=10, clock=lambda: now)
+    uploads.save("first.txt", io.BytesIO(b"first"), 5)
+    now = 6.0
+    uploads.save("second.txt", io.BytesIO(b"second"), 6)
+    assert _stored(uploads) == ["first.txt", "second.txt"]
+    now = 10.0
+    uploads.sweep()
+    assert _stored(uploads) == ["second.txt"]
+    now = 16.0
+    uploads.sweep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_oldest_uploads_make_room_for_a_new_one(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        uploads.save(name, io.BytesIO(b"12345"), 5)
+    assert _stored(uploads) == ["b.txt", "c.txt"]
+
+
+def test_what_an_earlier_server_stored_is_deleted_too_and_nothing_else(tmp_path: Path) -> None:
+    Uploads(tmp_path, 100).save("old.txt", io.BytesIO(b"old"), 3)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kept.txt").touch()
+    later = Uploads(tmp_path, 100, seconds=10, clock=lambda: time.time() + 11)
+    later.sweep()
+    assert _stored(later) == ["kept.txt"]
+
+
+def test_a_server_deletes_what_is_too_old_by_itself(tmp_path: Path) -> None:
+    Uploads(tmp_path / "uploads", 100).save("old.txt", io.BytesIO(b"old"), 3)
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script, upload_seconds=1e-9), script):
+        deadline = time.monotonic() + 20
+        while list((tmp_path / "uploads").iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert list((tmp_path / "uploads").iterdir()) == []

@@ -13,6 +13,7 @@ from PIL import Image
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.backends.remote.space_calls import raw_output
 from jarvis_agent.backends.remote.spaces import SpacesBackend
 from jarvis_agent.errors import TransientError, UnsupportedError
 from jarvis_agent.media import write_audio
@@ -70,6 +71,25 @@ async def test_labels_come_with_their_scores(space: SpaceDouble, tmp_path: Path)
     space.add("/sort", {"text": "Textbox"}, ["Label"], lambda text: label)
     call = call_of("text-classification", space.url, tmp_path, {"text": "meow"})
     assert await run(call) == [{"label": "cat", "score": 0.75}]
+
+
+@pytest.mark.parametrize("task", ["image-segmentation", "mask-generation"])
+async def test_an_answer_may_name_no_file_of_this_machine(
+    space: SpaceDouble, tmp_path: Path, picture: Path, task: str
+) -> None:
+    found = [{"mask": str(picture), "label": "cat", "score": 1.0}]
+    space.add("/find", {"image": "Image"}, ["JSON"], lambda image: found)
+    image = Resource(kind="image", path=picture)
+    with pytest.raises(UnsupportedError, match="names no file that it sent"):
+        await run(call_of(task, space.url, tmp_path, {"image": image}))
+
+
+def test_a_file_that_was_sent_is_an_image_in_an_answer(tmp_path: Path, picture: Path) -> None:
+    call = call_of("image-segmentation", "http://space", tmp_path, {})
+    endpoint = {"returns": [{"component": "Json"}]}
+    answer = [{"mask": str(picture), "label": "cat", "box": [1, None]}]
+    [row] = raw_output(endpoint, answer, call, tmp_path)
+    assert (row["mask"].size, row["label"], row["box"]) == ((8, 6), "cat", [1, None])
 
 
 async def test_sound_comes_as_samples(space: SpaceDouble, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.errors import InputError
-from jarvis_agent.tools.forms import UnexpectedError, told
+from jarvis_agent.errors import BadInputError, InputError
+from jarvis_agent.tools.forms import UnexpectedError, existing, numbers, told
 from jarvis_agent.tools.provenance import provenance, tags
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
@@ -40,8 +40,11 @@ def as_image(value: Any) -> Image:
 
     if isinstance(value, Images.Image):
         return value
-    if isinstance(value, str | Path) and Path(value).is_file():
-        return Resource(kind="image", path=Path(value)).to_pil()
+    if (path := existing(value)) is not None:
+        try:
+            return Resource(kind="image", path=path).to_pil()
+        except BadInputError as error:
+            raise UnexpectedError(f"an image that can be read ({error})") from error
     if hasattr(value, "tolist") and hasattr(value, "shape"):
         return _from_array(value)
     raise UnexpectedError("an image")
@@ -51,7 +54,7 @@ def _from_array(value: Any) -> Image:
     import numpy as np
     from PIL import Image as Images
 
-    pixels = np.asarray(value)
+    pixels = numbers(value, "an image (height, width) or (height, width, 3)")
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     if pixels.size == 0 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] in (3, 4))):
@@ -60,6 +63,8 @@ def _from_array(value: Any) -> Image:
         if not np.isfinite(pixels).all():
             raise UnexpectedError("an image of finite numbers")
         pixels = pixels * 255.0
+    elif pixels.dtype == np.uint16:
+        pixels = pixels / 257
     return Images.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
@@ -95,12 +100,10 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     """Samples in [-1, 1], shape (n,); channels, on whichever axis they are, are averaged."""
     import numpy as np
 
-    try:
-        given = np.squeeze(np.asarray(samples))
-        loudest = np.iinfo(given.dtype).max if given.dtype.kind == "i" else 1.0
-        sound: NDArray[np.float32] = (given / loudest).astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise UnexpectedError(f"samples of sound (not {told(samples)})") from error
+    given = np.squeeze(numbers(samples, f"samples of sound (not {told(samples)})"))
+    middle = (np.iinfo(given.dtype).max + 1) // 2 if given.dtype.kind == "u" else 0
+    loudest = middle or (np.iinfo(given.dtype).max if given.dtype.kind == "i" else 1.0)
+    sound: NDArray[np.float32] = ((given - float(middle)) / loudest).astype(np.float32)
     if sound.ndim == 2:
         sound = sound.mean(axis=int(sound.shape[1] < sound.shape[0]))
     if sound.ndim != 1 or sound.size == 0:
@@ -108,6 +111,10 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     if not np.isfinite(sound).all():
         raise UnexpectedError("finite samples of sound")
     return sound
+
+
+_ALSO = frozenset({("video", "image/gif")})
+"""Media types of files that are taken for another kind than their own."""
 
 
 def made_file(raw: Any, kind: Modality, call: Call) -> Resource:
@@ -118,23 +125,42 @@ def made_file(raw: Any, kind: Modality, call: Call) -> Resource:
     """
     from jarvis_agent.media import sniff
 
-    given = raw.get("path") if isinstance(raw, Mapping) else raw
-    if not isinstance(given, str | Path) or not Path(given).is_file():
+    path = existing(raw.get("path") if isinstance(raw, Mapping) else raw)
+    if path is None:
         raise UnexpectedError("the path of a file")
-    path = Path(given)
     try:
         found, mime = sniff(path)
     except InputError as error:
         raise UnexpectedError(f"a file that can be read ({error})") from error
-    if found != kind and kind in MEDIA - {"file"}:
+    if found != kind and kind in MEDIA - {"file"} and (kind, mime) not in _ALSO:
         raise UnexpectedError(f"a file of kind {kind} ({path.name} is {mime})")
     return Resource(kind=kind, path=path, mime=mime, name=call.spec.name)
 
 
 def wav_facts(path: Path) -> tuple[int, float] | None:
-    """The rate in Hz and the length in seconds of a WAV file of plain samples; None for any other file."""
+    """The rate in Hz and the length in seconds of a WAV file of plain samples; None for any other file.
+
+    None as well where the head tells of more samples than there are, as it does in what was streamed.
+    """
     try:
         with wave.open(str(path)) as file:
+            size = file.getnframes() * file.getnchannels() * file.getsampwidth()
+            if not 0 < size <= path.stat().st_size:
+                return None
             return file.getframerate(), file.getnframes() / file.getframerate()
     except (wave.Error, EOFError):
         return None
+
+
+def signed_wav(file: Resource, call: Call) -> Resource:
+    """A WAV file with the provenance in its metadata: the file itself if it has it, else a copy."""
+    from jarvis_agent.media import tag_wav
+
+    assert file.path is not None
+    wanted, content = tags(call), file.path.read_bytes()
+    if wanted["comment"].encode() in content:
+        return file
+    path = call.new_path(".wav")
+    path.write_bytes(content)
+    tag_wav(path, wanted)
+    return Resource(kind="audio", path=path, mime="audio/wav", name=file.name)

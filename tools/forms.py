@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class UnexpectedError(Exception):
@@ -94,6 +97,17 @@ def vector(raw: Any) -> list[float]:
     ]
 
 
+def existing(value: Any) -> Path | None:
+    """The path of a file that is there, from a path or a text; None for anything else."""
+    if not isinstance(value, str | Path):
+        return None
+    try:
+        return Path(value) if Path(value).is_file() else None
+    except (OSError, ValueError):
+        # Not every text can be the name of a file: it may be too long, or hold NUL.
+        return None
+
+
 def listed(value: Any) -> Any:
     """An array or tensor as nested lists; anything else as it is."""
     return value.tolist() if callable(getattr(value, "tolist", None)) else value
@@ -167,3 +181,24 @@ def tally(labels: Iterable[str]) -> str:
         counts[label] = counts.get(label, 0) + 1
     ranked = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(counted(amount, label) for label, amount in ranked)
+
+
+def numbers(value: Any, what: str) -> NDArray[Any]:
+    """The numbers of an array, list or tensor (of any dtype, on any device) for numpy.
+
+    Raises:
+        UnexpectedError: it is something else; `what` says what was expected.
+    """
+    import numpy as np
+
+    if callable(getattr(value, "detach", None)):
+        value = value.detach().cpu()
+        # bfloat16 has no counterpart in numpy.
+        value = value.float() if value.is_floating_point() else value
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UnexpectedError(what) from error
+    if found.dtype.kind not in "biuf":
+        raise UnexpectedError(what)
+    return found

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 LONGEST_PROMPT = 2_000
 """Characters of a prompt that are kept."""
 
+LONGEST_COMMENT = 2_000
+"""Bytes of a comment: libsndfile does not show one of more than 2,045 in a WAV file."""
+
 
 def provenance(call: Call) -> dict[str, str]:
     """Task, model, prompt (if there was one) and seed of a call; text that every format can hold."""
@@ -33,11 +36,19 @@ def provenance(call: Call) -> dict[str, str]:
 def tags(call: Call) -> dict[str, str]:
     """The same for sounds and videos: {"title", "artist", "comment"}."""
     known = provenance(call)
-    return {
-        "title": known["task"],
-        "artist": known["model"],
-        "comment": json.dumps(known, ensure_ascii=False),
-    }
+    return {"title": known["task"], "artist": known["model"], "comment": _comment(known)}
+
+
+def _comment(known: dict[str, str]) -> str:
+    """The provenance as JSON of at most LONGEST_COMMENT bytes; what is too much is cut off the prompt."""
+    while True:
+        comment = json.dumps(known, ensure_ascii=False)
+        surplus = len(comment.encode()) - LONGEST_COMMENT
+        prompt = known.get("prompt", "")
+        if surplus <= 0 or not prompt:
+            return comment
+        # A character takes up to six bytes in JSON.
+        known = {**known, "prompt": prompt[: -(surplus // 6 + 1)]}
 
 
 def _clean(value: str) -> str:

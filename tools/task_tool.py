@@ -9,6 +9,7 @@ starts.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +19,7 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from jarvis_agent import portal
+from jarvis_agent.callbacks import as_tool_run
 from jarvis_agent.errors import JarvisError
 from jarvis_agent.execute import Step, inputs_of
 from jarvis_agent.experts import Experts
@@ -46,10 +48,18 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
 
 def _python_type(arg: Arg) -> Any:
     if arg.many:
-        return Annotated[
-            list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-        ]
+        return Annotated[list[str], BeforeValidator(_labels if arg.kind == "data" else _one)]
     return int | float | str | list[Any] | dict[str, Any] if arg.kind == "data" else str
+
+
+def _one(value: Any) -> Any:
+    """One thing as a list of it: a text or path may hold commas."""
+    return [value] if isinstance(value, str) else value
+
+
+def _labels(value: Any) -> Any:
+    """Labels in one text, "cat, dog", as a list."""
+    return [label.strip() for label in value.split(",") if label.strip()] if isinstance(value, str) else value
 
 
 def _described(arg: Arg) -> str:
@@ -95,6 +105,11 @@ class HFTaskTool(BaseTool):
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
         """Climb the ladder of a selection. A failure is in the result, not raised."""
+        return await as_tool_run(
+            step.brief.config, step.task, step.inputs, lambda: self._climb(selection, step)
+        )
+
+    async def _climb(self, selection: Selection | None, step: Step) -> TaskResult:
         selection = selection or await self.select(step.task, step.brief)
         spec = find_task(selection.task) or self.spec if selection.task else self.spec
         ladder = Ladder(
@@ -116,6 +131,7 @@ class HFTaskTool(BaseTool):
             resources=done.resources,
             output=done.output,
             error=str(done.error) if done.error else None,
+            failure=type(done.error).__name__ if done.error else None,
         )
 
     def _run(self, **args: Any) -> tuple[str, dict[str, Any]]:
@@ -126,10 +142,19 @@ class HFTaskTool(BaseTool):
 
     async def _alone(self, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Select and run outside of any plan. A ToolException's message goes to whoever called."""
+        limit = self.experts.settings.task_timeout
+        late = asyncio.timeout(limit)
         try:
-            result = await self._result_of(args)
+            async with late:
+                result = await self._result_of(args)
         except JarvisError as error:
             raise ToolException(str(error)) from error
+        except TimeoutError as error:
+            if not late.expired():
+                raise
+            raise ToolException(
+                f"{self.name} did not finish within {limit:g} s (JARVIS_TASK_TIMEOUT)"
+            ) from error
         if result.status != "ok":
             raise ToolException(result.error)
         return content_of(result), artifact_of(result)
@@ -153,7 +178,7 @@ class HFTaskTool(BaseTool):
                 clock=lambda: perf_counter() - began,
                 settings=settings,
             )
-            return await self.perform(selection, step)
+            return await self._climb(selection, step)
         finally:
             store.close()
 
@@ -185,6 +210,7 @@ def artifact_of(result: TaskResult) -> dict[str, Any]:
         "output": dumped["output"],
         "resources": dumped["resources"],
         "model": result.model,
+        "revision": next((attempt.revision for attempt in reversed(result.attempts) if attempt.ok), None),
         "reason": selection.reason if selection else "",
         "place": selection.place if selection else "",
         "attempts": dumped["attempts"],

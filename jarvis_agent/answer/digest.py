@@ -14,67 +14,91 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.types import TaskResult
+from jarvis_agent.window import head, tokens
 
-_BUDGET = 4000
+_BUDGET = 1200
 _LISTS = (20, 8, 3, 1)
-_TEXT = 2000
-_ENTRIES = 50
+_TEXT = 500
+_ENTRIES = (50, 10, 3)
+
+
+def as_data(value: Any) -> str:
+    """Plain data as one line of JSON that can not close the tag it stands in."""
+    return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
 
 
 def digest(value: Any, budget: int = _BUDGET) -> Any:
-    """Plain data cut until its JSON has at most about `budget` characters; what was cut says how much."""
-    for items in _LISTS:
-        short = _cut(value, items, max(40, min(_TEXT, budget // 2)))
-        if len(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
-            return short
-    return _cut(value, 1, 80, depth=3)
+    """Plain data cut until its JSON has at most about `budget` tokens; what was cut says how much.
+
+    Of lists the first entries stay, of texts the beginning.
+    """
+    text = max(10, min(_TEXT, budget // 2))
+    for entries in _ENTRIES:
+        for items in _LISTS:
+            short = _cut(value, items, text, entries)
+            if tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
+                return short
+    return _cut(value, 1, min(text, 20), 3, depth=3)
 
 
-def _cut(value: Any, items: int, characters: int, depth: int = 8) -> Any:
+def _cut(value: Any, items: int, text: int, most: int, depth: int = 8) -> Any:
+    """Lists cut to `items`, texts to `text` tokens, mappings to `most` entries."""
     if isinstance(value, str):
-        rest = len(value) - characters
-        return value if rest <= 0 else f"{value[:characters]} … ({rest} more characters)"
+        return head(value, text)
     if isinstance(value, Mapping):
         if not depth:
             return f"… ({len(value)} entries)"
         entries = list(value.items())
-        kept = {str(key): _cut(entry, items, characters, depth - 1) for key, entry in entries[:_ENTRIES]}
-        return kept if len(entries) <= _ENTRIES else kept | {"…": f"{len(entries) - _ENTRIES} more"}
+        kept = {str(key): _cut(entry, items, text, most, depth - 1) for key, entry in entries[:most]}
+        return kept if len(entries) <= most else kept | {"…": f"{len(entries) - most} more"}
     if isinstance(value, list | tuple):
         if not depth:
             return f"… ({len(value)} items)"
         rest = len(value) - items
-        shown = [_cut(entry, items, characters, depth - 1) for entry in value[:items]]
+        shown = [_cut(entry, items, text, most, depth - 1) for entry in value[:items]]
         return shown if rest <= 0 else [*shown, f"… {rest} more"]
     return round(value, 4) if isinstance(value, float) else value
 
 
-def predictions(results: Iterable[TaskResult]) -> list[dict[str, Any]]:
-    """What each task came to, as the language model is told it; empty fields are left out."""
+def predictions(results: Iterable[TaskResult], budget: int = _BUDGET) -> list[dict[str, Any]]:
+    """What each task came to, as the language model is told it; empty fields are left out.
+
+    `budget` is tokens for each output.
+    """
     return [
-        {name: value for name, value in _prediction(result).items() if value not in (None, [], "")}
+        {name: value for name, value in _prediction(result, budget).items() if value not in (None, [], "")}
         for result in results
     ]
 
 
-def _prediction(result: TaskResult) -> dict[str, Any]:
+def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
     text = result.resource("text")
-    output = digest(result.output)
-    told = json.dumps(output, ensure_ascii=False, default=str)
+    output = digest(result.output, budget)
+    told = json.dumps(result.output, ensure_ascii=False, default=str)
     spoken = (
         text.text if text and text.text and json.dumps(text.text, ensure_ascii=False) not in told else None
     )
     return {
         "id": result.task.id,
         "task": result.task.task,
-        "of": digest(result.task.args, 300),
+        "of": digest(result.task.args, min(100, budget)),
         "status": result.status,
-        "text": digest(spoken) if spoken else None,
-        "files": [str(path) for path in result.paths()],
+        "text": digest(spoken, budget) if spoken else None,
+        "files": _files(result, budget),
         "output": output,
         "error": result.error,
         "notes": result.all_notes,
     }
+
+
+def _files(result: TaskResult, budget: int) -> list[str]:
+    """Paths, which are whole or not there."""
+    paths = [str(path) for path in result.paths()]
+    for place in range(len(paths)):
+        budget -= tokens(paths[place])
+        if budget < 0 and place:
+            return [*paths[:place], f"… {len(paths) - place} more"]
+    return paths
 
 
 def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]:
@@ -88,7 +112,7 @@ def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]
             entry["reason"] = result.selection.reason
         failed = [f"{attempt.model}: {attempt.error}" for attempt in result.attempts if attempt.error]
         if failed:
-            entry["failed_before"] = str(digest("; ".join(failed), 600))
+            entry["failed_before"] = str(digest("; ".join(failed), 150))
         chosen[str(result.task.id)] = entry
     return chosen
 

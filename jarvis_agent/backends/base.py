@@ -11,6 +11,7 @@ A local model is best written as a LocalBackend: `load` gives a callable, the po
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -84,6 +85,9 @@ def patience(settings: Settings) -> float:
     return 0.9 * settings.attempt_timeout
 
 
+_OF_CALLS = {"options", "providers"}
+"""What a candidate's metadata says of its calls, and not of the model that is loaded."""
+
 Expert = Callable[[Call], Any]
 """A loaded model, called in a worker thread: takes a Call, returns the raw output."""
 
@@ -94,8 +98,10 @@ class LocalBackend(ABC):
     name: ClassVar[str]
     local: ClassVar[bool] = True
 
-    def __init__(self, pool: ModelPool) -> None:
+    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
+        """`settings` are those that `why_not` goes by; a call brings its own."""
         self.pool = pool
+        self.settings = settings or Settings()
 
     @abstractmethod
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
@@ -110,12 +116,18 @@ class LocalBackend(ABC):
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Usually not overridden: load once, then run in a worker thread."""
-        return await self.pool.run(
-            self.key(call.spec, call.candidate),
-            lambda: self.load(call.spec, call.candidate, call.settings),
-            call,
-        )
+        """Usually not overridden: load once for each device, dtype and trust, then run in a worker thread."""
+        candidate, settings = call.candidate, call.settings
+        trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
+        placed = (settings.device, settings.dtype, trust, _parts(candidate))
+        key = (*self.key(call.spec, candidate), *placed)
+        return await self.pool.run(key, lambda: self.load(call.spec, candidate, settings), call)
 
     async def close(self) -> None:  # noqa: B027
         """Usually not overridden: the pool frees the models."""
+
+
+def _parts(candidate: Candidate) -> str:
+    """What else a model is loaded with (a voice, a detector, a base model), as text."""
+    parts = {name: value for name, value in candidate.metadata.items() if name not in _OF_CALLS}
+    return json.dumps(parts, sort_keys=True, default=str)

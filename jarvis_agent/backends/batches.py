@@ -43,8 +43,11 @@ def batch_of(expert: Any) -> Batch | None:
 
 
 def fits_a_batch(call: Call) -> bool:
-    """Whether every input of a call is small."""
-    return all(_is_small(value) for value in call.inputs.values())
+    """Whether every input of a call is small. A file that can not be looked at is not."""
+    try:
+        return all(_is_small(value) for value in call.inputs.values())
+    except OSError:
+        return False
 
 
 def _is_small(value: Any) -> bool:

@@ -27,7 +27,7 @@ from jarvis_agent.backends.batches import batch_of, fits_a_batch
 from jarvis_agent.backends.budget import RAM, Budget, measure, total
 from jarvis_agent.backends.devices import choosing
 from jarvis_agent.backends.weights import free_caches, is_out_of_memory
-from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError
+from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError, in_words
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class _Job:
 class _Slot:
     """A model: its queue, and the expert once it is loaded.
 
-    `active`: turns handed to worker threads. `placed`: its bytes by device, or while it is loaded those that
+    `active`: turns handed to worker threads, and `running` their jobs. `placed`: its bytes by device, or while it is loaded those that
     it is expected to take on its GPU.
     """
 
@@ -61,6 +61,7 @@ class _Slot:
     expert: Expert | None = None
     placed: Mapping[str, int] = field(default_factory=dict)
     active: int = 0
+    running: list[_Job] = field(default_factory=list)
 
     @property
     def loading(self) -> bool:
@@ -148,13 +149,19 @@ class ModelPool:
             raise
 
     async def close(self) -> None:
-        """Fail what waits, wait for what runs, free every model and thread. A later `run` starts afresh."""
+        """Fail what waits, wait for what runs, free every model and thread. A later `run` starts afresh.
+
+        What runs is abandoned: long computations see it and stop (see `abandoned`), and since what they have
+        by then may be a part of the result, it fails too.
+        """
         with self._lock:
             waiting = [job for slot in self._slots.values() for job in slot.jobs]
+            for job in (job for slot in self._slots.values() for job in slot.running):
+                job.abandoned = True
             for slot in self._slots.values():
                 slot.jobs.clear()
             running = [asyncio.wrap_future(future) for future in self._running]
-        _fail(waiting, ExpertError("the model was not run: the pool was closed meanwhile"))
+        _fail(waiting, _closed("not run"))
         await asyncio.gather(*running)
         with self._lock:
             self._evict_idle()
@@ -197,6 +204,7 @@ class ModelPool:
 
     def _submit(self, slot: _Slot, job: _Job) -> None:
         slot.active += 1
+        slot.running.append(job)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="jarvis-model")
         future = self._threads.submit(self._turn, slot, job)
@@ -211,36 +219,51 @@ class ModelPool:
     def _turn(self, slot: _Slot, first: _Job) -> None:
         """A job of a model in a worker thread, with those that can be computed along with it.
 
-        The model is loaded first if it is not; if that fails, it fails for all who wait for it.
+        The model is loaded first if it is not; if that fails, it fails for all who wait for it. Whatever goes
+        wrong, every job has an outcome in the end, and the slot is free for the next turn.
         """
         jobs = [first] if first.done.set_running_or_notify_cancel() else []
         outcomes: list[_Outcome] = []
         failure: JarvisError | None = None
         token = _current.set(tuple(jobs))
-        if jobs:
-            try:
+        try:
+            if jobs:
                 expert = self._load(slot, first.call) if slot.expert is None else slot.expert
-            except BaseException as caught:
-                failure = _as_expert_error(caught, first.call)
-                outcomes = [(None, failure)]
-            else:
                 jobs += self._companions(slot, expert, first)
                 outcomes = self._outcomes(expert, jobs)
-        _current.reset(token)
+        except BaseException as caught:
+            failure = _as_expert_error(caught, first.call)
+            outcomes = [(None, failure)] * len(jobs)
+        finally:
+            _current.reset(token)
+            self._end_turn(slot, first, jobs, outcomes, failure)
+
+    def _end_turn(
+        self,
+        slot: _Slot,
+        first: _Job,
+        jobs: Sequence[_Job],
+        outcomes: Sequence[_Outcome],
+        failure: JarvisError | None,
+    ) -> None:
+        """Hand out what came of a turn's jobs, and start the next. A failed load fails all who wait."""
         with self._lock:
             slot.active -= 1
-            waiting = list(slot.jobs) if failure else []
-            if failure:
+            slot.running = [job for job in slot.running if job is not first and job not in jobs]
+            unloaded = failure is not None and slot.expert is None
+            waiting = list(slot.jobs) if unloaded else []
+            if unloaded:
                 slot.jobs.clear()
                 slot.placed = {}
             self._make_room({}, keep=slot)
             self._schedule()
         for job, (result, error) in zip(jobs, outcomes, strict=True):
+            error = error or (_closed("stopped") if job.abandoned else None)
             if error is None:
                 job.done.set_result(result)
             else:
                 job.done.set_exception(error)
-        if failure:
+        if failure is not None:
             _fail(waiting, failure)
         self._sweep()
 
@@ -254,6 +277,7 @@ class ModelPool:
             found = [job for job in waiting[:most] if fits_a_batch(job.call)]
             for job in found:
                 slot.jobs.remove(job)
+            slot.running += found
         return [job for job in found if job.done.set_running_or_notify_cancel()]
 
     def _outcomes(self, expert: Expert, jobs: Sequence[_Job]) -> list[_Outcome]:
@@ -353,6 +377,10 @@ def _fail(jobs: list[_Job], error: JarvisError) -> None:
             job.done.set_exception(error)
 
 
+def _closed(what: str) -> ExpertError:
+    return ExpertError(f"the model was {what}: the pool was closed meanwhile")
+
+
 def _as_expert_error(error: BaseException, call: Call) -> JarvisError:
     if isinstance(error, JarvisError):
         return error
@@ -364,6 +392,6 @@ def _as_expert_error(error: BaseException, call: Call) -> JarvisError:
             "take a smaller model, or another device (JARVIS_DEVICE)"
         )
     else:
-        wrapped = ExpertError(f"{model} failed at {task}: {type(error).__name__}: {error}")
+        wrapped = ExpertError(in_words(error))
     wrapped.__cause__ = error
     return wrapped

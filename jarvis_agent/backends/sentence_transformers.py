@@ -22,7 +22,6 @@ from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.transformers.loading import LOADING, hush
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.weights import weight_bytes
@@ -120,11 +119,6 @@ class SentenceTransformersBackend(LocalBackend):
 
     name = "sentence-transformers"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
-        super().__init__(pool)
-        self.settings = settings or Settings()
-
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if sentence-transformers is there, is for the task, and may load the candidate."""
         if spec.name not in TASKS_DONE:
@@ -136,11 +130,9 @@ class SentenceTransformersBackend(LocalBackend):
             return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
         return refusal(candidate, self.settings)
 
-    async def run(self, call: Call) -> Any:
-        """Load once for all tasks on each device and dtype, then run in a worker thread."""
-        candidate, settings = call.candidate, call.settings
-        key = (self.name, candidate.id, candidate.revision or "", settings.device, settings.dtype)
-        return await self.pool.run(key, lambda: self.load(call.spec, candidate, settings), call)
+    def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
+        """One loaded model serves all of its tasks."""
+        return (self.name, candidate.id, candidate.revision or "")
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the files, see whether they are an embedder or a cross-encoder, and load it.

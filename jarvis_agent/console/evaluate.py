@@ -7,7 +7,7 @@ jarvis eval compare data_huggingface one.jsonl other.jsonl --chart both.svg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from jarvis_agent.eval.report import Figure, Report
     from jarvis_agent.eval.taskbench import Bench
     from jarvis_agent.planner import Planner
+    from jarvis_agent.request import Brief
+    from jarvis_agent.tools.spec import TaskSpec
 
 NO_MODEL = "none"
 
@@ -34,6 +36,22 @@ Modes = Annotated[
         "--mode", help="strict: inventions and missing answers are errors; compat: as TaskBench counts."
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="M", help='Language model that plans; "none": plan without one.'),
+]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
+Demos = Annotated[
+    Literal["paper", "default", "knn"] | None,
+    typer.Option("--demos", help="Demonstrations that the language model is shown."),
+]
+Predictions = Annotated[
+    Path | None,
+    typer.Option("--predictions", metavar="OUT", help="Write the plans there, as JSON lines; go on from it."),
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", metavar="N", min=1, help="Requests that are planned at once.")
+]
 Chart = Annotated[
     Path | None, typer.Option("--chart", metavar="FILE", help="Draw the figures too, as .png or .svg.")
 ]
@@ -43,26 +61,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and n
 @eval_app.command()
 def taskbench(
     folder: Folder,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="M", help='Language model that plans; "none": plan without one.'),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")
-    ] = None,
-    demos: Annotated[
-        Literal["paper", "default"] | None,
-        typer.Option("--demos", help="Demonstrations that the language model is shown."),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--predictions", metavar="OUT", help="Write the plans there, as JSON lines; go on from it."
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", metavar="N", min=1, help="Requests that are planned at once.")
-    ] = 4,
+    model: Model = None,
+    limit: Limit = None,
+    demos: Demos = None,
+    predictions: Predictions = None,
+    concurrency: Concurrency = 4,
     mode: Modes = "both",
     chart: Chart = None,
     as_json: AsJson = False,
@@ -72,8 +75,8 @@ def taskbench(
 
     bench = read_folder(folder)
     requests = dict(list(bench.requests.items())[:limit])
-    planner, name = _planner(model, demos)
-    made = asyncio.run(_plan_all(requests, bench, planner, predictions, concurrency))
+    planner, name = planner_of(model, demos)
+    made = asyncio.run(plan_all(requests, bench.specs, planner, predictions, concurrency))
     graphs = {one.graph.id: one.graph for one in made} | (_written(predictions) if predictions else {})
     gold = [graph for graph in bench.gold if graph.id in requests]
     if not gold:
@@ -113,15 +116,15 @@ def compare(
     _print(reports, chart, as_json, gains)
 
 
-def _planner(model: str | None, demos: str | None) -> tuple[Planner, str]:
-    """The planner, and what it is called in reports."""
+def planner_of(model: str | None, demos: str | None) -> tuple[Planner, str]:
+    """The planner that the options ask for, and what it is called in reports."""
     from jarvis_agent.llm import Controller, describe_model, resolve_model
     from jarvis_agent.offline import OfflinePlanner
     from jarvis_agent.planner import LLMPlanner
     from jarvis_agent.prompting import load_prompts
     from jarvis_agent.settings import load_settings
 
-    settings = load_settings(prompts="paper" if demos == "paper" else None)
+    settings = load_settings(prompts="paper" if demos == "paper" else None, demos=demos)
     chat = None if model == NO_MODEL else resolve_model(model, settings)
     if chat is None:
         return OfflinePlanner(settings), "no model"
@@ -129,9 +132,15 @@ def _planner(model: str | None, demos: str | None) -> tuple[Planner, str]:
     return LLMPlanner(Controller(chat, settings), settings, prompts), describe_model(chat)
 
 
-async def _plan_all(
-    requests: dict[str, str], bench: Bench, planner: Planner, out: Path | None, concurrency: int
+async def plan_all(
+    requests: Mapping[str, str],
+    specs: Mapping[str, TaskSpec],
+    planner: Planner,
+    out: Path | None,
+    concurrency: int,
+    briefs: Mapping[str, Brief] | None = None,
 ) -> list[Prediction]:
+    """What `predict` makes, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -143,7 +152,8 @@ async def _plan_all(
         bar = progress.add_task(
             "planning", total=len(requests), completed=len(planned(out) & requests.keys())
         )
-        async for prediction in predict(requests, bench.specs, planner, out=out, concurrency=concurrency):
+        made_now = predict(requests, specs, planner, out=out, concurrency=concurrency, briefs=briefs)
+        async for prediction in made_now:
             made.append(prediction)
             progress.advance(bar)
     return made

@@ -1,11 +1,13 @@
 """Reports of evaluations in a terminal: a row a figure, a column a run, intervals beside them.
 
 console.print(scores_table(reports))
+console.print(groups_table("no model", reports))      # a row a report
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,6 +15,11 @@ from rich.text import Text
 
 from jarvis_agent.console.show import clean
 from jarvis_agent.eval.report import Figure, Report
+
+if TYPE_CHECKING:
+    from jarvis_agent.eval.choices import Chosen
+    from jarvis_agent.eval.paper import Judged
+    from jarvis_agent.types import Task
 
 
 def scores_table(
@@ -28,6 +35,58 @@ def scores_table(
     for label, cells in _facts(reports):
         table.add_row(Text(label, "dim"), *cells)
     return Group(table, *(_gains(mode, figures) for mode, figures in (gains or {}).items()))
+
+
+def groups_table(title: str, reports: Sequence[Report]) -> RenderableType:
+    """A row a report, a column a figure; the first figure with its 95 % interval, all in percent."""
+    table = Table(title=clean(title), title_justify="left", box=None, pad_edge=False)
+    first, *others = (figure.name for figure in reports[0].figures)
+    table.add_column("", header_style="dim")
+    for name in ("requests", first, *others):
+        table.add_column(name, justify="right", header_style="bold")
+    for report in reports:
+        headline, *rest = report.figures
+        cells = [f"{100 * figure.value:.1f}" for figure in rest]
+        table.add_row(clean(report.name), str(report.requests), _percent(headline), *cells)
+    facts = [
+        Text(f"{label}: {cells[0]}", "dim") for label, cells in _facts(reports[:1]) if label != "requests"
+    ]
+    return Group(table, *facts)
+
+
+def wrong_plans(judged: Sequence[Judged]) -> RenderableType:
+    """Requests whose plan is not right, each with the plan that was expected and the one that came."""
+    lines = []
+    for one in judged:
+        lines += [
+            Text(f"{one.asked.id}: {clean(one.asked.request)}", "bold"),
+            *(Text(f"  expected  {_plan(plan)}") for plan in one.asked.plans[:1]),
+            *(Text(f"  or        {_plan(plan)}", "dim") for plan in one.asked.plans[1:]),
+            Text(f"  got       {_plan(one.tasks)}"),
+        ]
+    return Group(*lines)
+
+
+def wrong_choices(chosen: Sequence[Chosen]) -> RenderableType:
+    """Cases whose choice is not right, each with what was expected and why, and what came."""
+    lines = []
+    for one in chosen:
+        faults = f" (wrong: {', '.join(sorted(one.faults))})" if one.faults else ""
+        lines += [
+            Text(f"{one.case.id}: {clean(one.case.request)}", "bold"),
+            Text(f"  expected  {', '.join(one.case.right) or 'a refusal'}. {one.case.reason}"),
+            Text(f"  got       {clean(one.model or 'a refusal')}{faults}: {clean(one.reason)}"),
+        ]
+    return Group(*lines)
+
+
+def _plan(tasks: Sequence[Task]) -> str:
+    """A plan on one line: `0 image-to-text(image=a.jpg), 1 text-to-speech(text=<resource>-0)`."""
+    written = [
+        f"{task.id} {task.task}({', '.join(f'{name}={value}' for name, value in task.args.items())})"
+        for task in tasks
+    ]
+    return clean(", ".join(written)) or "no task"
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:

@@ -18,7 +18,7 @@ from jarvis_agent.plan import Plan, PlanBuilder
 from jarvis_agent.request import Brief, Request, Turn
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event
-from jarvis_agent.session import Session, Stages, turn_of
+from jarvis_agent.session import Session, Stages, announce, turn_of
 from jarvis_agent.types import TaskResult, Usage
 
 Ask = Callable[[dict[str, Any]], Any]
@@ -77,14 +77,32 @@ class DurableSession(Session):
         stored = await self._steps.once("plan", make_plan)
         brief.meter.usage.update(_USAGE.validate_python(stored["usage"]))
         plan = self._approved(Plan.model_validate(stored["plan"]), brief)
+        announce(brief, plan)
         emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         journal = TaskJournal(self._steps)
         async with Executor(
             workers, self._store, brief, self._settings, emit, self._clock, journal
         ) as executor:
             results = await executor.join(plan.tasks, self._settings.run_timeout)
+            plan, results = await self._go_on(executor, brief, plan, results, emit)
         self._time_execution(results)
         return plan, results
+
+    async def _replan(self, turn: int, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+        """As a step, which is taken even where nothing failed: what is stored comes in a fixed order.
+
+        Where somebody approves plans, none is run that nobody has seen.
+        """
+        if self._ask is not None or self._stages.replanner is None or not plan.tasks:
+            return Plan()
+
+        async def plan_again() -> dict[str, Any]:
+            more = await super(DurableSession, self)._replan(turn, brief, plan, results)
+            return {"plan": more.model_dump(mode="json"), "usage": _dumped(brief)}
+
+        stored = await self._steps.once(f"replan {turn}", plan_again)
+        brief.meter.usage.update(_USAGE.validate_python(stored["usage"]))
+        return Plan.model_validate(stored["plan"])
 
     def _approved(self, plan: Plan, brief: Brief) -> Plan:
         """The plan that somebody decided on: this one, an edited one, or none.

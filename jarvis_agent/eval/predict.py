@@ -13,24 +13,33 @@ import json
 import mimetypes
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from jarvis_agent.errors import JarvisError, in_words
-from jarvis_agent.eval.graphs import PlanGraph, graph_of, to_record
+from pydantic import ValidationError
+
+from jarvis_agent.errors import InputError, JarvisError, in_words
+from jarvis_agent.eval.graphs import PlanGraph, graph_of, read_graph, to_record
+from jarvis_agent.eval.lines import records_in
+from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
 from jarvis_agent.request import Brief, Meter, mentions
 from jarvis_agent.tools.spec import Modality, TaskSpec
-from jarvis_agent.types import Frozen, Resource, Usage
+from jarvis_agent.types import Frozen, Resource, Task, Usage
 
 _KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
 
 
 class Prediction(Frozen):
-    """The plan of one request; `seconds` is how long it took, `error` why there is none."""
+    """The plan of one request; `seconds` is how long it took, `error` why there is none.
+
+    `tasks` is the plan in our own format, with the names of its arguments.
+    """
 
     graph: PlanGraph
+    tasks: tuple[Task, ...] = ()
     seconds: float
     usage: Usage = Usage()
     error: str | None = None
@@ -43,23 +52,31 @@ async def predict(
     *,
     out: Path | None = None,
     concurrency: int = 4,
+    briefs: Mapping[str, Brief] | None = None,
 ) -> AsyncIterator[Prediction]:
     """Plan the requests, given by id, in any order.
 
     Args:
         out: where predictions are written, a line each; those that it holds already are left out here.
         concurrency: requests that are planned at once.
+        briefs: by id, what is known of a request beside its words (earlier turns, files that it does not
+            name); where there is none, it has the files that it names.
     """
+    known = briefs or {}
+
+    def start(one: tuple[str, str]) -> asyncio.Task[Prediction]:
+        record, request = one
+        brief = known.get(record) or Brief(request, files=tuple(named_files(request)), specs=specs)
+        return asyncio.create_task(_predict(record, replace(brief, meter=Meter()), planner))
+
     done = planned(out)
     waiting = iter([(record, text) for record, text in requests.items() if record not in done])
     with out.open("a", encoding="utf-8") if out else nullcontext() as file:
-        running = {asyncio.create_task(_predict(one, specs, planner)) for one in _take(waiting, concurrency)}
+        running = {start(one) for one in _take(waiting, concurrency)}
         try:
             while running:
                 ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                running |= {
-                    asyncio.create_task(_predict(one, specs, planner)) for one in _take(waiting, len(ended))
-                }
+                running |= {start(one) for one in _take(waiting, len(ended))}
                 for task in ended:
                     prediction = task.result()
                     if file:
@@ -83,21 +100,47 @@ def planned(out: Path | None) -> set[str]:
     return {str(json.loads(line)["id"]) for line in lines if line.strip()}
 
 
+def read_written(path: Path) -> list[Prediction]:
+    """The predictions that `predict` wrote to a file, with their plans in our own format.
+
+    Raises:
+        InputError: a line of the file is none that `predict` writes.
+    """
+    return [_from_record(record) for record in records_in(path)]
+
+
+def _from_record(record: dict[str, Any]) -> Prediction:
+    try:
+        return Prediction(
+            graph=read_graph(record),
+            tasks=record["plan"],
+            seconds=record["seconds"],
+            usage=record["usage"],
+            error=record["error"],
+        )
+    except (KeyError, ValidationError) as error:
+        raise InputError(
+            f"the prediction {record['id']} was not written by `jarvis eval plans`: {error}"
+        ) from error
+
+
 def _take(waiting: Iterable[tuple[str, str]], count: int) -> list[tuple[str, str]]:
     return [one for _, one in zip(range(count), waiting, strict=False)]
 
 
-async def _predict(one: tuple[str, str], specs: Mapping[str, TaskSpec], planner: Planner) -> Prediction:
-    record, request = one
-    meter, began = Meter(), perf_counter()
-    brief = Brief(request=request, files=tuple(named_files(request)), specs=specs, meter=meter)
-    graph, failure = PlanGraph(id=record), None
+async def _predict(record: str, brief: Brief, planner: Planner) -> Prediction:
+    began, plan, failure = perf_counter(), Plan(), None
     try:
-        graph = graph_of(await planner.plan(brief, lambda task: None), specs, record)
+        plan = await planner.plan(brief, lambda task: None)
     except JarvisError as error:
         failure = in_words(error)
-    usage = sum(meter.usage.values(), Usage())
-    return Prediction(graph=graph, seconds=perf_counter() - began, usage=usage, error=failure)
+    return Prediction(
+        graph=graph_of(plan, brief.specs, record),
+        tasks=tuple(plan.tasks),
+        seconds=perf_counter() - began,
+        usage=sum(brief.meter.usage.values(), Usage()),
+        error=failure,
+    )
 
 
 def named_files(request: str) -> list[Resource]:
@@ -113,6 +156,7 @@ def _kind(name: str) -> Modality:
 
 def _line(prediction: Prediction, request: str) -> str:
     record: dict[str, Any] = to_record(prediction.graph, request)
+    record["plan"] = [task.model_dump() for task in prediction.tasks]
     record["seconds"] = round(prediction.seconds, 4)
     record["usage"] = prediction.usage.model_dump()
     record["error"] = prediction.error

@@ -7,9 +7,9 @@ differences(scores, others)       # what the second run does better, with interv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jarvis_agent.errors import InputError, MissingExtraError
 from jarvis_agent.eval.metrics import Metric, Mode, Scored, Scores
@@ -19,6 +19,8 @@ from jarvis_agent.types import Frozen, Usage
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 RESAMPLES = 1000
 """Draws of requests from which the intervals come (percentile bootstrap, Efron 1979)."""
@@ -55,11 +57,11 @@ class Report(Frozen):
     usage: Usage = Usage()
 
 
-Share = Callable[[Scored], tuple[float, float]]
+Share = Callable[[T], tuple[float, float]]
 """What a request adds to the numerator and to the denominator of a figure."""
 
 
-def _f1_of(metric: Metric) -> Share:
+def _f1_of(metric: Metric) -> Share[Scored]:
     def share(one: Scored) -> tuple[float, float]:
         counts = one.counts[metric]
         return 2.0 * counts.both, float(counts.predicted + counts.gold)
@@ -67,7 +69,7 @@ def _f1_of(metric: Metric) -> Share:
     return share
 
 
-FIGURES: dict[str, Share] = {
+FIGURES: dict[str, Share[Scored]] = {
     "node F1": _f1_of("node"),
     "edge F1": _f1_of("edge"),
     "argument type F1": _f1_of("type"),
@@ -84,17 +86,33 @@ def report_on(name: str, scores: Scores, predictions: Sequence[Prediction] = ())
     Raises:
         MissingExtraError: numpy is not installed, which resamples the requests.
     """
-    times = sorted(one.seconds for one in predictions)
-    late = quantiles(times, n=20)[-1] if len(times) > 1 else sum(times)
     return Report(
         name=name,
         mode=scores.mode,
         requests=len(scores.requests),
         unanswered=sum(one.counts["node"].predicted == 0 for one in scores.requests),
-        figures=_figures(_resampled(scores.requests)),
-        seconds=(round(median(times), 4), round(late, 4)) if times else (),
+        figures=figures_of(scores.requests, FIGURES),
+        seconds=seconds_of(predictions),
         usage=sum((one.usage for one in predictions), Usage()),
     )
+
+
+def seconds_of(predictions: Sequence[Prediction]) -> tuple[float, ...]:
+    """Median and 95th percentile of the time that a request took; empty without predictions."""
+    times = sorted(one.seconds for one in predictions)
+    if not times:
+        return ()
+    late = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
+    return round(median(times), 4), round(late, 4)
+
+
+def figures_of(scored: Sequence[T], shares: Mapping[str, Share[T]]) -> list[Figure]:
+    """Figures of anything that was scored, with their intervals; 1 where there is nothing to count.
+
+    Raises:
+        MissingExtraError: numpy is not installed, which resamples.
+    """
+    return _figures(_resampled(scored, shares), shares)
 
 
 def differences(scores: Scores, others: Scores) -> list[Figure]:
@@ -110,10 +128,11 @@ def differences(scores: Scores, others: Scores) -> list[Figure]:
     pairs = [(one, second[one.id]) for one in scores.requests if one.id in second]
     if not pairs:
         raise InputError("the two runs have no request in common")
-    return _figures(_resampled([two for _, two in pairs]) - _resampled([one for one, _ in pairs]))
+    first, then = (_resampled(side, FIGURES) for side in zip(*pairs, strict=True))
+    return _figures(then - first, FIGURES)
 
 
-def _resampled(scored: Sequence[Scored]) -> NDArray[np.float64]:
+def _resampled(scored: Sequence[T], shares: Mapping[str, Share[T]]) -> NDArray[np.float64]:
     """The figures of the requests, and then of `RESAMPLES` draws from them; shape (1 + RESAMPLES, figures).
 
     Draws of as many requests are the same draws, so that two runs can be compared draw by draw.
@@ -124,8 +143,8 @@ def _resampled(scored: Sequence[Scored]) -> NDArray[np.float64]:
         raise MissingExtraError("an evaluation", "eval") from error
     count = len(scored)
     if not count:
-        return np.zeros((1 + RESAMPLES, len(FIGURES)))
-    added = np.array([[share(one) for share in FIGURES.values()] for one in scored])
+        return np.zeros((1 + RESAMPLES, len(shares)))
+    added = np.array([[share(one) for share in shares.values()] for one in scored])
     drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     weights = np.vstack([np.ones(count), drawn])
     above, below = weights @ added[..., 0], weights @ added[..., 1]
@@ -133,12 +152,12 @@ def _resampled(scored: Sequence[Scored]) -> NDArray[np.float64]:
     return figures
 
 
-def _figures(resampled: NDArray[np.float64]) -> list[Figure]:
+def _figures(resampled: NDArray[np.float64], names: Iterable[str]) -> list[Figure]:
     """The figures in the first row, with the interval in which 95 % of the other rows lie."""
     import numpy as np
 
     low, high = np.quantile(resampled[1:], [0.025, 0.975], axis=0)
-    columns = zip(FIGURES, resampled[0], low, high, strict=True)
+    columns = zip(names, resampled[0], low, high, strict=True)
     return [
         Figure(name=name, value=round(float(value), 6), low=round(float(a), 6), high=round(float(b), 6))
         for name, value, a, b in columns

@@ -19,6 +19,7 @@ from typing import Any
 
 from jarvis_agent.errors import InputError
 from jarvis_agent.eval.graphs import PlanGraph, read_graph
+from jarvis_agent.eval.lines import records_in, text_of
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Frozen
@@ -55,8 +56,8 @@ def read_folder(folder: Path) -> Bench:
     tools = _object(folder / TOOLS).get("nodes")
     if not isinstance(tools, list) or not tools:
         raise InputError(f"{folder / TOOLS} describes no tools: it should be an object with `nodes`")
-    gold = list(_lines(folder / GOLD)) if (folder / GOLD).is_file() else []
-    asked = list(_lines(folder / REQUESTS)) if (folder / REQUESTS).is_file() else gold
+    gold = list(records_in(folder / GOLD)) if (folder / GOLD).is_file() else []
+    asked = list(records_in(folder / REQUESTS)) if (folder / REQUESTS).is_file() else gold
     if not asked:
         raise InputError(
             f"{folder} holds no requests: neither {REQUESTS} nor {GOLD} is there, or both are empty"
@@ -112,34 +113,14 @@ def read_predictions(path: Path) -> dict[str, PlanGraph]:
     Raises:
         InputError: the file can not be read; the message names the line.
     """
-    return {graph.id: graph for graph in map(read_graph, _lines(path))}
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number}, is no JSON: {error}") from error
-        if not isinstance(record, dict) or "id" not in record:
-            raise InputError(f"{path}, line {number}, is no object with an `id`")
-        yield record
+    return {graph.id: graph for graph in map(read_graph, records_in(path))}
 
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(_text(path))
+        found = json.loads(text_of(path))
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} is no JSON object")
     return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} can not be read: {error.strerror or error}") from error

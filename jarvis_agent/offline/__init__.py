@@ -12,6 +12,9 @@ The stages, a module each:
     choose       the likeliest task that it can feed, and its `companions`
     fill, link   its arguments, from what it says (`arguments`), names and refers to (`supply`, `discourse`),
                  and the tasks that must go before
+
+Where the tools on offer are a kit of known tools that say nothing but which kinds they take and make,
+`workflow` reads the request instead.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ _AND = (
 )
 _CUT = re.compile(
     rf"{_THEN}|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
-    rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)",
+    rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)"
+    rf"|\s*,?\s+before\s+(?:you\s+)?(?=(?:{_ACTIONS})\b)",
     re.IGNORECASE,
 )
 _ANOTHER = re.compile(

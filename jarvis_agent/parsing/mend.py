@@ -75,8 +75,9 @@ def bind(node: Node, find: Find, fresh_id: Callable[[], int], room: int) -> Boun
     ids = [node.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
+    taken = set(refs_in(rows[:limit]))
     tasks = tuple(
-        Task(task=node.draft.spec.name, id=i, dep=binding.deps(args), args=args)
+        Task(task=node.draft.spec.name, id=i, dep=binding.deps(args, taken), args=args)
         for i, args in zip(ids, rows, strict=False)
     )
     return Bound(tasks, binding.needs, tuple(binding.notes))
@@ -107,16 +108,17 @@ class _Binding:
         """Every node that it was bound to."""
         return tuple(dict.fromkeys((*self._written.values(), *self._meant.values(), *self._mended.values())))
 
-    def deps(self, args: Mapping[str, Any]) -> list[int]:
-        """`dep` of the task with these arguments.
+    def deps(self, args: Mapping[str, Any], taken: set[int]) -> list[int]:
+        """`dep` of the task with these arguments; `taken` are the ids in the arguments of all that it became.
 
-        An id that the planner wrote means every task that it fanned out into, unless the arguments take some.
+        An id that the planner wrote means every task that it fanned out into, unless some argument takes it:
+        then it is a dependency of those that have this argument alone.
         """
         ids = set(refs_in(args))
         for i, node in self._written.items():
             meant = [other for (j, _), other in self._meant.items() if j == i] or [node]
             theirs = {task_id for other in meant for task_id in other.ids}
-            if not ids & theirs:
+            if taken.isdisjoint(theirs):
                 ids |= theirs
         return sorted(ids) or [-1]
 
@@ -168,7 +170,7 @@ class _Binding:
             if isinstance(item, list):
                 yield from self._items(item, arg)
             elif isinstance(item, str) and (listed := listed_refs(item)):
-                yield from (ref(i) for n in listed for i in self._target(n, arg.kind).ids)
+                yield from (ref(i) for n in dict.fromkeys(listed) for i in self._target(n, arg.kind).ids)
             elif isinstance(item, str) and arg.kind in MEDIA and refs_in(item):
                 yield from self._files(item, arg)
             elif isinstance(item, str):

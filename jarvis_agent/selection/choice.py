@@ -14,6 +14,9 @@ from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.sources.cards import brief_text
 from jarvis_agent.types import Candidate
 
+Choice = tuple[Candidate | None, str]
+"""The chosen candidate with the reason for it; or None with what is wrong with the reply."""
+
 _LONGEST_REASON = 400
 _LONGEST_NAME = 80
 
@@ -31,8 +34,8 @@ def choice_schema(candidates: Sequence[Candidate]) -> dict[str, Any]:
     }
 
 
-def read_choice(said: str, candidates: Sequence[Candidate]) -> tuple[Candidate | None, str]:
-    """The chosen candidate with the reason for it; or None with what is wrong with the reply.
+def read_choice(said: str, candidates: Sequence[Candidate]) -> Choice:
+    """What a reply chooses.
 
     An id counts in any case of its letters and without its organisation, if it means one candidate only.
     Where there is no JSON, a text that names one candidate alone counts.

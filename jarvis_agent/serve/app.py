@@ -25,17 +25,29 @@ THREAD_HEADER = "X-Thread-Id"
 """A request header: the chat that a request belongs to."""
 
 _FORM = 64 * 1024
+_HOUR = 3600.0
 
 
 def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> FastAPI:
     """As `create_app`."""
     settings = agent.settings
-    uploads = Uploads(settings.output_dir / "uploads", settings.max_file_bytes)
+    uploads = Uploads(
+        settings.output_dir / "uploads",
+        settings.max_file_bytes,
+        seconds=settings.upload_seconds,
+        total=settings.upload_bytes,
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await agent.aclose()
+        sweeping = asyncio.create_task(
+            _sweep(uploads, every=min(max(settings.upload_seconds / 2, 1.0), _HOUR))
+        )
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            await agent.aclose()
 
     app = FastAPI(
         title="jarvis-agent",
@@ -55,6 +67,13 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         return {"status": "ok", "version": __version__}
 
     return app
+
+
+async def _sweep(uploads: Uploads, every: float) -> None:
+    """Delete old uploads also while nobody sends new ones."""
+    while True:
+        await asyncio.to_thread(uploads.sweep)
+        await asyncio.sleep(every)
 
 
 def _agent_routes(agent: JarvisAgent, path: str) -> APIRouter:

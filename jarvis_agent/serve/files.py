@@ -11,6 +11,10 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +26,7 @@ from jarvis_agent.types import Frozen
 
 _HEAD = 8192
 _LONGEST_NAME = 60
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHOWN, _SAVED = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may show, and those that it may only save but is told the media type of."""
 
@@ -42,12 +47,32 @@ class Upload(Frozen):
 
 
 class Uploads:
-    """Stores what clients send, each in a directory of its own whose name can not be guessed."""
+    """Stores what clients send, each in a directory of its own whose name can not be guessed, for a time.
 
-    def __init__(self, directory: Path, limit: int) -> None:
-        """Store below `directory`; no file may have more than `limit` bytes."""
+    Args:
+        directory: where; what an earlier server left there counts too.
+        limit: bytes of the largest file.
+        seconds: how long a file is kept.
+        total: bytes of all files together; the oldest make room for a new one.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        limit: int,
+        *,
+        seconds: float = 86_400.0,
+        total: int = 20_000_000_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.directory = directory.absolute()
         self._limit = limit
+        self._seconds = seconds
+        self._total = total
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stored = deque(sorted(_found(self.directory), key=lambda stored: stored.since))
 
     def save(self, client_name: str, file: BinaryIO, size: int) -> Upload:
         """Store a file of `size` bytes.
@@ -64,6 +89,7 @@ class Uploads:
             raise InputError(f"{name} is empty (0 bytes)")
         kind, mime = sniff_bytes(head, Path(name))
         file.seek(0)
+        self.sweep(room_for=size)
         folder = self.directory / secrets.token_hex(16)
         folder.mkdir(parents=True)
         try:
@@ -72,7 +98,33 @@ class Uploads:
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        with self._lock:
+            self._stored.append(_Stored(folder, self._clock(), size))
         return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
+
+    def sweep(self, room_for: int = 0) -> None:
+        """Delete the files whose time is over, and the oldest until `room_for` bytes more may be stored."""
+        with self._lock:
+            room = self._total - room_for - sum(stored.size for stored in self._stored)
+            while self._stored and (room < 0 or self._stored[0].since + self._seconds <= self._clock()):
+                oldest = self._stored.popleft()
+                room += oldest.size
+                shutil.rmtree(oldest.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    folder: Path
+    since: float
+    size: int
+
+
+def _found(directory: Path) -> Iterator[_Stored]:
+    """What is stored below a directory already."""
+    for folder in directory.glob("*/"):
+        if _TOKEN.fullmatch(folder.name):
+            size = sum(file.stat().st_size for file in folder.iterdir())
+            yield _Stored(folder, folder.stat().st_mtime, size)
 
 
 def _plain(name: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.errors import MissingExtraError
 from jarvis_agent.tools.files import as_image, save_image
-from jarvis_agent.tools.forms import UnexpectedError, counted, number, rows
+from jarvis_agent.tools.forms import UnexpectedError, counted, number, numbers, rows
 from jarvis_agent.tools.results.adapted import Adapted
 
 if TYPE_CHECKING:
@@ -76,13 +76,7 @@ def _values(given: Any) -> NDArray[np.float64]:
 
     if isinstance(given, Images.Image) and given.mode not in ("I", "I;16", "F", "L"):
         given = given.convert("L")
-    if callable(getattr(given, "detach", None)):
-        # bfloat16 has no counterpart in numpy.
-        given = given.detach().float().cpu()
-    try:
-        values = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UnexpectedError("a depth map (height, width)") from error
+    values = numbers(given, "a depth map (height, width)").astype(np.float64)
     values = values.reshape(values.shape[-2:]) if values.ndim > 2 and values[..., 0, 0].size == 1 else values
     if values.ndim != 2 or not values.size:
         raise UnexpectedError("a depth map (height, width)")

@@ -30,8 +30,10 @@ SHOWN = 5
 def classes(raw: Any, call: Call) -> Adapted:
     """[{label, score}], the best first; {labels, scores} of zero-shot classification is the same thing."""
     if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
+        if len(raw["labels"]) != len(raw["scores"]):
+            raise UnexpectedError("a score for each label")
         raw = [
-            {"label": name, "score": value} for name, value in zip(raw["labels"], raw["scores"], strict=False)
+            {"label": name, "score": value} for name, value in zip(raw["labels"], raw["scores"], strict=True)
         ]
     found: list[dict[str, Any]] = [
         {"label": text(row["label"]), "score": score(row["score"])} for row in rows(raw, "label", "score")

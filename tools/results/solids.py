@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.errors import MissingExtraError
-from jarvis_agent.tools.forms import UnexpectedError
+from jarvis_agent.tools.forms import UnexpectedError, existing, numbers
 from jarvis_agent.tools.provenance import provenance
 from jarvis_agent.tools.results.adapted import Adapted
 from jarvis_agent.types import Resource
@@ -58,13 +57,7 @@ def _array(value: Any, name: str) -> NDArray[np.float64]:
     """Numbers of shape (n, 3); n is not 0."""
     import numpy as np
 
-    if callable(getattr(value, "detach", None)):
-        # bfloat16 has no counterpart in numpy.
-        value = value.detach().float().cpu()
-    try:
-        found = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UnexpectedError(f"{name} as numbers (n, 3)") from error
+    found = numbers(value, f"{name} as numbers (n, 3)").astype(np.float64)
     if found.ndim != 2 or found.shape[1] != 3 or not len(found):
         raise UnexpectedError(f"{name} as numbers (n, 3)")
     if not np.isfinite(found).all():
@@ -83,13 +76,13 @@ def _bytes(colors: NDArray[np.float64], vertices: int) -> NDArray[np.uint8]:
 
 
 def _loaded(raw: Any) -> Any:
-    given = raw.get("path") if isinstance(raw, Mapping) else raw
-    if not isinstance(given, str | Path) or not Path(given).is_file():
+    given = existing(raw.get("path") if isinstance(raw, Mapping) else raw)
+    if given is None:
         raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
     trimesh = _trimesh()
-    is_glb = Path(given).read_bytes()[:4] == b"glTF"
+    is_glb = given.read_bytes()[:4] == b"glTF"
     try:
-        scene = trimesh.load_scene(given, file_type="glb" if is_glb else Path(given).suffix.lstrip("."))
+        scene = trimesh.load_scene(given, file_type="glb" if is_glb else given.suffix.lstrip("."))
     except (ValueError, KeyError, TypeError, IndexError, NotImplementedError) as error:
         raise UnexpectedError(f"a 3D file that can be read ({error})") from error
     if not scene.geometry:

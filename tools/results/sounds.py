@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.tools.files import made_file, save_audio, wav_facts
+from jarvis_agent.errors import BadInputError
+from jarvis_agent.tools.files import made_file, save_audio, signed_wav, wav_facts
 from jarvis_agent.tools.forms import UnexpectedError, number, rows
 from jarvis_agent.tools.results.adapted import Adapted
 from jarvis_agent.types import Resource
@@ -37,16 +38,20 @@ def sound(raw: Any, call: Call) -> Adapted:
 
 
 def _from_file(file: Resource, call: Call) -> Adapted:
-    """A sound that the backend wrote: WAV as it is, other formats made WAV."""
+    """A sound that the backend wrote: WAV with its own samples, other formats made WAV."""
     from jarvis_agent.media import decode_audio
 
     assert file.path is not None
     facts = wav_facts(file.path)
     if facts is None:
-        samples, rate = decode_audio(file.path)
+        try:
+            samples, rate = decode_audio(file.path)
+        except BadInputError as error:
+            raise UnexpectedError(f"sound that can be read ({error})") from error
         file, seconds = save_audio(samples, rate, call, call.spec.name)
     else:
         rate, seconds = facts
+        file = signed_wav(file, call)
     return Adapted(_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
 
 

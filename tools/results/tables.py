@@ -19,7 +19,7 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
 
     The table has two further columns: `prediction`, and `probability` where the model tells it.
     """
-    columns = read_table(call.inputs["table"])
+    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
     labels = [_label(value) for value in _predictions(raw, columns)]
     added: dict[str, list[Any]] = {"prediction": labels}
     if (probabilities := listed(raw.get("probabilities"))) is not None:
@@ -32,7 +32,7 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
 
 def numbered_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a number a row}: the numbers, and the table with them in the column `prediction`."""
-    columns = read_table(call.inputs["table"])
+    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
     values = [round(number(_lone(value)), 6) for value in _predictions(raw, columns)]
     file = _save({**columns, **_renamed({"prediction": values}, columns)}, call)
     mean = sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The adapter of videos: frames become MP4 (H.264), a file that is a video already is taken as it is."""
+"""The adapter of videos: frames, and files of any format, become MP4 (H.264) that tells of its origin."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.errors import BadInputError
 from jarvis_agent.tools.files import as_image, made_file
 from jarvis_agent.tools.forms import UnexpectedError, number
 from jarvis_agent.tools.provenance import tags
@@ -20,19 +21,22 @@ if TYPE_CHECKING:
 
 
 def video(raw: Any, call: Call) -> Adapted:
-    """{frames: images or an array (n, h, w, 3), fps}, or {path}.
+    """{frames: images or an array (n, h, w, 3), fps}, or {path}, where an animated GIF will do as well.
 
-    The output has path, width and height in pixels, fps, and duration in seconds. Where PyAV is missing, what
-    is not known of a {path} is None.
+    The output has path, width and height in pixels, fps, and duration in seconds. Where PyAV is missing, a
+    {path} is taken as it is, and what is not known of it is None.
     """
     from jarvis_agent.video import probe_video
 
-    if isinstance(raw, Mapping) and "frames" in raw:
-        file = _encoded(raw, call)
-    else:
-        file = made_file(raw, "video", call)
-    assert file.path is not None
-    facts = probe_video(file.path) if find_spec("av") else None
+    try:
+        if isinstance(raw, Mapping) and "frames" in raw:
+            file = _encoded(raw, call)
+        else:
+            file = _as_mp4(made_file(raw, "video", call), call)
+        assert file.path is not None
+        facts = probe_video(file.path) if find_spec("av") else None
+    except BadInputError as error:
+        raise UnexpectedError(f"a video that can be read ({error})") from error
     output = {
         "path": str(file.path),
         "width": facts.width if facts else None,
@@ -41,6 +45,27 @@ def video(raw: Any, call: Call) -> Adapted:
         "duration": round(facts.duration, 3) if facts else None,
     }
     return Adapted(output, facts.told if facts else f"the video {file.path.name}", (file,))
+
+
+def _as_mp4(file: Resource, call: Call) -> Resource:
+    """A video as MP4 (H.264) with the provenance; it is copied only where it lacks one of them."""
+    from jarvis_agent.streams import is_mp4, to_mp4
+    from jarvis_agent.video import opened
+
+    assert file.path is not None
+    if not find_spec("av"):
+        return file
+    wanted = tags(call)
+    with opened(file.path) as found:
+        if is_mp4(found) and found.metadata.get("comment") == wanted["comment"]:
+            return file
+    path = call.new_path(".mp4")
+    try:
+        to_mp4(file.path, path, wanted)
+    except BadInputError:
+        path.unlink(missing_ok=True)
+        raise
+    return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
 
 
 def _encoded(raw: Mapping[str, Any], call: Call) -> Resource:

@@ -4,7 +4,7 @@
     backend.why_not(spec, candidate)       # None, or why it can not run this candidate
     raw = await backend.run(call)
 
-What it can do is the table in diffusers_tasks.py.
+What it can do is the table in tasks.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
 from jarvis_agent.backends.layouts import DIFFUSERS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import marker_folder, model_folder, refusal
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.errors import MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings
@@ -51,11 +50,6 @@ class DiffusersBackend(LocalBackend):
 
     name = "diffusers"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
-        super().__init__(pool)
-        self.settings = settings or Settings()
-
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if diffusers is there, has a way to do the task, and may load the candidate."""
         if spec.name not in TASK_WAYS:
@@ -70,11 +64,6 @@ class DiffusersBackend(LocalBackend):
         """One loaded pipeline serves all tasks that have the same ways."""
         alike = next(task for task, ways in TASK_WAYS.items() if ways is TASK_WAYS[spec.name])
         return (self.name, alike, candidate.id, candidate.revision or "")
-
-    async def run(self, call: Call) -> Any:
-        """Load once for each device and dtype, then run in a worker thread."""
-        key = (*self.key(call.spec, call.candidate), call.settings.device, call.settings.dtype)
-        return await self.pool.run(key, lambda: self.load(call.spec, call.candidate, call.settings), call)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Look at the model's class, choose the way, find the files, and load them.

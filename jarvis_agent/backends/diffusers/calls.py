@@ -12,9 +12,11 @@ import inspect
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.chance import seeded
 from jarvis_agent.backends.diffusers.loading import Loaded
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.errors import ExpertError, UnsupportedError
@@ -92,13 +94,15 @@ def ask(loaded: Loaded, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
     pipe = loaded.pipe if pipe is None else pipe
     takes = parameters(pipe)
     asked = {**few_steps(loaded), **options(loaded, call), **inputs}
+    seed = call.settings.seed
     if "generator" in takes:
-        asked["generator"] = torch.Generator("cpu").manual_seed(call.settings.seed)
-    else:
-        torch.manual_seed(call.settings.seed)
+        asked["generator"] = torch.Generator("cpu").manual_seed(seed)
     pipe.progress_bar = Steps(call)
     try:
-        output = pipe(**{name: value for name, value in asked.items() if name in takes and value is not None})
+        with nullcontext() if "generator" in takes else seeded(seed):
+            output = pipe(
+                **{name: value for name, value in asked.items() if name in takes and value is not None}
+            )
     except NameError as error:  # pipelines leave away the import of a package that is not there
         raise UnsupportedError(
             f"{loaded.id} needs the package {error.name}, which is not installed: pip install {error.name}"

@@ -67,12 +67,14 @@ class Way:
         loads: name of the diffusers class that loads the model; empty: its own. An auto pipeline fits
             only the models of whose family it knows a pipeline for the task.
         part: the model is a part, which its base model's pipeline takes under this name.
+        exact: the model is loaded in float32, whatever the settings say: what follows it needs that.
     """
 
     classes: str
     run: Callable[[Loaded, Call], Any]
     loads: str = ""
     part: str = ""
+    exact: bool = False
 
 
 def class_name(folder: Path) -> str:
@@ -163,7 +165,7 @@ def load_pipeline(
     """
     device = place(settings)
     how = {
-        "dtype": pick_dtype(settings.dtype, device),
+        "dtype": pick_dtype("float32" if way.exact else settings.dtype, device),
         "use_safetensors": None if settings.allow_pickle else True,
         "local_files_only": True,
     }

@@ -54,7 +54,7 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
     "image-to-image": _IMAGE_TO_IMAGE,
     "image-text-to-image": _IMAGE_TO_IMAGE,
     "unconditional-image-generation": (
-        Way(r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline", media.dream),
+        Way(r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline", media.dream, exact=True),
     ),
     "text-to-video": (
         Way("MotionAdapter", media.film, loads="AnimateDiffPipeline", part="motion_adapter"),

@@ -1,7 +1,7 @@
 """Tools for images with Pillow: another size, a part of it.
 
 resize(call)     # inputs: image, width and height in pixels, of which one may be absent
-crop(call)       # inputs: image, box: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, or JSON of those
+crop(call)       # inputs: image, box: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, or those as text
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ def resize(call: Call) -> Image:
     wide, high = whole_number(call, "width"), whole_number(call, "height")
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    most = call.settings.max_pixels
+    if max(wide or 1, high or 1) > most:
+        raise BadInputError(f"an image with a side of more than {most:,} pixels is asked for; ask for less")
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
-    if width * height > call.settings.max_pixels:
+    if width * height > most:
         raise BadInputError(
-            f"an image of {width} × {height} pixels would have more than "
-            f"{call.settings.max_pixels:,} (JARVIS_MAX_PIXELS); ask for a smaller one"
+            f"an image of {width} × {height} pixels would have more than {most:,} (JARVIS_MAX_PIXELS); "
+            "ask for a smaller one"
         )
     return image.resize((width, height), Images.Resampling.LANCZOS)
 
@@ -87,10 +90,7 @@ def whole_number(call: Call, name: str) -> int | None:
 
 def _box(given: Any) -> tuple[float, float, float, float]:
     if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except ValueError as error:
-            raise BadInputError(f"the box {given[:80]!r} is no JSON; give {_BOX_FORMS}") from error
+        given = _from_text(given)
     if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
         given = _best(given)
     if isinstance(given, Mapping):
@@ -99,11 +99,19 @@ def _box(given: Any) -> tuple[float, float, float, float]:
         given = [given.get(side) for side in _SIDES]
     try:
         left, top, right, bottom = (float(side) for side in given)
-    except (TypeError, ValueError) as error:
-        raise BadInputError(f"{str(given)[:80]} is no box; give {_BOX_FORMS}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInputError(f"{str(given)[:80]!r} is no box; give {_BOX_FORMS}") from error
     if not all(map(math.isfinite, (left, top, right, bottom))):
-        raise BadInputError(f"the box {given} has sides that are no finite numbers")
+        raise BadInputError(f"the box {str(given)[:80]} has sides that are no finite numbers")
     return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+
+
+def _from_text(given: str) -> Any:
+    """JSON, or four bare numbers: "10, 20, 200, 220"."""
+    try:
+        return json.loads(given)
+    except (ValueError, RecursionError):
+        return given.strip(" <>()").replace(",", " ").split()
 
 
 def _best(rows: list[Any] | tuple[Any, ...]) -> Any:

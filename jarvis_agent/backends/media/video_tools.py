@@ -7,14 +7,17 @@ extract_frames(call)     # inputs: video, count
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.media.image_tools import whole_number
 from jarvis_agent.errors import BadInputError
+from jarvis_agent.streams import add_pictures, add_sound, encode_sound
 from jarvis_agent.tools.provenance import tags
-from jarvis_agent.video import even, h264, opened, spread_frames
+from jarvis_agent.video import opened, spread_frames
 
 FRAMES = 8
 """How many frames are taken where the request does not say."""
@@ -25,32 +28,28 @@ MOST_FRAMES = 64
 def combine(call: Call) -> dict[str, Any]:
     """Put a sound under the pictures of a video: {path} of an MP4 with H.264 and AAC.
 
-    Pictures in H.264 are copied as they are, others are encoded anew. The longer of the two decides the
-    length. A sound that the video had is replaced.
+    H.264 and AAC in MP4 files are copied as they are, all else is encoded anew. The longer of the two
+    decides the length. A sound that the video had is replaced.
 
     Raises:
         BadInputError: one of them can not be read, or lacks pictures or sound.
     """
     import av
 
-    target = call.new_path(".mp4")
     try:
         with (
-            av.open(call.inputs["video"].path) as video,
-            av.open(call.inputs["audio"].path) as audio,
+            _new_file(call, ".mp4") as target,
+            av.open(call.inputs["video"].path, metadata_errors="replace") as video,
+            av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
             av.open(target, "w", options={"movflags": "+faststart"}) as made,
         ):
-            if not video.streams.video or not audio.streams.audio:
+            streams = *video.streams.video[:1], *audio.streams.audio[:1]
+            if sum(stream.codec_context is not None for stream in streams) != 2:
                 raise BadInputError("a video with pictures and a file with sound are needed to combine them")
             made.metadata.update(tags(call))
-            source = video.streams.video[0]
-            is_h264 = source.codec_context.name == "h264"
-            pictures = made.add_stream_from_template(source) if is_h264 else _stream_like(source, made)
-            sound = made.add_stream("aac", rate=audio.streams.audio[0].rate)
-            (_copy if is_h264 else _encode_pictures)(video, made, pictures)
-            _encode_sound(audio, made, sound)
+            for fill in (add_pictures(video, made), add_sound(audio, made)):
+                fill()
     except (av.FFmpegError, OSError, BadInputError) as error:
-        target.unlink(missing_ok=True)
         raise BadInputError(f"the video and the audio can not be combined: {error}") from error
     return {"path": target}
 
@@ -64,15 +63,14 @@ def extract_audio(call: Call) -> dict[str, Any]:
     import av
 
     source = call.inputs["video"].path
-    target = call.new_path(".wav")
-    with opened(source) as video:
+    with _new_file(call, ".wav") as target, opened(source) as video:
         if not video.streams.audio:
             raise BadInputError(f"{source.name} has no sound that could be taken out")
         heard = video.streams.audio[0]
         with av.open(target, "w") as made:
             made.metadata.update(tags(call))
             written = made.add_stream("pcm_s16le", rate=heard.rate, layout=heard.layout.name)
-            _encode_sound(video, made, written)
+            encode_sound(video, made, written)
     return {"path": target}
 
 
@@ -89,29 +87,12 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     return [{"image": image, "time": seconds} for seconds, image in found]
 
 
-def _stream_like(source: Any, made: Any) -> Any:
-    """A stream of H.264 that keeps the size (made even) and the times of the pictures of another one."""
-    rate = source.average_rate or source.guessed_rate or Fraction(25)
-    stream = h264(made, even(source.width, source.height), rate)
-    stream.codec_context.time_base = source.time_base
-    return stream
-
-
-def _copy(source: Any, made: Any, stream: Any) -> None:
-    for packet in source.demux(source.streams.video[0]):
-        if packet.dts is not None:
-            packet.stream = stream
-            made.mux(packet)
-
-
-def _encode_pictures(source: Any, made: Any, stream: Any) -> None:
-    for frame in source.decode(video=0):
-        made.mux(stream.encode(frame.reformat(stream.width, stream.height, "yuv420p")))
-    made.mux(stream.encode(None))
-
-
-def _encode_sound(source: Any, made: Any, stream: Any) -> None:
-    for frame in source.decode(audio=0):
-        frame.pts = None
-        made.mux(stream.encode(frame))
-    made.mux(stream.encode(None))
+@contextmanager
+def _new_file(call: Call, suffix: str) -> Iterator[Path]:
+    """A fresh path; what is there is removed if the block fails."""
+    path = call.new_path(suffix)
+    try:
+        yield path
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -22,6 +22,7 @@ from jarvis_agent.backends.remote.hosted_calls import CALLS, ask
 from jarvis_agent.errors import BadInputError, ExpertError, MissingExtraError, TransientError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tracing import tell
 from jarvis_agent.types import Candidate
 
 __all__ = ["CALLS", "HostedBackend", "Serving", "is_hugging_face", "serving"]
@@ -83,7 +84,9 @@ class HostedBackend:
         for one in served:
             try:
                 with breaker.shared.call((self.name, one.provider), self._settings):
-                    return await self._in_time(one, call, share)
+                    told = await self._in_time(one, call, share)
+                    tell({"jarvis.provider": one.provider})
+                    return told
             except BadInputError:
                 raise
             except ExpertError as error:

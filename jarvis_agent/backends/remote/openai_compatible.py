@@ -20,11 +20,13 @@ from jarvis_agent.backends.remote.chat_messages import answer_of, messages
 from jarvis_agent.backends.remote.errors import retry_after
 from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.llm import ThinkingFilter
+from jarvis_agent.masking import keep_secret
 from jarvis_agent.selection.languages import find_language
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.cards import brief_text
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.tracing import counted, tell
+from jarvis_agent.types import Candidate, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -140,6 +142,7 @@ def _client(candidate: Candidate, timeout: float) -> AsyncOpenAI:
     from openai import AsyncOpenAI
 
     key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
+    keep_secret(key)
     base_url = candidate.metadata["base_url"]
     client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
     # It takes them from the variables of the user's account with OpenAI, which are not for other servers.
@@ -159,6 +162,8 @@ async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
         reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
     except openai.OpenAIError as error:
         raise _expert_error(error, call.candidate) from error
+    if used := reply.usage:
+        tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
     message = reply.choices[0].message if reply.choices else None
     thinking = ThinkingFilter()
     said = thinking.feed((message and message.content) or "") + thinking.finish()

@@ -20,6 +20,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.remote.chat_messages import answer_of
 from jarvis_agent.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.media import check_pixels, decode_audio
+from jarvis_agent.tools.forms import existing
 from jarvis_agent.tools.spec import ARG_ALIASES, Modality, TaskSpec
 
 Endpoint = Mapping[str, Any]
@@ -166,7 +167,19 @@ def _text(value: Any, call: Call, downloads: Path) -> Any:
 
 
 def _json(value: Any, call: Call, downloads: Path) -> Any:
-    return value
+    """Plain JSON, in which the files that the Space sent are opened as images.
+
+    What reads it later opens texts that name files, so that no other file of this machine may be named.
+    """
+    match value:
+        case Mapping():
+            return {name: _json(part, call, downloads) for name, part in value.items()}
+        case list() | tuple():
+            return [_json(part, call, downloads) for part in value]
+        case str() if existing(value) is not None:
+            return _image(value, call, downloads)
+        case _:
+            return value
 
 
 def _label(value: Any, call: Call, downloads: Path) -> list[dict[str, Any]]:

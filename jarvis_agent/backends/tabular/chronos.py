@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.chance import seeded
 from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.transformers.loading import LOADING, hush
 from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -62,8 +62,7 @@ class Forecaster:
             torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
             for cells in series.values()
         ]
-        torch.manual_seed(call.settings.seed)  # the models built on T5 draw samples
-        with warnings.catch_warnings():
+        with seeded(call.settings.seed), warnings.catch_warnings():  # the models built on T5 draw samples
             # That a long forecast is less sure shows in its bounds.
             warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
             quantiles, _ = self.pipeline.predict_quantiles(
@@ -80,11 +79,6 @@ class ChronosBackend(LocalBackend):
 
     name = "chronos"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
-        super().__init__(pool)
-        self.settings = settings or Settings()
-
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if chronos-forecasting is there, is for the task and the model, and may load it."""
         if spec.name != TASK:
@@ -94,11 +88,6 @@ class ChronosBackend(LocalBackend):
         if find_spec("torch") is None or find_spec("chronos") is None:
             return str(MissingExtraError(f"{candidate.id} on this machine", "tabular"))
         return refusal(candidate, self.settings)
-
-    async def run(self, call: Call) -> Any:
-        """Load once for each device and dtype, then run in a worker thread."""
-        key = (*self.key(call.spec, call.candidate), call.settings.device, call.settings.dtype)
-        return await self.pool.run(key, lambda: self.load(call.spec, call.candidate, call.settings), call)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the files and load the pipeline that their config names.

@@ -21,7 +21,6 @@ from jarvis_agent.backends.base import Call, Expert, LocalBackend
 from jarvis_agent.backends.layouts import SKOPS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.tabular.sklearn_trees import TREE, check_trees
 from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.settings import Settings
@@ -89,11 +88,6 @@ class SklearnBackend(LocalBackend):
 
     name = "sklearn"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
-        super().__init__(pool)
-        self.settings = settings or Settings()
-
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if skops is there, is for the task and the model, and may load it."""
         if spec.name not in TASKS_DONE:
@@ -103,11 +97,6 @@ class SklearnBackend(LocalBackend):
         if any(find_spec(module) is None for module in ("skops", "sklearn", "pandas")):
             return str(MissingExtraError(f"{candidate.id} on this machine", "tabular"))
         return refusal(candidate, self.settings)
-
-    async def run(self, call: Call) -> Any:
-        """Load once for each trust in what files may run, then run in a worker thread."""
-        key = (*self.key(call.spec, call.candidate), str(call.settings.trust_remote_code))
-        return await self.pool.run(key, lambda: self.load(call.spec, call.candidate, call.settings), call)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the model's file, see what types it holds, and load it.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.chance import seeded
 from jarvis_agent.backends.model_files import model_folder
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.backends.transformers.generation import pieces, stopping
@@ -83,10 +84,9 @@ def compose(loaded: Loaded, call: Call) -> dict[str, Any]:
     """
     import torch
 
-    torch.manual_seed(call.settings.seed)
     batch = loaded.tokenizer(text_of(call), return_tensors="pt")
     wanted = {"max_new_tokens": SOUND_TOKENS, **loaded.options}
-    with torch.inference_mode():
+    with seeded(call.settings.seed), torch.inference_mode():
         sound = loaded.model.generate(**loaded.inputs(batch), stopping_criteria=stopping(), **wanted)
     return {
         "audio": sound[0].float().mean(dim=0).cpu().numpy(),
@@ -117,14 +117,13 @@ def speak_with_voice(loaded: Loaded, call: Call) -> dict[str, Any]:
 
 def _in_pieces(loaded: Loaded, call: Call, say: Callable[[str], tuple[Any, int]]) -> dict[str, Any]:
     import numpy as np
-    import torch
 
-    torch.manual_seed(call.settings.seed)
     spoken: list[tuple[Any, int]] = []
-    for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS):
-        if spoken and abandoned():
-            break
-        spoken.append(say(piece))
+    with seeded(call.settings.seed):
+        for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS):
+            if spoken and abandoned():
+                break
+            spoken.append(say(piece))
     sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in spoken]
     return {"audio": np.concatenate(sounds), "sampling_rate": spoken[0][1]}
 

@@ -18,7 +18,6 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import config_file, model_folder, refusal
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.transformers.control import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import Loaded, Way, choose_way, hush, load_model, try_out
 from jarvis_agent.backends.transformers.tasks import TASK_WAYS
@@ -54,11 +53,6 @@ class TransformersBackend(LocalBackend):
 
     name = "transformers"
 
-    def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
-        super().__init__(pool)
-        self.settings = settings or Settings()
-
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if transformers is there, has a way to do the task, and may load the candidate."""
         if spec.name not in TASK_WAYS:
@@ -72,11 +66,6 @@ class TransformersBackend(LocalBackend):
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """A task and the control maps that are drawn from it share a model."""
         return (self.name, spec.models_of or spec.name, candidate.id, candidate.revision or "")
-
-    async def run(self, call: Call) -> Any:
-        """Load once for each device and dtype, then run in a worker thread."""
-        key = (*self.key(call.spec, call.candidate), call.settings.device, call.settings.dtype)
-        return await self.pool.run(key, lambda: self.load(call.spec, call.candidate, call.settings), call)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Find the files, choose the way by the model's config, and load it.

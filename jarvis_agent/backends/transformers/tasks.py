@@ -50,7 +50,13 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
     ),
     "question-answering": (Way("AutoModelForQuestionAnswering", _TOKENS, text.answer_from_context),),
     "table-question-answering": (
-        Way("AutoModelForTableQuestionAnswering", _TOKENS, tables.point, "table-question-answering"),
+        Way(
+            "AutoModelForTableQuestionAnswering",
+            _TOKENS,
+            tables.point,
+            "table-question-answering",
+            exact=True,
+        ),
         Way("AutoModelForSeq2SeqLM", _TOKENS, tables.tell),
     ),
     "fill-mask": (Way("AutoModelForMaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),

@@ -4,8 +4,8 @@
     model.log_odds(embedder, ["translate the answer into French", "I have an image"])   # shape (2, 22)
     model.names      # ("audio-classification", …, "none", …)
 
-The weights are fitted by `python -m jarvis_agent.offline.workflow` on clauses generated from data/clauses.json, and
-stand in data/clauses.npz.
+The weights are fitted by `python -m jarvis_agent.offline.workflow` on clauses made from data/clauses.json,
+and stand in data/clauses.npz.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.offline.marks import MARK, Mark, Marked
@@ -24,7 +25,7 @@ from jarvis_agent.offline.wordings import DATA
 if TYPE_CHECKING:
     from jarvis_agent.embeddings import Embedder, Floats
 
-TEMPLATES, WEIGHTS = DATA / "clauses.json", DATA / "clauses.npz"
+WEIGHTS = DATA / "clauses.npz"
 NONE = "none"
 """The class of clauses that speak of no tool."""
 WORDS = 4096
@@ -43,7 +44,10 @@ _LEFT_OVER = re.compile(
 )
 
 _GROUNDS = re.compile(
-    r"^(\W*\w+\s+\w.*?),?\s+(?:(?:based|depending|building) (?:up)?on|according to|in accordance with|considering)\b.*$", re.I
+    r"^(\W*\w+\s+\w.*?),?\s+(?:(?:based|depending|building) (?:up)?on|according to|"
+    r"in accordance with|considering|on the (?:output|result)s? of|related to (?:the|that|this|my|its)|"
+    r"(?:by )?using (?:the|those|that|these|this|its|my))\b.*$",
+    re.IGNORECASE,
 )
 """On what grounds something is to be made ("an image based on the summary") is not what is to be made."""
 
@@ -113,7 +117,7 @@ def _noun(mark: Mark) -> str:
 
 def _terms(text: str) -> set[str]:
     words = [_stem(word) for word in re.findall(r"[a-z]+", text.lower())]
-    return {*words, *(f"{one} {two}" for one, two in zip(words, words[1:], strict=False))}
+    return {*words, *(f"{one} {two}" for one, two in pairwise(words))}
 
 
 def _stem(word: str) -> str:

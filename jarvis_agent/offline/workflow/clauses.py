@@ -1,10 +1,10 @@
 """A described workflow is cut into clauses that each speak of one tool, or of none.
 
     clauses(mark("Enhance and transcribe \\ue000 after denoising, then I want a summary.", files).text)
-    # [Clause("Enhance \\ue000"), Clause("transcribe \\ue000"), Clause("denoising", is_back=True), Clause("a summary")]
+    # [Clause("Enhance \\ue000"), Clause("transcribe \\ue000"), Clause("after denoising", is_back=True, …), …]
 
-Too many clauses do less harm than too few: what is left without a meaning of its own is taken for no tool, but of
-two tools in one clause only one would be found.
+Too many clauses do less harm than too few: what is left without a meaning of its own is taken for no tool,
+but of two tools in one clause only one would be found.
 """
 
 from __future__ import annotations
@@ -13,153 +13,7 @@ import re
 from dataclasses import dataclass
 
 from jarvis_agent.offline.marks import MARK
-
-_VERBS = [
-    "add",
-    "adjust",
-    "alter",
-    "analyse",
-    "analyze",
-    "animate",
-    "annotate",
-    "answer",
-    "apply",
-    "ask",
-    "assess",
-    "assign",
-    "build",
-    "calculate",
-    "caption",
-    "categorise",
-    "categorize",
-    "change",
-    "chat",
-    "check",
-    "classify",
-    "clean",
-    "colorize",
-    "combine",
-    "compare",
-    "complete",
-    "compose",
-    "compute",
-    "condense",
-    "continue",
-    "converse",
-    "convert",
-    "count",
-    "craft",
-    "create",
-    "crop",
-    "denoise",
-    "depict",
-    "derive",
-    "describe",
-    "design",
-    "detect",
-    "determine",
-    "develop",
-    "discuss",
-    "divide",
-    "draft",
-    "draw",
-    "edit",
-    "elaborate",
-    "engage",
-    "enhance",
-    "ensure",
-    "estimate",
-    "evaluate",
-    "examine",
-    "expand",
-    "explain",
-    "extract",
-    "figure",
-    "film",
-    "filter",
-    "find",
-    "generate",
-    "get",
-    "give",
-    "have",
-    "hear",
-    "highlight",
-    "identify",
-    "illustrate",
-    "improve",
-    "increase",
-    "interpret",
-    "isolate",
-    "know",
-    "label",
-    "learn",
-    "list",
-    "listen",
-    "locate",
-    "make",
-    "mark",
-    "match",
-    "measure",
-    "modify",
-    "narrate",
-    "obtain",
-    "paint",
-    "paraphrase",
-    "perform",
-    "pick",
-    "predict",
-    "process",
-    "produce",
-    "provide",
-    "read",
-    "receive",
-    "recognise",
-    "recognize",
-    "recommend",
-    "reduce",
-    "remove",
-    "render",
-    "rephrase",
-    "replace",
-    "reply",
-    "respond",
-    "restore",
-    "retrieve",
-    "return",
-    "rewrite",
-    "run",
-    "segment",
-    "separate",
-    "share",
-    "shorten",
-    "show",
-    "simulate",
-    "speak",
-    "split",
-    "start",
-    "suggest",
-    "sum",
-    "summarise",
-    "summarize",
-    "synthesise",
-    "synthesize",
-    "tag",
-    "talk",
-    "tell",
-    "transcribe",
-    "transfer",
-    "transform",
-    "translate",
-    "turn",
-    "understand",
-    "update",
-    "upscale",
-    "verify",
-    "visualise",
-    "visualize",
-    "vocalize",
-    "write",
-]
+from jarvis_agent.offline.workflow.tools import verbs
 
 
 def _forms(verb: str) -> list[str]:
@@ -169,12 +23,16 @@ def _forms(verb: str) -> list[str]:
 
 
 _VERB = (
-    rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in _VERBS for form in _forms(verb)))})\b)"
+    rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in verbs() for form in _forms(verb)))})\b)"
 )
 _MADE = (
-    r"(?:summary|translation|description|caption|transcription|transcript|answer|response|reply|depth|segmentation|"
-    r"classification|video|image|picture|audio|speech|similarity|conversation|dialogue|version|paraphrase|story|"
-    r"text|paragraph|sentence|labels?|category|emotion|class)"
+    r"(?:summary|translation|description|caption|transcription|transcript|answer|response|reply|depth|"
+    r"segmentation|classification|video|image|picture|audio|speech|similarity|conversation|dialogue|version|"
+    r"paraphrase|story|text|paragraph|sentence|labels?|category|emotion|class)"
+)
+_DONE = (
+    r"(?:classified|translated|modified|edited|transcribed|converted|enhanced|summari[sz]ed|segmented|detected|"
+    r"estimated|extracted|changed|compared|labell?ed)"
 )
 _ADVERB = (
     r"(?:(?:also|then|next|finally|lastly|first|afterwards?|after that|later|subsequently|eventually|please|"
@@ -182,39 +40,45 @@ _ADVERB = (
     r"(?:can|could|would) you)\b,?\s+){0,4}"
 )
 _JOIN = (
-    r"(?:\s*[,;:–—]\s*|\s+)(?:(?:and|but|then|plus|as well as|along with|together with|in addition to|followed by|"
-    r"while|also|or)\b,?\s+){1,3}"
+    r"(?:\s*[,;:–—]\s*|\s+)(?:(?:and|but|then|plus|as well as|along with|together with|in addition to|"
+    r"followed by|while|also|or)\b,?\s+){1,3}"
 )
-_WISH = r"(?:i|we)(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+(?:like|want|need|wish|have)\b"
-_CUT = re.compile(
-    rf"{_JOIN}(?={_ADVERB}{_VERB})"
-    rf"|\s*[,;:–—]\s*(?={_ADVERB}{_VERB})"
-    rf"|{_JOIN}(?=(?:would like|['’]d like|want|need|wish)\b)"
-    rf"|(?:\s*,\s*|\s+)(?:(?:and|but|so|that|which|where|for which|then)\s+){{0,2}}(?={_WISH})"
-    rf"|\s+(?:that|which)\s+(?=(?:needs?|should|must|has|have)\s+(?:to be|been)\b)"
-    rf"|\s*,?\s+(?:and|as well as|along with|followed by|plus|or)\s+(?:also |then |finally |lastly )?(?=(?:an?|its|their)\s+"
-    rf"(?:[\w-]+\s+){{0,3}}{_MADE}\b)"
-    rf"|\s*,\s*(?:and\s+)?(?:then |finally )?(?=an?\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)"
-    rf"|\s*,?\s+and\s+(?:also |then |finally )?(?=the\s+(?:similarity|answer|depth|class|category|emotion)\b)"
-    rf"|{_JOIN}(?=(?:what|how|who|where|when|which|why|whether)\b)"
-    rf"|(?:\s*,)?\s+(?=(?:before|after|upon|by(?: first)?|followed by)\s+(?:first\s+)?(?:{_VERB}|(?:the )?\w*(?:tion|ment|ing|sis)\b))"
-    rf"|(?<!want)(?<!like)(?<!need)(?<!wish)(?<!help)(?<!able)(?<!have)(?<!how)(?<!you)(?<!me)(?<!trying)"
-    rf"(?<!looking)(?<!going)(?<!hope)(?<!plan)(?<!wants)(?<!planning)\s+(?:in order\s+)?to\s+(?={_VERB})"
-    r"|\s*[,;:]?\s*(?:\(?\b\d{1,2}[.)])\s+",
-    re.IGNORECASE,
+_WISH = (
+    r"(?:i|we)(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+"
+    r"(?:like|want|need|wish|have)\b"
 )
+_LAST = r"(?:also |then |finally |lastly )?"
+_CUTS = (
+    rf"{_JOIN}(?={_ADVERB}{_VERB})",
+    rf"\s*[,;:–—]\s*(?={_ADVERB}{_VERB})",
+    rf"{_JOIN}(?=(?:would like|['’]d like|want|need|wish)\b)",
+    rf"(?:\s*,\s*|\s+)(?:(?:and|but|so|that|which|where|for which|then)\s+){{0,2}}(?={_WISH})",
+    r"\s+(?:that|which)\s+(?=(?:needs?|should|must|has|have)\s+(?:to be|been)\b)",
+    rf"\s*,?\s+(?:and|as well as|along with|followed by|plus|or)\s+{_LAST}"
+    rf"(?=(?:an?|its|their)\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
+    rf"\s*,\s*(?:and\s+)?(?:then |finally )?(?=an?\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
+    rf"\s*,?\s+and\s+{_LAST}(?=the\s+(?:similarity|answer|depth|class|category|emotion)\b)",
+    rf"\s*,?\s+and\s+{_LAST}(?=(?:the|its|their)\s+(?:[\w'’-]+\s+|{MARK}\s+){{1,5}}?(?:to be\s+)?{_DONE}\b)",
+    rf"(?:{_JOIN}|\s*,\s*){_LAST}(?={_DONE}\b(?!\s+(?:text|image|picture|audio|version|content|answer|objects?)\b))",
+    rf"{_JOIN}(?=(?:what|how|who|where|when|which|why|whether)\b)",
+    r"(?:\s*,)?\s+(?=(?:before|after|upon|by(?: first)?|followed by)\s+(?:first\s+)?"
+    rf"(?:{_VERB}|(?:the )?\w*(?:tion|ment|ing|sis)\b))",
+    rf"(?<=[^,;.]{{4}})\s+to\s+(?={_VERB})",
+)
+_CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
 _SENTENCE = re.compile(
     rf"(?<=[.!?;])\s+|(?<=[.!?]{MARK})\s+|(?<={MARK})\s+(?=[A-Z])|\n+|(?<=\))\s*\.?\s+(?=[A-Z])"
 )
 _ITEM = re.compile(r"(?:(?<=\s)|^)\(?\d{1,2}[.)]\s+")
 _BACK = re.compile(
-    r"^\W*(?:(?:and|then|finally|next|also)\s+)*(?:after|once|upon|based on|using|with|from|following|given|when|"
-    r"according to|as)\b(?!\s+(?:that|this)\b,?\s+\w+\s+(?:the|an?)\b)",
+    r"^\W*(?:(?:and|then|finally|next|also)\s+)*(?:after|once|upon|based on|using|with|from|following|given|"
+    r"when|according to|as)\b(?!\s+(?:that|this)\b,?\s+\w+\s+(?:the|an?)\b)",
     re.IGNORECASE,
 )
 _LATER = re.compile(r"^\W*(?:after|once|following)\b", re.IGNORECASE)
 _ALONE = re.compile(
-    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})\W*$", re.IGNORECASE
+    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})[\s,.;:]*$",
+    re.IGNORECASE,
 )
 _GENERIC = re.compile(
     r"\b(?:analy[sz]|process|examin|identif|detect|find|label|recogni[sz]|read|check|know|determin|locat|help|work|us(?:e|ing)|"
@@ -223,12 +87,13 @@ _GENERIC = re.compile(
     re.IGNORECASE,
 )
 """Verbs that say little: with the verb after them they make one clause ("identify and label the objects")."""
-_PREPARING = re.compile(
-    rf"^\W*{_ADVERB}(?:(?:{_WISH})\s+(?:to\s+|you to\s+)?)?(?:analy[sz]e|process|examine|use|check|inspect|review|work|utilize|take|need (?:help|assistance)|want help|run)\b",
+_LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
+_USING = re.compile(
+    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}(?:use|utili[sz]e)\b"
+    r"(?!.*\b(?:detection|estimation|recognition|editing|tool|model)\b)",
     re.IGNORECASE,
 )
-"""A clause that only leads to its purpose ("analyze the text to identify names")."""
-_LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
+"""A clause that only leads to its purpose ("use the summary to create a video")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +132,7 @@ def _pieces(sentence: str) -> list[str]:
     start = 0
     for cut in _CUT.finditer(sentence):
         before = sentence[start : cut.start()]
-        is_purpose = cut.group().strip().endswith("to")
-        if is_purpose and _PREPARING.match(before.strip(" ,")):
+        if cut.group().strip() == "to" and not _USING.match(before):
             continue
         pieces.append(before)
         start = cut.end()

@@ -1,27 +1,29 @@
 """Clauses generated from templates, and the classifier fitted on them.
 
-    python -m jarvis_agent.offline.workflow      # fits anew, writes data/clauses.npz, tells how often it is right
+    python -m jarvis_agent.offline.workflow      # fits anew, writes data/clauses.npz, says how good it is
 
 Every sixth template is held out from the figures' fit; the weights that are written are fitted on all.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jarvis_agent.offline.workflow.classify import NONE, TEMPLATES, WEIGHTS, Model, features
+from jarvis_agent.offline.workflow.classify import NONE, WEIGHTS, Model, features
+from jarvis_agent.offline.workflow.tools import language
 
 if TYPE_CHECKING:
     from jarvis_agent.embeddings import Embedder
 
-SEED, EACH, HOLD_OUT = 7, 10, 6
+SEED, EACH, HOLD_OUT = 7, 8, 6
 STRENGTH = 30.0
 """The inverse of the regularisation (scikit-learn's C)."""
+
+_TAILS = ("for me", "as well", "using the image", "based on the text", "from the result")
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,16 @@ class Bank:
 
 def load_templates() -> Bank:
     """The templates of data/clauses.json."""
-    held = json.loads(TEMPLATES.read_text(encoding="utf-8"))
+    held = language()
     return Bank(
         slots={name: tuple(values) for name, values in held["slots"].items()},
         tasks={name: tuple(values) for name, values in held["tasks"].items()},
     )
+
+
+def is_held_out(number: int) -> bool:
+    """Whether the template of that place in its class is kept for checks."""
+    return number % HOLD_OUT == HOLD_OUT - 1
 
 
 def filled(template: str, bank: Bank, dice: random.Random) -> str:
@@ -50,7 +57,7 @@ def examples(bank: Bank, dice: random.Random, *, held_out: bool | None) -> Itera
     """Clauses, each with its class. `held_out`: of the templates that are held out, of the others, of all."""
     for name, templates in bank.tasks.items():
         for number, template in enumerate(templates):
-            if held_out is not None and (number % HOLD_OUT == HOLD_OUT - 1) is not held_out:
+            if held_out is not None and is_held_out(number) is not held_out:
                 continue
             made = {_varied(filled(template, bank, dice), name, dice) for _ in range(EACH)}
             yield from ((text, name) for text in sorted(made))
@@ -65,7 +72,7 @@ def _varied(text: str, name: str, dice: random.Random) -> str:
     if name != NONE and roll < 0.22:
         return f"I want {text}"
     if roll < 0.30:
-        return f"{text} {dice.choice(('for me', 'as well', 'using the image', 'based on the text', 'from the result'))}"
+        return f"{text} {dice.choice(_TAILS)}"
     return text
 
 
@@ -75,7 +82,7 @@ def fit(embedder: Embedder, pairs: list[tuple[str, str]]) -> Model:
     from sklearn.linear_model import LogisticRegression
 
     texts, names = zip(*pairs, strict=True)
-    fitted = LogisticRegression(C=STRENGTH, max_iter=400, class_weight="balanced").fit(
+    fitted = LogisticRegression(C=STRENGTH, max_iter=150, class_weight="balanced").fit(
         features(embedder, texts), names
     )
     return Model(
@@ -88,7 +95,8 @@ def fit(embedder: Embedder, pairs: list[tuple[str, str]]) -> Model:
 def accuracy(model: Model, embedder: Embedder, pairs: list[tuple[str, str]]) -> float:
     """The share of clauses whose likeliest class is the right one."""
     best = model.log_odds(embedder, [text for text, _ in pairs]).argmax(axis=1)
-    return sum(model.names[place] == name for place, (_, name) in zip(best, pairs, strict=True)) / len(pairs)
+    right = [model.names[int(place)] == name for place, (_, name) in zip(best, pairs, strict=True)]
+    return sum(right) / len(right)
 
 
 def store(model: Model) -> None:
@@ -103,10 +111,14 @@ def store(model: Model) -> None:
     )
 
 
-def refit(embedder: Embedder) -> float:
-    """Fit on all templates and write the weights. Returns the accuracy on templates that were held out."""
-    bank, dice = load_templates(), random.Random(SEED)
+def refit(embedder: Embedder) -> tuple[float, Model]:
+    """Fit on all templates and write the weights.
+
+    Returns:
+        What a fit without the held-out templates comes to: its accuracy on these, and itself.
+    """
+    bank, dice = load_templates(), random.Random(SEED)  # noqa: S311 (nothing secret)
     seen, unseen = (list(examples(bank, dice, held_out=held)) for held in (False, True))
-    share = accuracy(fit(embedder, seen), embedder, unseen)
     store(fit(embedder, [*seen, *unseen]))
-    return share
+    partial = fit(embedder, seen)
+    return accuracy(partial, embedder, unseen), partial

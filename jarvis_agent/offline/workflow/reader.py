@@ -1,55 +1,37 @@
-"""Reads a request that describes a workflow: which tools it speaks of, in which order, about what.
+"""Reads a request that describes a workflow: a plan of the tools that its clauses speak of.
 
     tasks = read(marked, brief, embedder)
 
-Clauses are classified on their own; what is at hand and what was planned already then decide.
+Each tool is planned once, as it is told. Questions wait for the clause that wants their answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jarvis_agent.embeddings import Embedder
 from jarvis_agent.offline import arguments
 from jarvis_agent.offline.marks import Marked
-from jarvis_agent.offline.workflow.classify import NONE, Model, load_model, worded
-from jarvis_agent.offline.workflow.clauses import Clause, clauses
+from jarvis_agent.offline.workflow.classify import NONE, Model, load_model
+from jarvis_agent.offline.workflow.habits import BESIDE, IMPLIED, TRANSLATION, language_in_passing
+from jarvis_agent.offline.workflow.mentions import Mention, is_given, mentions
 from jarvis_agent.offline.workflow.tools import QUESTION, family
 from jarvis_agent.offline.workflow.weave import Weaver, is_question
 from jarvis_agent.request import Brief
-from jarvis_agent.tools.spec import MEDIA, TaskSpec
+from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Task
 
-LEAST = -1.0
-"""Log-probability under which a clause is taken for no tool."""
-ABSENT, OTHER_KIND = -3.0, -1.5
-"""What it costs a tool that it takes a kind of file of which there is none, or not the one that the clause names."""
-MOST = 40
-"""Clauses beyond that many are left out."""
+MOST_QUESTIONS = 3
+"""Open questions that are answered at once."""
 
-TRANSLATION = "translation"
-_LANGUAGE = re.compile(
-    r"\b(?:in|into|to) (French|Spanish|German|Italian|Chinese|Japanese|Russian|Korean|Portuguese|Hindi|Arabic|Dutch)\b"
-    r"(?! (?:text|audio|document|article|image))"
-    r"|\b(French|Spanish|German|Italian|Chinese|Japanese|Russian|Korean|Portuguese) (?:audio|version|speech|translation|summary)\b"
-)
-_KINDS = {
-    "image": re.compile(r"\b(?:images?|pictures?|photos?|photograph|visual|drawing)\b", re.IGNORECASE),
-    "audio": re.compile(r"\b(?:audio|recordings?|speech|voice|sound|spoken|speaker)\b", re.IGNORECASE),
-}
+_ANSWER = re.compile(r"\banswers?\b", re.IGNORECASE)
+_PROMPT = re.compile(r"\b(?:prompt|message|statement|phrase|title|conversation)\b", re.IGNORECASE)
 _HAVE = re.compile(r"\b(?:have|got|there is|here is|here are|with|my)\b", re.IGNORECASE)
-_GIVEN = re.compile(
-    r"^\W*(?:(?:hi|hello|hey|also|and|so|additionally|now|lastly|finally)\b[,!.]*\s+)*(?:(?:i|we)(?:['’]ve| have)(?! to\b)|(?:i|we) (?:also |just |recently )*"
-    r"(?:have(?! to\b)|got|took|found|recorded|wrote|attached|received)|here(?:['’]s| is| are)|there(?:['’]s| is| are)|"
-    r"this is|(?:the|my|this|these) (?:[\w-]+ ){1,4}(?:is|are)\b)",
-    re.IGNORECASE,
-)
-"""How a sentence begins that says what there is, rather than what is wanted."""
+_WANTS = re.compile(r"\b(?:answer|find|ask|respond|know|tell)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(
-    r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b", re.IGNORECASE
+    r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b",
+    re.IGNORECASE,
 )
 _IMAGE = re.compile(r"\b(?:images?|pictures?|photos?|visual|colou?rs?|scene|depicted|shown)\b", re.IGNORECASE)
 _TEXT = re.compile(
@@ -59,253 +41,117 @@ _TEXT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
-    """A tool, and the one that is meant instead by what there is to work on.
-
-    Attributes:
-        after: the kind of what was made last; empty: nothing was made.
-        cue: must be found in the clause, or in the whole request (`anywhere`).
-        unless: must not be found in the clause.
-    """
-
-    tool: str
-    instead: str
-    after: str
-    cue: re.Pattern[str]
-    unless: re.Pattern[str] | None = None
-    anywhere: bool = False
-
-
-SWAPS = (
-    Swap(
-        "image-classification",
-        "tabular-classification",
-        "",
-        re.compile(r"\b(?:image|picture|photo)\b[^.]{0,30}\btables?\b|\btab(?:le|ular) (?:image|data|file)", re.IGNORECASE),
-        re.compile(r"\bobjects?\b", re.IGNORECASE),
-        anywhere=True,
-    ),
-    Swap(
-        "image-to-text",
-        "text-generation",
-        "text",
-        re.compile(r"\b(?:descri|explain|caption)", re.IGNORECASE),
-        re.compile(r"\b(?:images?|pictures?|photos?|scene)\b", re.IGNORECASE),
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A clause, and the class of the tool that it speaks of (NONE: of none)."""
-
-    clause: Clause
-    tool: str
-    sure: float = 0.0
-
-
-def read(marked: Marked, brief: Brief, embedder: Embedder) -> list[Task]:
-    """The tasks that a marked request speaks of; at least one."""
-    reader = _Reader(marked, brief, load_model(), embedder)
-    return reader.tasks()
+def read(marked: Marked, brief: Brief, embedder: Embedder, model: Model | None = None) -> list[Task]:
+    """The tasks that a marked request speaks of; at least one. `model`: instead of the stored classifier."""
+    families: dict[str, list[TaskSpec]] = {}
+    for spec in brief.specs.values():
+        families.setdefault(family(spec), []).append(spec)
+    found = mentions(marked, families, embedder, model or load_model())
+    return _Reader(marked, brief, families, found).tasks()
 
 
 class _Reader:
-    def __init__(self, marked: Marked, brief: Brief, model: Model, embedder: Embedder) -> None:
+    def __init__(
+        self, marked: Marked, brief: Brief, families: dict[str, list[TaskSpec]], found: list[Mention]
+    ) -> None:
         self._marked = marked
-        self._specs = brief.specs
+        self._families = families
+        self._found = found
         self._weaver = Weaver(marked, brief.specs)
-        self._model = model
-        self._embedder = embedder
-        self._families: dict[str, list[TaskSpec]] = {}
-        for spec in brief.specs.values():
-            self._families.setdefault(family(spec), []).append(spec)
-        self._questions: list[str] = []
-        self._asked: set[str] = set()
+        self._mentioned = {mention.tool for mention in found}
         self._planned: set[str] = set()
-        self._translates = False
+        self._open: list[str] = []
+        self._asked: set[str] = set()
 
     def tasks(self) -> list[Task]:
-        pieces = clauses(self._marked.text)[:MOST] or [Clause(self._marked.text)]
-        odds = self._model.log_odds(self._embedder, [worded(piece.text, self._marked) for piece in pieces])
-        rows = [dict(zip(self._model.names, map(float, row), strict=True)) for row in odds]
-        made: list[str] = []
-        mentions = []
-        for piece, row in zip(pieces, rows, strict=True):
-            mention = self._mention(piece, row, made)
-            made += [kind for spec in self._families.get(mention.tool, ())[:1] for kind in spec.outputs]
-            mentions.append(mention)
-        self._translates = any(mention.tool == TRANSLATION for mention in mentions)
-        for mention in _in_order(_once(mentions)):
-            self._take(mention)
-        if self._questions and QUESTION in self._families:
+        for mention in self._found:
+            self._take(mention.tool, mention.clause.text)
+        if self._open and QUESTION in self._families:
             self._ask("")
-        if not self._weaver.tasks:
-            self._guess(pieces, rows)
         return self._weaver.tasks
 
-    def _mention(self, piece: Clause, row: dict[str, float], made: list[str]) -> Mention:
-        kinds = {kind for kind, words in _KINDS.items() if words.search(piece.text)}
-        kinds |= {mark.kind for mark in self._marked.within(piece.text) if mark.is_file} & _KINDS.keys()
-        named = {mark.kind for mark in self._marked.marks.values() if mark.is_file} | {*made}
-        if _GIVEN.match(piece.text):
-            return Mention(piece, NONE)
-        best, score = NONE, row[NONE]
-        last = made[-1] if made else ""
-        for name, specs in self._families.items():
-            worth = row.get(name, -99.0) + self._fits(specs, kinds, named)
-            if worth > score:
-                best, score = name, worth
-        best = self._by_what_it_shows(best, piece.text, last)
-        return Mention(piece, best if score > LEAST else NONE, score)
-
-    def _by_what_it_shows(self, tool: str, text: str, last: str) -> str:
-        """Another tool of the same wish, where what is at hand is none of what the likeliest one takes."""
-        for row in SWAPS:
-            told = self._marked.text if row.anywhere else text
-            if (
-                row.tool == tool
-                and row.instead in self._families
-                and last == row.after
-                and row.cue.search(told)
-                and not (row.unless and row.unless.search(text))
-            ):
-                return row.instead
-        return tool
-
-    def _fits(self, specs: Sequence[TaskSpec], kinds: set[str], named: set[str]) -> float:
-        takes = {arg.kind for spec in specs for arg in spec.inputs if arg.required}
-        media = takes & MEDIA
-        if len(specs) > 1 or not media:
-            return 0.0
-        worth = 0.0 if media & (named | kinds) else ABSENT
-        return worth + (OTHER_KIND if kinds and not kinds & media else 0.0)
-
-    def _take(self, mention: Mention) -> None:
-        text = mention.clause.text
-        asked = self._question_in(text)
-        if mention.tool == NONE or (mention.tool == QUESTION and asked and _is_context(text)):
-            if asked:
-                self._questions.append(asked)
+    def _take(self, tool: str, text: str) -> None:
+        asked = self._question_in(text) if tool in (NONE, QUESTION) else None
+        if asked:
+            self._open.append(asked)
+        is_context = tool == QUESTION and asked and _HAVE.search(text) and not _WANTS.search(text)
+        if tool == NONE or is_context or (tool in self._planned and tool != QUESTION):
             self._weaver.give(text)
-            return
-        if mention.tool == QUESTION:
-            if asked:
-                self._questions.append(asked)
-            if self._questions or QUESTION not in self._planned:
-                self._ask(text)
-            return
-        if mention.tool in self._planned:
-            self._weaver.give(text)
-            return
-        if self._questions and QUESTION in self._families and re.search(r"\banswers?\b", text, re.IGNORECASE):
+        elif tool != QUESTION:
+            self._add_with_others(tool, text)
+        elif self._open or QUESTION not in self._planned or self._weaver.has_new_text(text):
+            self._ask(text)
+
+    def _add_with_others(self, tool: str, text: str) -> None:
+        """Plan a tool, and those that the clause wants in passing."""
+        if self._open and QUESTION in self._families and _ANSWER.search(text):
             self._ask("")
-        spoken = self._translation_of(mention)
-        if spoken and self._families[mention.tool][0].outputs != ("text",):
-            self._add(TRANSLATION, spoken)
-            spoken = None
-        self._add(mention.tool, text)
-        if spoken:
-            self._add(TRANSLATION, spoken)
+        for other, words in IMPLIED.items():
+            if self._may_add(other) and words.search(text):
+                self._add(other, text)
+        language = language_in_passing(text) if self._may_add(TRANSLATION) and tool != TRANSLATION else None
+        makes_text = self._families[tool][0].outputs == ("text",)
+        if language and not makes_text:
+            self._add(TRANSLATION, f"translate it to {language}")
+        self._add(tool, text)
+        for other, (after, words) in BESIDE.items():
+            if tool == after and self._may_add(other) and words.search(text):
+                self._add(other, "it")
+        if language and makes_text:
+            self._add(TRANSLATION, f"translate it to {language}")
+
+    def _may_add(self, tool: str) -> bool:
+        """Whether a tool is offered that no clause speaks of and that is not planned."""
+        return tool in self._families and tool not in self._mentioned | self._planned
 
     def _add(self, tool: str, text: str) -> None:
         self._planned.add(tool)
         self._weaver.add(self._families[tool][0], text)
 
-    def _translation_of(self, mention: Mention) -> str | None:
-        """How a clause asks in passing for another language ("an audio version in French"); None if it does not."""
-        if TRANSLATION not in self._families or mention.tool == TRANSLATION or self._translates:
-            return None
-        phrase = _LANGUAGE.search(mention.clause.text)
-        return f"translate it to {phrase[1] or phrase[2]}" if phrase and TRANSLATION not in self._planned else None
-
-    def _quoted_questions(self) -> list[str]:
-        return [mark.value for mark in self._marked.marks.values() if is_question(mark)]
-
     def _question_in(self, text: str) -> str | None:
-        for mark in self._marked.within(text):
-            if is_question(mark):
-                return mark.value
-        return arguments.question(text, place="the image") if text.rstrip().endswith("?") else None
+        """The question that a clause quotes or asks."""
+        if is_given(text) and _PROMPT.search(text):
+            return None
+        quoted = next((mark.value for mark in self._marked.within(text) if is_question(mark)), None)
+        if quoted is not None or not text.rstrip().endswith("?"):
+            return quoted
+        return arguments.question(text, place="the image")
 
     def _ask(self, text: str) -> None:
-        """Plan an answer to each question that is open; where none was put yet, to the next one."""
-        waiting = [q for q in dict.fromkeys(self._questions) if q not in self._asked]
-        waiting = waiting or [q for q in self._quoted_questions() if q not in self._asked][:1] or [""]
-        if waiting == [""] and QUESTION in self._planned:
+        """Plan an answer to each question that is open; where none is, to the next one that is quoted."""
+        quoted = [mark.value for mark in self._marked.marks.values() if is_question(mark)]
+        waiting = [question for question in dict.fromkeys(self._open) if question not in self._asked]
+        waiting = waiting or [question for question in quoted if question not in self._asked][:1]
+        self._open.clear()
+        if not waiting and QUESTION in self._planned and not self._weaver.has_new_text(text):
             return
-        for question in waiting[:3]:
+        for question in waiting[:MOST_QUESTIONS] or [""]:
             self._planned.add(QUESTION)
             self._asked.add(question)
             self._weaver.add(self._answerer(text, question), text, question)
-        self._questions.clear()
 
     def _answerer(self, text: str, question: str) -> TaskSpec:
-        """Which of the tools that answer is meant."""
-        by_name = {spec.name.lower(): spec for spec in self._families[QUESTION]}
-        find = lambda word: next((s for n, s in by_name.items() if word in n), None)  # noqa: E731
-        document, visual = find("document"), find("visual")
-        plain = next((s for s in self._families[QUESTION] if s not in (document, visual)), None)
-        words = f"{text} {question}"
+        """Which of the tools that answer is meant, by what there is to ask about."""
+        tools = self._families[QUESTION]
+        document, visual = _named(tools, "document"), _named(tools, "visual")
+        plain = next((spec for spec in tools if spec not in (document, visual)), None)
         last = self._weaver.made[-1].kind if self._weaver.made else ""
-        if self._weaver.has("image"):
-            if (
-                document
-                and _DOCUMENT.search(words)
-                and not (_TEXT.search(text) and last == "text" and not _DOCUMENT.search(text))
-            ):
-                return document
-            if visual and _IMAGE.search(words):
-                return visual
-            if plain and (_TEXT.search(text) or last == "text"):
-                return plain
-            if document and _DOCUMENT.search(self._marked.text) and not last:
-                return document
-            return visual or document or self._families[QUESTION][0]
-        return plain or self._families[QUESTION][0]
-
-    def _guess(self, pieces: Sequence[Clause], rows: Sequence[dict[str, float]]) -> None:
-        """Where no clause is plain: the likeliest tool of any."""
-        named = {mark.kind for mark in self._marked.marks.values() if mark.is_file}
-        _, name, place = max(
-            (row.get(name, -99.0) + self._fits(specs, set(), named), name, place)
-            for place, row in enumerate(rows)
-            for name, specs in self._families.items()
-        )
-        self._take(Mention(Clause(pieces[place].text), name))
+        if not self._weaver.has("image"):
+            chat = self._families.get("conversational")
+            is_about_nothing = not self._weaver.has_text and not self._weaver.has("audio")
+            return chat[0] if chat and is_about_nothing else plain or tools[0]
+        speaks_of_text = bool(_TEXT.search(text))
+        is_of_text = speaks_of_text and last == "text" and not _DOCUMENT.search(text)
+        if document and _DOCUMENT.search(f"{text} {question}") and not is_of_text:
+            return document
+        if visual and _IMAGE.search(f"{text} {question}"):
+            return visual
+        if plain and (speaks_of_text or last == "text"):
+            return plain
+        if document and _DOCUMENT.search(self._marked.text) and not last:
+            return document
+        return visual or document or tools[0]
 
 
-def _is_context(text: str) -> bool:
-    return bool(_HAVE.search(text)) and not re.search(
-        r"\b(?:answer|find|ask|respond|know|tell)\b", text, re.IGNORECASE
-    )
-
-
-def _once(mentions: list[Mention]) -> list[Mention]:
-    """Mentions without those that only announce what later sentences spell out step by step."""
-    steps = Counter(mention.clause.sentence for mention in mentions if mention.tool != NONE)
-    kept = []
-    for place, mention in enumerate(mentions):
-        number = mention.clause.sentence
-        is_told_again = mention.tool not in (NONE, QUESTION) and any(
-            later.tool == mention.tool and later.clause.sentence > number and steps[later.clause.sentence] > 1
-            for later in mentions[place + 1 :]
-        )
-        kept.append(Mention(mention.clause, NONE) if is_told_again and steps[number] == 1 else mention)
-    return kept
-
-
-def _in_order(mentions: list[Mention]) -> list[Mention]:
-    """Mentions in the order of doing: "…, after segmenting it" goes before what it follows."""
-    ordered: list[Mention] = []
-    planned: set[str] = set()
-    for mention in mentions:
-        if mention.clause.is_back and mention.tool in planned:
-            mention = Mention(mention.clause, NONE)
-        if mention.clause.is_before and mention.tool != NONE and ordered:
-            ordered.insert(len(ordered) - 1, mention)
-        else:
-            ordered.append(mention)
-        planned.add(mention.tool)
-    return ordered
+def _named(tools: Sequence[TaskSpec], word: str) -> TaskSpec | None:
+    return next((spec for spec in tools if word in spec.name.lower()), None)

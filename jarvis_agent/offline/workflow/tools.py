@@ -5,10 +5,16 @@ family(spec)     # "translation"; for the tools that answer questions "question"
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
 
+from jarvis_agent.offline.wordings import DATA
 from jarvis_agent.tools.spec import TaskSpec
+
+TEMPLATES = DATA / "clauses.json"
 
 QUESTION = "question"
 """One class for all tools that answer questions: which one is meant hangs on what there is to ask about."""
@@ -23,9 +29,27 @@ def family(spec: TaskSpec) -> str:
 def is_workflow_kit(specs: Mapping[str, TaskSpec], known: frozenset[str]) -> bool:
     """Whether all tools are of known classes, and each says what kinds it takes and makes.
 
-    Such a kit is not the Hub's table of tasks with its conventions: there a tool is described by its kinds alone.
+    Such a kit is not the Hub's table of tasks with its conventions: a tool is described by its kinds alone.
     """
     return bool(specs) and all(
         spec.category == "tool" and family(spec) in known and all(arg.kind != "any" for arg in spec.inputs)
         for spec in specs.values()
     )
+
+
+@lru_cache(maxsize=1)
+def language() -> Mapping[str, Any]:
+    """What data/clauses.json holds."""
+    held: Mapping[str, Any] = json.loads(TEMPLATES.read_text(encoding="utf-8"))
+    return held
+
+
+def verbs() -> list[str]:
+    """The verbs with which a clause begins that asks for something."""
+    return str(language()["verbs"]).split()
+
+
+def called() -> Mapping[str, str]:
+    """By class: a pattern of the words by which a clause names what such a tool made."""
+    found: Mapping[str, str] = language()["called"]
+    return found

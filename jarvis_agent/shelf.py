@@ -1,0 +1,66 @@
+"""A directory of small JSON values by key, good for some days: what need not be asked a second time.
+
+    shelf = Shelf(Path("~/.cache/jarvis/plans"), days=7)
+    shelf.put(["plan", "How many cats are in a.jpg?"], {"tasks": [...]})
+    shelf.get(["plan", "How many cats are in a.jpg?"])        # the value; None once it is too old
+
+A value is a file that is named by the hash of its key, written whole or not at all, so that processes can
+share a shelf. Keys are not kept, so that requests can not be read from it; values are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_DAY = 86_400.0
+
+
+class Shelf:
+    """See the module. A shelf that can not be read or written is as good as an empty one; the log tells."""
+
+    def __init__(self, directory: Path, days: float, clock: Callable[[], float] = time.time) -> None:
+        """`directory` is made when it is needed; `clock` gives seconds."""
+        self.directory = directory.expanduser()
+        self._longest = days * _DAY
+        self._clock = clock
+
+    def get(self, key: Any) -> Any | None:
+        """The value that was put for a key of plain JSON, if it is not too old."""
+        place = self._place(key)
+        try:
+            kept = json.loads(place.read_text(encoding="utf-8"))
+            age = self._clock() - kept["at"]
+            return kept["value"] if 0 <= age <= self._longest else None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            logger.warning("the cache file %s can not be read: %s", place, error)
+            return None
+
+    def put(self, key: Any, value: Any) -> None:
+        """Keep a value of plain JSON."""
+        place = self._place(key)
+        draft = place.with_suffix(f".{secrets.token_hex(4)}")
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            text = json.dumps({"at": self._clock(), "value": value}, ensure_ascii=False)
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(place)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink()
+            logger.warning("the cache file %s can not be written: %s", place, error)
+
+    def _place(self, key: Any) -> Path:
+        text = json.dumps(key, sort_keys=True, default=str)
+        return self.directory / f"{hashlib.sha256(text.encode()).hexdigest()}.json"

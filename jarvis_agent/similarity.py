@@ -1,0 +1,102 @@
+"""How near texts are to a request: by sentence embeddings where their model is here, else by shared words.
+
+    similarity = Similarity(settings)
+    similarity.scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
+    # [0.55, 0.08]
+
+The embeddings know English. Texts in Chinese, Japanese or Korean are compared by the pairs of characters that
+they share, and are nearer to each other than to any text in another script.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jarvis_agent.errors import ConfigError, MissingExtraError
+from jarvis_agent.request import mentions
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.spec import Modality
+
+if TYPE_CHECKING:
+    from jarvis_agent.embeddings import Embedder, Floats
+
+_EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_WORD = re.compile(r"[^\W_]+")
+_KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
+_SAME_SCRIPT = 0.5
+_COMMON = frozenset(
+    ("a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please")
+)
+
+
+class Similarity:
+    """Compares texts. Nothing is loaded before the first comparison, and nothing is ever downloaded."""
+
+    def __init__(self, settings: Settings) -> None:
+        """`settings` say where the weights of the embeddings are looked for."""
+        self._settings = settings.model_copy(update={"offline": True})
+        self._known: dict[str, Floats] = {}
+
+    @property
+    def knows_meaning(self) -> bool:
+        """Whether the model of the embeddings is here."""
+        return self._embedder is not None
+
+    def scores(self, text: str, others: Sequence[str]) -> list[float]:
+        """How near each of the others is to the text: 1 is as near as can be.
+
+        File names count as their kinds. The vectors of `others` are kept: they should be of a fixed stock.
+        """
+        text, others = without_names(text), [without_names(other) for other in others]
+        if _EASTERN.search(text) or self._embedder is None:
+            return [_shared(text, other) for other in others]
+        new = [other for other in dict.fromkeys(others) if other not in self._known]
+        vectors = self._embedder.encode([text, *new])
+        self._known.update(zip(new, vectors[1:], strict=True))
+        return [float(self._known[other] @ vectors[0]) for other in others]
+
+    @cached_property
+    def _embedder(self) -> Embedder | None:
+        from jarvis_agent.embeddings import load_embedder
+
+        try:
+            return load_embedder(self._settings)
+        except (MissingExtraError, ConfigError):
+            return None
+
+
+@lru_cache(maxsize=4096)
+def without_names(text: str) -> str:
+    """The text with its files called by their kinds: "Describe cat.jpg" → "Describe the image"."""
+    for name in mentions(text):
+        text = text.replace(name, f"the {kind_by_name(name)}")
+    return text
+
+
+def kind_by_name(name: str) -> Modality:
+    """The kind of a file that need not be there, by the ending of its name."""
+    if name.lower().endswith((".csv", ".tsv")):
+        return "table"
+    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
+    return _KINDS.get(kind, "file")
+
+
+def _shared(one: str, other: str) -> float:
+    """The share of their words, or pairs of eastern characters, that two texts have in common."""
+    first, second = _parts(one), _parts(other)
+    overlap = 2 * len(first & second) / max(1, len(first) + len(second))
+    same_script = bool(_EASTERN.search(one)) == bool(_EASTERN.search(other))
+    return (1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script
+
+
+@lru_cache(maxsize=4096)
+def _parts(text: str) -> frozenset[str]:
+    words = {word.lower()[:6] for word in _WORD.findall(_EASTERN.sub(" ", text))} - _COMMON
+    eastern = "".join(char if _EASTERN.match(char) else " " for char in text)
+    pairs = {a + b for a, b in pairwise(eastern) if " " not in (a, b)}
+    return frozenset(words | pairs)

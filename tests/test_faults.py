@@ -1,0 +1,303 @@
+"""Faults at every seam of a run: an exception, a hang, a cancellation, a wrong type, half a file.
+
+Whatever goes wrong, the run ends within its limits, each task ends once as ok, failed or skipped, what does
+not need the broken part is done, the answer says what failed, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_agents import plan
+
+from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
+from jarvis_agent.backends.base import Call
+from jarvis_agent.execute import Executor
+from jarvis_agent.planner import LLMPlanner
+from jarvis_agent.replan import LLMReplanner
+from jarvis_agent.request import Brief
+from jarvis_agent.resources import ResourceStore
+from jarvis_agent.respond import LLMResponder
+from jarvis_agent.run import Event
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.tools.task_tool import HFTaskTool
+from jarvis_agent.types import Task, TaskResult
+
+PLAN = plan(
+    ("summarization", [], {"text": "a long text"}),
+    ("text-to-speech", [0], {"text": "<resource>-0"}),
+    ("translation", [], {"text": "a cat", "tgt_lang": "fr"}),
+)
+RESULTS = {
+    "summarization": {"summary_text": "short"},
+    "text-to-speech": {"audio": np.zeros(160, dtype=np.float32), "sampling_rate": 16_000},
+    "translation": {"translation_text": "un chat"},
+}
+SHORT = {
+    "run_timeout": 4.0,
+    "task_timeout": 1.5,
+    "select_timeout": 1.5,
+    "attempt_timeout": 1.0,
+    "llm_timeout": 1.0,
+    "retries": 0,
+}
+FAULTS = ["exception", "hang", "cancel", "wrong type"]
+
+
+async def strike(fault: str) -> Any:
+    """What a broken part does in the place of its work."""
+    if fault == "hang":
+        await asyncio.Event().wait()
+    if fault == "cancel":
+        raise asyncio.CancelledError
+    if fault == "exception":
+        raise ValueError("a fault")
+    return object()
+
+
+def broken(fault: str, original: Callable[..., Any], meant: Callable[..., bool]) -> Callable[..., Any]:
+    """An async function that strikes where it is meant to, and else does its work."""
+
+    async def call(*args: Any, **options: Any) -> Any:
+        if meant(*args, **options):
+            return await strike(fault)
+        return await original(*args, **options)
+
+    return call
+
+
+def agent(tmp_path: Path, backend: FakeBackend | None = None, **settings: Any) -> JarvisAgent:
+    given = Settings(output_dir=tmp_path / "out", offline=True, **{**SHORT, **settings})
+    llm = ScriptedLLM({"plan": PLAN, "respond": "It is done.", "chat": "Hello!", "repair": "[]"})
+    tools = hf_tools(
+        tasks=RESULTS,
+        sources=[FakeSource(fake_candidate(task) for task in RESULTS)],
+        backends=[backend or FakeBackend(RESULTS)],
+        settings=given,
+    )
+    return JarvisAgent(llm, tools, settings=given)
+
+
+async def watched(jarvis: JarvisAgent) -> Run:
+    """The run, after it is seen that it ended, once for each task, and left nothing behind."""
+    tasks, threads = asyncio.all_tasks(), _threads()
+    finished: Counter[int] = Counter()
+    run = Run()
+    async with asyncio.timeout(30):
+        async for event in jarvis.events("Say it shorter, aloud, and translate it"):
+            if event.kind == "finished" and event.task:
+                finished[event.task.id] += 1
+            run = event.run or run
+        await jarvis.aclose()
+    assert finished == Counter(task.id for task in run.plan.tasks)
+    assert [result.task for result in run.results] == run.plan.tasks
+    assert all(result.error for result in run.results if result.status != "ok")
+    assert run.answer
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == tasks
+    assert _threads() <= threads
+    return run
+
+
+def _threads() -> set[str]:
+    """The threads that are not the event loop's own reserve, which it keeps until it is closed."""
+    return {thread.name for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
+
+
+def statuses(run: Run) -> list[str]:
+    return [result.status for result in run.results]
+
+
+def left_over(run: Run, tmp_path: Path) -> set[Path]:
+    """The files on disk that no result names."""
+    named = {path for result in run.results for resource in result.resources if (path := resource.path)}
+    return {path for path in (tmp_path / "out").rglob("*") if path.is_file()} - named
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("place", "seam"),
+    [
+        (HFTaskTool, "select"),
+        (HFTaskTool, "perform"),
+        (FakeSource, "candidates"),
+        (FakeBackend, "run"),
+        (ResourceStore, "text_of"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+async def test_a_fault_in_one_task_is_that_task_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, seam: str, fault: str
+) -> None:
+    """Task 0 is struck: it fails, task 1, which needs it, is skipped, and task 2 is done."""
+
+    def meant(*args: Any) -> bool:
+        told = [args[0], *args[1:2]]
+        return any(
+            "summarization" in str(getattr(one, "name", one)) or one == "a long text" for one in told
+        ) or (isinstance(args[1], Call) and args[1].spec.name == "summarization")
+
+    monkeypatch.setattr(place, seam, broken(fault, getattr(place, seam), meant))
+    run = await watched(agent(tmp_path))
+    if (seam, fault) == ("text_of", "wrong type"):
+        return  # What the store gives out goes to the backend as it is; a double takes anything.
+    assert statuses(run) == ["failed", "skipped", "ok"]
+    assert "summarization" in run.answer
+    assert not left_over(run, tmp_path)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("early", [0, 2])
+async def test_a_planner_that_breaks_leaves_what_it_gave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, early: int
+) -> None:
+    given = [
+        Task(task="summarization", id=0, args={"text": "a long text"}),
+        Task(task="translation", id=1, args={"text": "a cat", "tgt_lang": "fr"}),
+    ][:early]
+
+    async def write(self: Any, brief: Brief, on_task: Callable[[Task], None]) -> Any:
+        for task in given:
+            on_task(task)
+        return await strike(fault)
+
+    monkeypatch.setattr(LLMPlanner, "plan", write)
+    run = await watched(agent(tmp_path, run_timeout=1.5))
+    assert [task.id for task in run.plan.tasks] == [task.id for task in given]
+    assert statuses(run) == ["ok"] * early
+    assert run.plan.notes
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("said", ["", "It is "])
+async def test_an_answer_that_breaks_off_is_completed_by_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    async def respond(self: Any, *args: Any) -> AsyncIterator[Any]:
+        if said:
+            yield said
+        yield await strike(fault)
+
+    monkeypatch.setattr(LLMResponder, "respond", respond)
+    run = await watched(agent(tmp_path, run_timeout=1.5))
+    assert statuses(run) == ["ok", "ok", "ok"]
+    assert run.answer.startswith(said)
+    assert "un chat" in run.answer
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_planning_again_that_breaks_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(LLMReplanner, "replan", broken(fault, LLMReplanner.replan, lambda *args: True))
+    run = await watched(agent(tmp_path, FakeBackend({**RESULTS, "summarization": ValueError("no")})))
+    assert statuses(run) == ["failed", "skipped", "ok"]
+    assert any("planning again" in note or "the planner" in note for note in run.plan.notes)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("stage", ["plan", "respond"])
+async def test_a_language_model_that_breaks_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, fault: str
+) -> None:
+    original = ScriptedLLM._astream
+
+    async def stream(self: Any, messages: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        if messages[0].additional_kwargs.get("jarvis_stage") == stage:
+            yield await strike(fault)
+        async for chunk in original(self, messages, *args, **options):
+            yield chunk
+
+    monkeypatch.setattr(ScriptedLLM, "_astream", stream)
+    run = await watched(agent(tmp_path))
+    if stage == "respond":
+        assert statuses(run) == ["ok", "ok", "ok"]
+        assert "un chat" in run.answer
+    else:
+        assert run.plan.notes
+
+
+@pytest.mark.parametrize("failure", ["the disk", "a hang", "a cancellation", "a wrong result"])
+async def test_half_a_file_is_removed(tmp_path: Path, failure: str) -> None:
+    async def write(call: Call) -> Any:
+        path = call.new_path(".wav")
+        path.write_bytes(b"RIFF\x00\x00")
+        if failure == "the disk":
+            raise OSError(5, "Input/output error")
+        return await strike({"a hang": "hang", "a cancellation": "cancel"}.get(failure, "wrong type"))
+
+    run = await watched(agent(tmp_path, FakeBackend({**RESULTS, "text-to-speech": write})))
+    assert statuses(run) == ["ok", "failed", "ok"]
+    assert not left_over(run, tmp_path)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_path: Path, fault: str) -> None:
+    """What is not stored must not be used: the executor raises, or ends at its deadline."""
+    ran: list[int] = []
+
+    class Journal:
+        async def once(self, task: Task, work: Callable[[], Any]) -> Any:
+            result = await work()
+            return await strike(fault) if task.id == 0 else result
+
+    class Worker:
+        spec = hf_tools(tasks=["summarization"], settings=Settings(offline=True))[0].spec  # type: ignore[attr-defined]
+
+        async def select(self, task: Task, brief: Brief) -> None:
+            return None
+
+        async def perform(self, selection: Any, step: Any) -> TaskResult:
+            ran.append(step.task.id)
+            return TaskResult(task=step.task, status="ok")
+
+    before = asyncio.all_tasks()
+    settings = Settings(output_dir=tmp_path)
+    events: list[Event] = []
+    tasks = [Task(task="summarization", id=0), Task(task="summarization", id=1, dep=[0])]
+    try:
+        async with (
+            asyncio.timeout(30),
+            Executor(
+                {"summarization": Worker()},
+                ResourceStore(settings),
+                Brief(""),
+                settings,
+                events.append,
+                journal=Journal(),
+            ) as executor,
+        ):
+            results = await executor.join(tasks, deadline=0.5)
+            assert [result.status for result in results] == ["failed", "failed"]
+    except (ValueError, AttributeError, asyncio.CancelledError):
+        assert fault != "hang"
+    assert ran == [0]
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_worker_that_does_not_stop_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    """Code that swallows its cancellation holds its own task for good, and the run only for a moment."""
+    monkeypatch.setattr("jarvis_agent.execute._GRACE", 0.1)
+    let_go = asyncio.Event()
+
+    async def deaf(call: Call) -> Any:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    jarvis = agent(tmp_path, FakeBackend({**RESULTS, "summarization": deaf}), run_timeout=1.0)
+    async with asyncio.timeout(30):
+        run = await jarvis.ainvoke("Say it shorter")
+    assert statuses(run) == ["failed", "failed", "ok"]
+    let_go.set()
+    await asyncio.sleep(0.05)
+    await jarvis.aclose()

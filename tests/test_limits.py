@@ -1,0 +1,154 @@
+"""Limits of pixels, seconds, bytes and cells, which hold before anything is decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import struct
+import wave
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jarvis_agent import tables
+from jarvis_agent.errors import BadInputError, InputError
+from jarvis_agent.limits import check_limits
+from jarvis_agent.resources import ResourceStore
+from jarvis_agent.settings import Settings
+from jarvis_agent.types import Resource
+
+
+def _resolve(path: Path, kind: Any, **limits: Any) -> Resource:
+    async def resolve() -> Resource:
+        store = ResourceStore(Settings(output_dir=path.parent / "outputs", **limits))
+        await store.grant(str(path))
+        return await store.resolve(str(path), kind)
+
+    return asyncio.run(resolve())
+
+
+def _png(width: int, height: int) -> bytes:
+    """A PNG whose header claims a size, with hardly any picture behind it."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+        )
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("size", [(20_000, 20_000), (2**31 - 1, 2**31 - 1), (10_001, 10_000)])
+def test_a_picture_that_claims_too_many_pixels_is_refused(size: tuple[int, int], tmp_path: Path) -> None:
+    (tmp_path / "bomb.png").write_bytes(_png(*size))
+    with pytest.raises(InputError, match=r"bomb\.png"):
+        _resolve(tmp_path / "bomb.png", "image")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "gif", "webp", "bmp", "tif"])
+def test_the_limit_of_pixels_is_that_of_the_settings(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}"
+    Image.new("RGB", (40, 25)).save(path)
+    assert _resolve(path, "image", max_pixels=1000).kind == "image"
+    with pytest.raises(InputError, match=r"40 x 25 pixels, more than 999.*JARVIS_MAX_PIXELS"):
+        _resolve(path, "image", max_pixels=999)
+
+
+def test_ten_hours_of_sound_are_refused_unread(tmp_path: Path) -> None:
+    pytest.importorskip("soundfile")
+    path = tmp_path / "long.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 1, 8000, 0, "NONE", ""))
+        file.setnframes(36_000 * 8000)
+        file.writeframesraw(b"\x80")
+    _set_sizes(path, 36_000 * 8000)
+    with pytest.raises(
+        InputError, match=r"long\.wav lasts 10:00:00, longer than 1:00:00 \(JARVIS_MAX_SECONDS"
+    ):
+        _resolve(path, "audio")
+
+
+def _set_sizes(path: Path, data: int) -> None:
+    """Make the file as long as a WAV of so many bytes of sound; the new part takes no room on the disk."""
+    with path.open("r+b") as file:
+        file.truncate(44 + data)
+        file.seek(4)
+        file.write(struct.pack("<I", 36 + data))
+        file.seek(40)
+        file.write(struct.pack("<I", data))
+
+
+def test_a_video_is_measured_by_its_packets(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    from jarvis_agent.video import write_video
+
+    path = tmp_path / "a.mp4"
+    write_video(path, [Image.new("RGB", (32, 24))] * 16, 8.0, {})
+    assert _resolve(path, "video", max_seconds=2.1).kind == "video"
+    with pytest.raises(InputError, match=r"a\.mp4 lasts .*JARVIS_MAX_SECONDS"):
+        _resolve(path, "video", max_seconds=1.5)
+    content = path.read_bytes()
+    place = content.index(b"mvhd") + 4 + 16
+    path.write_bytes(content[:place] + struct.pack(">I", 1) + content[place + 4 :])
+    with pytest.raises(InputError, match="JARVIS_MAX_SECONDS"):
+        _resolve(path, "video", max_seconds=1.5)
+    with pytest.raises(InputError, match=r"pictures of 32 x 24 pixels.*JARVIS_MAX_PIXELS"):
+        _resolve(path, "video", max_pixels=700)
+
+
+def test_a_sound_that_claims_a_terabyte_is_refused(tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    path = tmp_path / "boast.flac"
+    soundfile.write(path, np.zeros(1000), 8000)
+    content = bytearray(path.read_bytes())
+    content[21] |= 0x0F  # the highest bits of the number of samples
+    path.write_bytes(content)
+    resource = Resource(kind="audio", path=path)
+    with pytest.raises(InputError, match="JARVIS_MAX_SECONDS"):
+        check_limits(resource, Settings())
+    from jarvis_agent.media import decode_audio
+
+    with pytest.raises(BadInputError, match=r"boast\.flac claims .* samples"):
+        decode_audio(path)
+
+
+async def test_an_attachment_is_measured_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
+    within = base64.b64encode(b"x" * 1000).decode()
+    assert (await store.keep({"type": "file", "base64": within, "mime_type": "text/plain"})).path is not None
+    monkeypatch.setattr("jarvis_agent.resources.base64.b64decode", None)
+    for block in (
+        {"type": "file", "base64": "A" * 3000, "mime_type": "text/plain"},
+        {"type": "file", "url": "data:text/plain;base64," + "A" * 3000},
+    ):
+        with pytest.raises(InputError, match=r"more than 1,000 bytes \(JARVIS_MAX_FILE_BYTES\)"):
+            await store.keep(block)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a,b,c\n" + "1,2,3\n" * 40, "more than 100 cells"),
+        ("a\n" + "1\n" * 60, "more than 50 rows"),
+        ("a,b\n" + "1" * 2000 + ",2\n", "a line of more than 1,000 letters"),
+        (",".join(f"c{n}" for n in range(1000)) + "\n", "a line of more than 1,000 letters"),
+    ],
+    ids=["cells", "rows", "letters", "columns"],
+)
+def test_a_table_has_limits_of_its_own(
+    content: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in (("MAX_CELLS", 100), ("MAX_ROWS", 50), ("MAX_LINE", 1000)):
+        monkeypatch.setattr(tables, name, limit)
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(BadInputError, match=f"a.csv has {complaint}"):
+        tables.read_table(Resource(kind="table", path=path))

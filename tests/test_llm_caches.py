@@ -1,0 +1,167 @@
+"""What the language model said is kept where somebody wants it, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from small_agents import DESCRIBE, small_agent
+
+from jarvis_agent import Settings
+from jarvis_agent.errors import LLMError
+from jarvis_agent.llm import Controller
+from jarvis_agent.plan import Plan
+from jarvis_agent.plan_cache import FROM_CACHE, plan_key
+from jarvis_agent.prompting import load_prompts
+from jarvis_agent.request import Brief, Turn
+from jarvis_agent.shelf import Shelf
+from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.tools.table import TASKS
+from jarvis_agent.types import Resource, Usage
+
+MESSAGES = load_prompts("default").chat_messages(Brief("hello"))
+
+
+class TestShelf:
+    def test_a_value_is_found_under_its_key_alone(self, tmp_path: Path) -> None:
+        shelf = Shelf(tmp_path / "new", days=1)
+        shelf.put(["a", 1], {"x": "ü"})
+        assert Shelf(tmp_path / "new", days=1).get(["a", 1]) == {"x": "ü"}
+        assert shelf.get(["a", 2]) is None
+
+    def test_a_value_grows_old(self, tmp_path: Path) -> None:
+        now = [0.0]
+        shelf = Shelf(tmp_path, days=2, clock=lambda: now[0])
+        shelf.put("key", "value")
+        now[0] = 2 * 86_400.0
+        assert shelf.get("key") == "value"
+        now[0] += 1
+        assert shelf.get("key") is None
+
+    @pytest.mark.parametrize("content", ["", "[]", "{", '{"at": "x", "value": 1}', '{"at": 1}'])
+    def test_a_broken_file_is_as_good_as_none(self, tmp_path: Path, content: str) -> None:
+        shelf = Shelf(tmp_path, days=1)
+        shelf.put("key", "value")
+        next(tmp_path.glob("*.json")).write_text(content)
+        assert shelf.get("key") is None
+
+    def test_a_directory_that_can_not_be_made_is_told_in_the_log(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        shelf = Shelf(tmp_path / "file" / "below", days=1)
+        shelf.put("key", "value")
+        assert shelf.get("key") is None
+        assert "can not be written" in caplog.text
+
+
+async def said(llm: ScriptedLLM, brief: Brief, messages: Any = MESSAGES, **settings: Any) -> list[str]:
+    controller = Controller(llm, Settings(**settings))
+    return [piece async for piece in controller.stream("chat", messages, brief)]
+
+
+class TestReplies:
+    async def test_a_reply_that_is_kept_comes_as_one_piece_and_is_no_call(self, tmp_path: Path) -> None:
+        llm, first, second = ScriptedLLM("a reply in several pieces"), Brief(""), Brief("")
+        pieces = await said(llm, first, llm_cache=tmp_path)
+        assert len(pieces) > 1
+        assert await said(llm, second, llm_cache=tmp_path) == ["".join(pieces)]
+        assert len(llm.calls) == 1
+        assert first.meter.usage["chat"].calls == 1
+        assert second.meter.usage["chat"] == Usage(cached=1)
+
+    async def test_another_prompt_is_another_reply(self, tmp_path: Path) -> None:
+        llm = ScriptedLLM(["one", "two"])
+        other = load_prompts("default").chat_messages(Brief("good bye"))
+        assert await said(llm, Brief(""), llm_cache=tmp_path) == ["one"]
+        assert await said(llm, Brief(""), other, llm_cache=tmp_path) == ["two"]
+
+    async def test_without_a_cache_every_prompt_is_a_call(self) -> None:
+        llm = ScriptedLLM(["one", "two"])
+        assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["two"]]
+
+    async def test_langchains_cache_counts_and_a_model_may_refuse_it(self) -> None:
+        llm, shy = ScriptedLLM(["one", "two"]), ScriptedLLM(["one", "two"], cache=False)
+        set_llm_cache(InMemoryCache())
+        try:
+            assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["one"]]
+            assert [await said(shy, Brief("")), await said(shy, Brief(""))] == [["one"], ["two"]]
+        finally:
+            set_llm_cache(None)
+
+    async def test_the_cache_of_a_model_counts(self) -> None:
+        llm = ScriptedLLM(["one", "two"], cache=InMemoryCache())
+        assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["one"]]
+
+    async def test_a_reply_that_breaks_off_is_not_kept(self, tmp_path: Path) -> None:
+        llm = ScriptedLLM([("half", ConnectionError("gone")), "whole"])
+        with pytest.raises(LLMError):
+            await said(llm, Brief(""), llm_cache=tmp_path)
+        assert await said(llm, Brief(""), llm_cache=tmp_path) == ["whole"]
+
+    async def test_a_cache_that_fails_is_told_in_the_log_and_nothing_more(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Broken(InMemoryCache):
+            async def alookup(self, prompt: str, llm_string: str) -> Any:
+                raise OSError("no disk")
+
+        assert await said(ScriptedLLM("hello"), Brief("")) == ["hello"]
+        assert await said(ScriptedLLM("hello", cache=Broken()), Brief("")) == ["hello"]
+        assert "no disk" in caplog.text
+
+
+class TestPlans:
+    async def test_the_same_request_gets_its_plan_again_and_a_note(self, tmp_path: Path) -> None:
+        from PIL import Image
+
+        Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
+        settings = Settings(output_dir=tmp_path / "out", plan_cache=tmp_path / "plans", repair_rounds=0)
+        asked = {"input": "What is in it?", "files": [str(tmp_path / "a.jpg")]}
+        plan = DESCRIBE.replace("a.jpg", str(tmp_path / "a.jpg"))
+        agent, llm, _ = small_agent([plan], settings=settings)
+        async with agent:
+            first = await agent.ainvoke(asked)
+            second = await agent.ainvoke({**asked, "input": "  What is in it?\n"})
+        assert llm.stages() == ["plan", "respond", "respond"]
+        assert second.plan.tasks == first.plan.tasks
+        assert (first.plan.notes, second.plan.notes) == ([], [FROM_CACHE])
+        assert second.ok
+
+    async def test_a_plan_that_had_to_be_mended_is_not_kept(self, tmp_path: Path) -> None:
+        settings = Settings(output_dir=tmp_path / "out", plan_cache=tmp_path / "plans", repair_rounds=0)
+        broken = '[{"task": "no-such-task", "id": 0, "dep": [-1], "args": {}}]'
+        agent, _, _ = small_agent(broken, settings=settings)
+        async with agent:
+            assert (await agent.aplan("Do it")).notes
+        assert not (tmp_path / "plans").exists()
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"request": 'Say "hello" aloud'},
+            {"files": (Resource(kind="image", name="b.jpg"),)},
+            {"files": (Resource(kind="audio", name="a.jpg"),)},
+            {"turns": (Turn("before", "answer"),)},
+            {"specs": {"translation": TASKS["translation"]}},
+        ],
+    )
+    def test_what_a_plan_depends_on_is_in_the_key(self, changes: dict[str, Any]) -> None:
+        brief = Brief('Say "Hello" aloud', (Resource(kind="image", name="a.jpg"),), specs=TASKS)
+        assert plan_key(replace(brief, **changes), "m") != plan_key(brief, "m")
+        assert plan_key(brief, "other") != plan_key(brief, "m")
+        assert plan_key(replace(brief, config={"tags": ["x"]}), "m") == plan_key(brief, "m")
+
+    async def test_a_broken_entry_is_planned_anew(self, tmp_path: Path) -> None:
+        settings = Settings(output_dir=tmp_path / "out", plan_cache=tmp_path / "plans")
+        agent, llm, _ = small_agent(DESCRIBE, settings=settings)
+        async with agent:
+            assert (await agent.aplan("Describe")).tasks
+            for file in (tmp_path / "plans").glob("*.json"):
+                file.write_text(file.read_text().replace('"id"', '"idea"'))
+            assert await agent.aplan("Describe") != Plan()
+        assert len(llm.calls) == 2
