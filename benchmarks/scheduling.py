@@ -25,7 +25,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
 
-PACE = 20
+PACE = 15
 PLANS = 16
 _POLL = 0.5
 

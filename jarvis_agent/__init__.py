@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jarvis_agent.request import Request as Request
     from jarvis_agent.run import Run as Run
     from jarvis_agent.settings import Settings as Settings
+    from jarvis_agent.sources.table import default_sources as default_sources
     from jarvis_agent.tools.spec import TaskSpec as TaskSpec
     from jarvis_agent.tools.table import register_task as register_task
     from jarvis_agent.tools.toolkit import JarvisToolkit as JarvisToolkit
@@ -40,6 +41,7 @@ _HOME = {
     "Task": "types",
     "TaskResult": "types",
     "TaskSpec": "tools.spec",
+    "default_sources": "sources.table",
     "hf_tools": "tools.toolkit",
     "register_task": "tools.table",
 }

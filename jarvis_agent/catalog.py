@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.errors import ConfigError, DeadlineError
 from jarvis_agent.settings import Settings
@@ -56,6 +56,15 @@ class Finder(Protocol):
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
         """The model of that id; None if there is none. Raises what `candidates` raises."""
+        ...
+
+
+@runtime_checkable
+class Describer(Protocol):
+    """A source that can tell more of a model than its lists do, at the price of a request."""
+
+    async def describe(self, candidate: Candidate) -> str:
+        """What the model's card says first; "" if it says nothing, or can not be had in time."""
         ...
 
 
@@ -146,6 +155,12 @@ class Registration(Frozen):
     gated: bool = False
     metadata: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("metadata")
+    @classmethod
+    def _without_nulls(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+        """What YAML leaves empty (`options:`) is not said."""
+        return {name: value for name, value in metadata.items() if value is not None}
+
     def candidate(self, task: str) -> Candidate:
         """This model as a Candidate of a task. What is not said is told by its id and its files."""
         said = {name: value for name, value in self if value is not None and name in Candidate.model_fields}
@@ -188,7 +203,9 @@ class RegisteredSource:
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> RegisteredSource:
-        """The models that a YAML file lists, at its top or under `models:`. Paths are relative to the file.
+        """The models that a YAML file lists, at its top or under `models:`.
+
+        Paths are relative to the file, those of the parts in `metadata` too (`voice`, `base_model`, …).
 
         Raises:
             ConfigError: the file can not be read, or a description in it is wrong.
@@ -213,10 +230,26 @@ class RegisteredSource:
         return [model for model in self._models if model.task == spec.name][:limit]
 
 
+_PARTS = ("detector", "base_model", "voice", "vocoder")
+"""What metadata may name that a model is loaded with: a path, or for some of them an id of the Hub."""
+
+
 def _relative_to(folder: Path, model: Any) -> Any:
-    if isinstance(model, dict) and isinstance(model.get("path"), str):
-        return {**model, "path": folder / Path(model["path"]).expanduser()}
-    return model
+    if not isinstance(model, dict):
+        return model
+    found = dict(model)
+    if isinstance(path := model.get("path"), str):
+        found["path"] = folder / Path(path).expanduser()
+    if isinstance(metadata := model.get("metadata"), dict):
+        parts = {name: _place(folder, metadata[name]) for name in _PARTS if name in metadata}
+        found["metadata"] = {**metadata, **parts}
+    return found
+
+
+def _place(folder: Path, named: Any) -> Any:
+    """The path of a part if there is one at that place; else its name as it is."""
+    path = folder / Path(named).expanduser() if isinstance(named, str) else None
+    return str(path) if path is not None and path.exists() else named
 
 
 def _register(model: Any, place: int) -> list[Candidate]:

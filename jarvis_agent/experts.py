@@ -21,7 +21,7 @@ from jarvis_agent.catalog import Distant, ModelSource, candidates_of
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.settings import Settings
-from jarvis_agent.sources.table import make_sources
+from jarvis_agent.sources.table import default_sources
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate, Selection, Task
@@ -94,7 +94,7 @@ class Experts:
         self._asked_for: list[TaskSpec] = []
         self._asked_at = 0.0
         self._pinned = read_pins(pins or {}).keys()
-        self.sources: Sequence[ModelSource] = list(make_sources(settings) if sources is None else sources)
+        self.sources: Sequence[ModelSource] = list(default_sources(settings) if sources is None else sources)
         pool = _lease_pool(settings)
         try:
             made = make_backends(settings, pool) if backends is None else backends

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.catalog import Finder, ModelSource, candidates_of
+from jarvis_agent.catalog import Describer, Finder, ModelSource, candidates_of
 from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
 from jarvis_agent.llm_errors import describe_model
 from jarvis_agent.prompting import PromptSet, load_prompts
@@ -137,7 +137,7 @@ class Selector:
         if self._controller is None:
             return ranked
         try:
-            chosen, reason = await self._asked(case, top, brief)
+            chosen, reason = await self._asked(case, await self._described(top), brief)
         except TimeoutError:
             late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
@@ -145,7 +145,19 @@ class Selector:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; the LLM could not choose: {error}"})
         if chosen is None:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
+        chosen = next(candidate for candidate in top if candidate.id == chosen.id)
         return _selection(chosen, listed, reason, "llm", case)
+
+    async def _described(self, top: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that the LLM chooses from, with what their cards say where a source can tell."""
+        tellers = {source.name: source for source in self._sources if isinstance(source, Describer)}
+
+        async def described(candidate: Candidate) -> Candidate:
+            teller = tellers.get(candidate.source)
+            told = await teller.describe(candidate) if teller else ""
+            return candidate.model_copy(update={"description": told}) if told else candidate
+
+        return await asyncio.gather(*map(described, top))
 
     async def _asked(self, case: Case, top: Sequence[Candidate], brief: Brief) -> Choice:
         """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""

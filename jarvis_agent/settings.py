@@ -80,6 +80,9 @@ class Settings(BaseSettings):
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
         {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"
     )
+    models_file: Path | None = Field(
+        None, description="YAML file of your own models, which are offered besides all others"
+    )
     top_k: int = Field(5, ge=1, description="candidates that the LLM chooses from")
     licenses: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="allowed licences, as the Hub spells them; empty: all"

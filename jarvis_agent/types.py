@@ -257,9 +257,9 @@ class Usage(Frozen):
     """
 
     calls: int = 0
-    cached: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

@@ -24,8 +24,6 @@ from jarvis_agent.plan import Plan
 from jarvis_agent.refs import refs_in, substitute
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
-MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + bytes(64)
-"""The beginning of an MP4 file: enough to be recognised by."""
 
 CAPTION = "a girl is reading a book on a bench"
 PRINTED_TEXT = "NO SWIMMING. The water is deep."
@@ -273,10 +271,8 @@ def _spoken(call: Call) -> dict[str, Any]:
     return {"audio": np.zeros(8000, dtype=np.float32), "sampling_rate": 16_000}
 
 
-def _filmed(call: Call) -> dict[str, str]:
-    path = call.new_path(".mp4")
-    path.write_bytes(MP4)
-    return {"path": str(path)}
+def _filmed(call: Call) -> dict[str, Any]:
+    return {"frames": [Image.new("RGB", (32, 24), "white")] * 4, "fps": 4.0}
 
 
 def _detected(call: Call) -> list[dict[str, Any]]:

@@ -76,6 +76,7 @@ def test_the_json_of_a_run_has_the_promised_form() -> None:
         "calls": 1,
         "input_tokens": pytest.approx(600, abs=500),
         "output_tokens": 18,
+        "cached": 0,
     }
 
 

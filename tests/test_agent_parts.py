@@ -90,7 +90,7 @@ def test_exactly_the_given_tools_may_be_planned() -> None:
         run = agent.invoke("The weather in Oslo, and describe a.jpg")
     assert [task.task for task in run.plan.tasks] == ["weather"]
     assert any("image-to-text" in note for note in run.plan.notes)
-    listed = llm.calls[0].prompt.split("what it does\n\n")[1].split("\n\nExamples")[0]
+    listed = llm.calls[0].prompt.split("what it does\n\n")[1].split("\n\nEach message")[0]
     assert listed == "- weather(city, days?) -> text, data: Tell the weather of a city."
 
 

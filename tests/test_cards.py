@@ -153,3 +153,17 @@ def test_a_card_that_is_not_there_or_not_text_says_nothing(tmp_path: Path) -> No
     (tmp_path / "README.md").write_bytes(b"\xff\xfe\x00")
     assert cards.read_card(tmp_path / "README.md") == ({}, "")
     assert cards.read_card(tmp_path / "none.md") == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("named", "taken"),
+    [
+        ("stable-diffusion-v1-5/stable-diffusion-v1-5", ["stable-diffusion-v1-5/stable-diffusion-v1-5"]),
+        (["org/a", "org/b"], ["org/a", "org/b"]),
+        ("/etc/models", None),
+        ("../secrets", None),
+        ("~/models/x", None),
+    ],
+)
+def test_a_card_names_models_of_the_hub_and_no_directories(named: Any, taken: list[str] | None) -> None:
+    assert cards.base_of({"base_model": named}).get("base_model") == taken

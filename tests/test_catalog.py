@@ -1,16 +1,22 @@
 """The user's own models, and sources that packages bring."""
 
+import asyncio
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jarvis_agent import catalog
+from jarvis_agent import catalog, default_sources
+from jarvis_agent.backends import table
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.catalog import Finder, ModelSource, RegisteredSource, discover_sources
+from jarvis_agent.console.inventory import survey_models
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.hub import HubSource
+from jarvis_agent.testing import FakeBackend
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Candidate
 
@@ -140,6 +146,22 @@ async def test_models_are_read_from_yaml_with_paths_relative_to_it(tmp_path: Pat
     assert (await only(RegisteredSource.from_yaml(file))).path == tmp_path / "detr"
 
 
+async def test_parts_are_relative_to_the_yaml_file_too_unless_they_are_ids(tmp_path: Path) -> None:
+    (tmp_path / "people").mkdir()
+    file = tmp_path / "models.yaml"
+    file.write_text(
+        "- {id: mine, task: object-detection, metadata: {detector: people, base_model: org/base}}"
+    )
+    metadata = (await only(RegisteredSource.from_yaml(file))).metadata
+    assert metadata == {"detector": str(tmp_path / "people"), "base_model": "org/base"}
+
+
+async def test_what_is_left_empty_is_not_said(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text("- {id: mine, task: object-detection, metadata: {options: null, scale: 2}}")
+    assert (await only(RegisteredSource.from_yaml(file))).metadata == {"scale": 2}
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -206,6 +228,55 @@ def test_a_source_that_can_not_be_loaded_is_named(
     with pytest.raises(ConfigError, match="the model source 'mine'") as caught:
         discover_sources(Settings())
     assert told in str(caught.value)
+
+
+class PluginBackend(FakeBackend):
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
+        super().__init__({}, "plugin")
+
+
+def broken_backend(settings: Settings, pool: ModelPool) -> None:
+    raise RuntimeError("no licence key")
+
+
+def no_backend(settings: Settings, pool: ModelPool) -> object:
+    return object()
+
+
+def backends_with(monkeypatch: pytest.MonkeyPatch, target: str) -> list[Backend]:
+    entry = EntryPoint("mine", f"{__name__}:{target}", "jarvis_agent.backends")
+    monkeypatch.setattr(table, "entry_points", lambda group: [entry])
+    return table.make_backends(Settings(), ModelPool(1))
+
+
+def test_a_package_brings_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backends_with(monkeypatch, "PluginBackend")[-1].name == "plugin"
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [("broken_backend", "no licence key"), ("no_backend", "is no backend"), ("gone", "can not be loaded")],
+)
+def test_a_backend_that_can_not_be_loaded_is_named(
+    monkeypatch: pytest.MonkeyPatch, target: str, told: str
+) -> None:
+    with pytest.raises(ConfigError, match="the backend 'mine'") as caught:
+        backends_with(monkeypatch, target)
+    assert told in str(caught.value)
+
+
+async def test_the_models_file_is_added_to_the_other_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models.yaml"
+    file.write_text("- {id: mine, task: object-detection, local: true}")
+    monkeypatch.setenv("JARVIS_MODELS_FILE", str(file))
+    own, *others = default_sources()
+    assert [model.id for model in await own.candidates(TASKS["object-detection"], 5)] == ["mine"]
+    monkeypatch.delenv("JARVIS_MODELS_FILE")
+    assert [source.name for source in default_sources()] == [source.name for source in others]
+    listed = await asyncio.to_thread(survey_models, "object-detection", Settings(models_file=file))
+    assert "mine" in {*listed.rejected, *(model.id for model in listed.models)}
 
 
 def test_sources_keep_to_their_protocols() -> None:

@@ -89,7 +89,7 @@ def test_offline_the_hub_offers_nothing() -> None:
     assert HubSource(Settings(offline=True)).likely(TASKS[DETECTION]) == []
 
 
-@pytest.mark.parametrize("broken", ["make_sources", "make_backends"])
+@pytest.mark.parametrize("broken", ["default_sources", "make_backends"])
 def test_experts_that_can_not_be_made_keep_no_lease(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     def fail(*_: Any) -> Any:
         raise ConfigError("a plug-in is broken")

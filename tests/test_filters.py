@@ -1,10 +1,13 @@
 """Which candidates stay, and in which order."""
 
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jarvis_agent.backends import devices
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
 from jarvis_agent.selection.places import places_of
@@ -24,6 +27,7 @@ class Elsewhere(FakeBackend):
 
 
 HOSTED = Elsewhere({}, "there", local=False)
+DETECTION = TASKS["object-detection"]
 BACKENDS: list[Backend] = [LOCAL, HOSTED]
 
 
@@ -91,6 +95,68 @@ def test_what_is_too_large_to_download_is_asked_for_elsewhere() -> None:
     assert listed(model(**large, local=True), max_download=4_000).kept[0].backend == "here"
     assert "5,000 bytes" in listed(model(size=5_000), max_download=4_000).rejected["a/b"]
     assert "JARVIS_MAX_DOWNLOAD=0" in listed(model(), max_download=0).rejected["a/b"]
+
+
+def test_what_is_too_large_for_memory_is_asked_for_elsewhere() -> None:
+    small = {"device": "cpu", "memory_budget": 4_000}
+    large = model(size=5_000, local=True, providers=("fal-ai",))
+    found = listed(large, **small)
+    assert found.kept[0].backend == "there"
+    assert "5,000 bytes are more than the 4,000" in found.places["a/b"]
+    assert "JARVIS_MEMORY_BUDGET" in listed(model(size=5_000, local=True), **small).rejected["a/b"]
+    assert listed(model(size=4_000, local=True), **small).kept[0].backend == "here"
+
+
+def test_a_gpu_may_hold_what_ram_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    monkeypatch.setattr(devices, "find_spec", lambda name: True)
+    monkeypatch.setattr(devices, "gpu_limits", lambda settings: {"cuda:0": 3_000, "cuda:1": 6_000})
+    large = model(size=5_000, local=True)
+    assert order(listed(large, memory_budget=4_000)) == ["a/b"]
+    assert order(listed(large, memory_budget=4_000, device="cpu")) == []
+    assert order(listed(model(size=7_000, local=True), memory_budget=4_000)) == []
+
+
+def test_nothing_is_too_large_where_gpus_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(devices, "find_spec", lambda name: True)
+    monkeypatch.setattr(devices, "_DRIVERS", (__file__,))
+    assert order(listed(model(size=5_000, local=True), memory_budget=4_000)) == ["a/b"]
+    assert "torch" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("fields", "runs"),
+    [
+        ({"tags": ("pytorch",)}, False),
+        ({"tags": ("pytorch", "safetensors")}, True),
+        ({"tags": ("pytorch",), "size": 7}, True),
+        ({"tags": ("pytorch",), "local": True}, True),
+        ({"tags": ("pytorch",), "source": "registered"}, True),
+        ({"tags": ()}, True),
+    ],
+)
+def test_a_model_of_the_hub_without_safetensors_is_not_run_here(fields: dict[str, Any], runs: bool) -> None:
+    here = FakeBackend({DETECTION.name: "x"}, "transformers", local=True)
+    found = places_of(model(**fields), DETECTION, [here], settings())
+    assert bool(found.backends) is runs
+    assert runs or "JARVIS_ALLOW_PICKLE" in found.refusal
+    assert places_of(model(**fields), DETECTION, [here], settings(allow_pickle=True)).backends
+
+
+def test_a_model_without_safetensors_may_run_where_it_is_hosted() -> None:
+    here = FakeBackend({DETECTION.name: "x"}, "transformers", local=True)
+    served = model(tags=("pytorch",), providers=("fal-ai",))
+    assert [one.name for one in places_of(served, DETECTION, [here, HOSTED], settings()).backends] == [
+        "there"
+    ]
+
+
+def test_what_needs_no_model_leaves_the_machine_only_where_it_may() -> None:
+    space = model("org/space", "canny-control", providers=("space",), backend="there")
+    assert order(listed(space, task="canny-control")) == ["org/space"]
+    found = listed(space, task="canny-control", policy="local-only")
+    assert found.rejected == {"org/space": "the policy is local-only"}
 
 
 def test_offline_only_what_is_here_stays() -> None:
@@ -168,9 +234,6 @@ def test_readers_read_and_tellers_tell(
     assert set(found.rejected) == {candidate.id for candidate in models} - set(kept)
 
 
-DETECTION = TASKS["object-detection"]
-
-
 def test_a_candidate_that_names_its_backend_has_no_other() -> None:
     at = places_of(model(backend="there"), DETECTION, BACKENDS, settings())
     assert (at.first, at.refusal) == (None, "no provider serves it")
@@ -185,6 +248,21 @@ def test_every_backends_reason_is_told() -> None:
         at.refusal
         == "narrow: the backend narrow has no result for object-detection; there: no provider serves it"
     )
+
+
+def test_equal_reasons_are_told_once() -> None:
+    others = [FakeBackend({}, name, local=True) for name in ("one", "two")]
+    for backend in others:
+        backend.why_not = lambda spec, candidate: "no such library"  # type: ignore[method-assign]
+    assert places_of(model(), DETECTION, others, settings()).refusal == "no such library"
+    at = places_of(model(), DETECTION, [*others, HOSTED], settings())
+    assert at.refusal == "one, two: no such library; there: no provider serves it"
+
+
+def test_where_the_settings_forbid_a_place_only_they_are_told_of_it() -> None:
+    narrow = FakeBackend({}, "narrow", local=True)
+    at = places_of(model(size=5_000), DETECTION, [narrow, LOCAL, HOSTED], settings(max_download=4_000))
+    assert set(at.refusals) == {"here", "there"}
 
 
 def test_a_model_of_several_sources_is_one_candidate() -> None:

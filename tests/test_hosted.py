@@ -1,5 +1,6 @@
 """Models that others run: who is asked, with which token, and what goes wrong."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.remote.hosted import HostedBackend
+from jarvis_agent.backends.remote.hosted import HostedBackend, Serving, _address
 from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.testing import HubDouble
@@ -168,6 +169,50 @@ async def test_a_provider_that_falls_silent_is_left(hub: HubDouble, tmp_path: Pa
         await HostedBackend(impatient).run(call_of("text-classification", tmp_path, text="hi"))
 
 
+async def test_after_an_error_the_next_provider_has_nearly_all_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[float] = []
+
+    async def fail(self: HostedBackend, one: Serving, call: Any, share: float) -> Any:
+        shares.append(share)
+        raise TransientError(f"{one.provider} is down")
+
+    monkeypatch.setattr(HostedBackend, "_in_time", fail)
+    nine = [f"provider-{number}" for number in range(9)]
+    patient = HostedBackend(SETTINGS.model_copy(update={"attempt_timeout": 100_000.0}))
+    with pytest.raises(TransientError, match="provider-8 is down"):
+        await patient.run(call_of("text-to-image", tmp_path, candidate("text-to-image", *nine), text="a"))
+    assert shares == pytest.approx([60_000.0] * 8 + [90_000.0], rel=0.01)
+
+
+async def test_silent_providers_leave_less_and_less_time(tmp_path: Path, monkeypatch: Any) -> None:
+    shares: list[float] = []
+    now = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+
+    async def stay_silent(self: HostedBackend, one: Serving, call: Any, share: float) -> Any:
+        nonlocal now
+        shares.append(share)
+        now += share
+        raise TransientError(f"{one.provider} is silent")
+
+    monkeypatch.setattr(HostedBackend, "_in_time", stay_silent)
+    model = candidate("text-to-image", "one", "two", "three")
+    with pytest.raises(TransientError):
+        await HostedBackend(SETTINGS).run(call_of("text-to-image", tmp_path, model, text="a"))
+    assert shares == pytest.approx([12.0, 4.0, 2.0])
+
+
+def test_two_tasks_of_a_model_do_not_share_a_providers_id(hub: HubDouble) -> None:
+    known = _common.HARDCODED_MODEL_INFERENCE_MAPPING
+    names = [
+        _address(Serving("fal-ai", provider_id, task), candidate(task))
+        for task, provider_id in (("text-to-image", "fal/t2i"), ("image-to-image", "fal/i2i"))
+    ]
+    assert [known["fal-ai"][name].provider_id for name in names] == ["fal/t2i", "fal/i2i"]
+
+
 async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
     hub: HubDouble, tmp_path: Path
 ) -> None:
@@ -210,6 +255,8 @@ OWN = ALONE.model_copy(update={"metadata": {"url": "https://e.example"}})
         (Settings(hf_token="hf_x", offline=True), SERVED, "offline"),
         (Settings(offline=False), SERVED, "set HF_TOKEN"),
         (Settings(offline=False), OWN, None),
+        (Settings(offline=True), OWN, "offline"),
+        (Settings(offline=True), OWN.model_copy(update={"local": True}), None),
     ],
 )
 def test_why_a_model_can_not_be_asked(settings: Settings, model: Candidate, reason: str | None) -> None:

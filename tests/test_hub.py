@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from jarvis_agent.errors import ConfigError, TransientError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.hub import HubSource
+from jarvis_agent.sources.hub_lists import HubLists
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.tools.table import TASKS
 
@@ -211,6 +213,30 @@ async def test_a_silent_hub_is_not_waited_for(hub: HubDouble, make: Make) -> Non
     assert len(hub.requests) < 2
 
 
+async def test_a_request_that_hangs_gives_the_older_list_and_nobody_joins_it(
+    hub: HubDouble, make: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = await make().candidates(DETECTION, 20)
+    clock.now += 7200
+    source, hung = make(timeout=0.05), threading.Event()
+    ask = HubLists._ask
+    with monkeypatch.context() as patch:
+        patch.setattr(HubLists, "_ask", lambda *_: [{}] * hung.wait(30))
+        assert await source.candidates(DETECTION, 20) == fresh
+        with pytest.raises(TransientError, match="did not answer in time"):
+            await make(timeout=0.05).candidates(TASKS["translation"], 20)
+    source._lists._timeout = 5.0
+    asked: list[int] = []
+    monkeypatch.setattr(HubLists, "_ask", lambda *given: (asked.append(1), ask(*given))[1])
+    assert await source.candidates(DETECTION, 20) == fresh
+    assert asked == [1]
+    assert len(hub.requests) == 1
+    clock.now += 61
+    assert await source.candidates(DETECTION, 20) == fresh
+    assert len(hub.requests) == 2
+    hung.set()
+
+
 async def test_a_refused_token_is_named_and_not_the_hub(hub: HubDouble, make: Make) -> None:
     hub.answer("/api/models", status=401)
     with pytest.raises(ConfigError, match=r"refuses the token \(401\); check HF_TOKEN"):
@@ -298,3 +324,20 @@ async def test_a_task_that_is_ours_alone_is_not_asked_for(hub: HubDouble, make: 
         assert await source.candidates(TASKS[name], 5) == []
         assert source.likely(TASKS[name]) == []
     assert hub.requests == []
+
+
+CARD = "---\nlicense: mit\n---\n# DETR\n\nIt finds the objects of COCO in pictures of streets and rooms.\n"
+
+
+async def test_a_model_is_described_by_its_card(hub: HubDouble, make: Make) -> None:
+    hub.add_model("facebook/detr", pipeline_tag="object-detection", files={"README.md": CARD})
+    [candidate] = await make().candidates(DETECTION, 20)
+    told = await make().describe(candidate)
+    assert told == "It finds the objects of COCO in pictures of streets and rooms."
+
+
+async def test_a_card_that_can_not_be_had_describes_nothing(hub: HubDouble, make: Make) -> None:
+    [candidate] = await make().candidates(DETECTION, 20)
+    assert await make().describe(candidate) == ""
+    hub.stall("README.md")
+    assert await make(timeout=0.2).describe(candidate) == ""

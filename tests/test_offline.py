@@ -116,6 +116,16 @@ SCENARIOS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "Make a variation of example.jpg": [("image-to-image", {"image": "example.jpg"})],
     'Generate a video of "Spider-Man is surfing"': [("text-to-video", {"text": "Spider-Man is surfing"})],
+    "Please convert this text to speech: 'At the foot of the mountains there lived an old clockmaker, who "
+    "had not spoken to anyone for many years.'": [
+        (
+            "text-to-speech",
+            {
+                "text": "At the foot of the mountains there lived an old clockmaker, who had not spoken to "
+                "anyone for many years."
+            },
+        )
+    ],
     "Describe this picture in as much detail as possible. example.jpg": [
         ("image-to-text", {"image": "example.jpg"}),
         ("image-classification", {"image": "example.jpg"}),

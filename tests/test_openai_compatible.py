@@ -104,7 +104,7 @@ async def test_what_can_not_be_put_into_a_message_is_told(tmp_path: Path) -> Non
         (Failure(401), UnsupportedError, "name the key's variable as api_key_env"),
         (Failure(404), UnsupportedError, "has no model qwen3:8b (404)"),
         (Failure(400), UnsupportedError, "answered 400"),
-        (DROP, TransientError, "can not be reached"),
+        (DROP, TransientError, "can not be reached: Connection error; check that the server runs"),
         (REFUSE, UnsupportedError, "I can not help with that"),
         ("<think>and nothing more", UnsupportedError, "answered nothing"),
         (ToolUse("rm", {"path": "/"}), UnsupportedError, "answered nothing"),

@@ -9,9 +9,12 @@ A pool that loads models decides on which of several GPUs a model goes (see `cho
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from jarvis_agent.errors import ConfigError
@@ -22,6 +25,9 @@ Chooser = Callable[[Mapping[str, int], int | None], str | None]
 
 GPU_SHARE = 0.8
 """The part of a GPU's memory that weights may take, unless the settings say how much."""
+
+_DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What a machine with a GPU has under Linux: NVIDIA's driver, AMD's, that of Windows' subsystem."""
 
 _chooser: ContextVar[Chooser | None] = ContextVar("jarvis_device_chooser", default=None)
 
@@ -70,6 +76,19 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
         return settings.gpu_memory_budget or int(GPU_SHARE * memory)
 
     return {f"cuda:{number}": limit(number) for number in range(torch.cuda.device_count())}
+
+
+def largest_budget(settings: Settings) -> int | None:
+    """Bytes of the largest model that may be loaded, in RAM or on a GPU. It never imports torch.
+
+    None where it is not known yet: there may be GPUs, and torch, which knows them, is not imported.
+    """
+    if settings.device in ("cpu", "mps") or find_spec("torch") is None:
+        return settings.memory_limit
+    if "torch" in sys.modules:
+        return max(settings.memory_limit, *gpu_limits(settings).values(), 0)
+    may_be = sys.platform != "linux" or any(Path(driver).exists() for driver in _DRIVERS)
+    return None if may_be else settings.memory_limit
 
 
 def _first_that_holds(limits: Mapping[str, int], size: int | None) -> str | None:

@@ -50,8 +50,8 @@ class _Job:
 class _Slot:
     """A model: its queue, and the expert once it is loaded.
 
-    `active`: turns handed to worker threads, and `running` their jobs. `placed`: its bytes by device, or while it is loaded those that
-    it is expected to take on its GPU.
+    `active`: turns handed to worker threads, and `running` their jobs. `placed`: its bytes by device, or
+    while it is loaded those that it is expected to take on its GPU.
     """
 
     key: Key

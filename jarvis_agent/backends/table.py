@@ -13,6 +13,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.errors import ConfigError
 from jarvis_agent.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
@@ -36,12 +37,25 @@ _BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
 
 
 def make_backends(settings: Settings, pool: ModelPool) -> list[Backend]:
-    """Every backend, those of installed plug-ins last."""
+    """Every backend, those of installed plug-ins last.
+
+    Raises:
+        ConfigError: a plug-in's can not be loaded, or is no backend.
+    """
     made: list[Backend] = []
     for home, make in _BUILTIN.items():
         module, name = home.split(":")
         made.append(make(getattr(import_module(f"jarvis_agent.backends.{module}"), name), settings, pool))
     for entry in entry_points(group="jarvis_agent.backends"):
-        factory: Factory = entry.load()
-        made.append(factory(settings, pool))
+        origin = f"the backend {entry.name!r} ({entry.value})"
+        try:
+            factory: Factory = entry.load()
+            backend = factory(settings, pool)
+        except Exception as error:
+            raise ConfigError(
+                f"{origin} can not be loaded: {error}; mend or uninstall its package"
+            ) from error
+        if not isinstance(backend, Backend):
+            raise ConfigError(f"{origin} is no backend: see the protocol in jarvis_agent.backends.base")
+        made.append(backend)
     return made

@@ -3,7 +3,7 @@
     question("can you tell me what color the car in \\ue000 is")        # "what color the car is?"
     prompt("generate an image of a red fox in the snow")               # "a red fox in the snow"
     labels("sort it into sports, politics or science")                  # ["sports", "politics", "science"]
-    languages("translate it from English to French")                    # {"src_lang": "en", "tgt_lang": "fr"}
+    languages("translate it from English to French")                # {"src_lang": ["en"], "tgt_lang": ["fr"]}
 
 Every function takes a step's text with marks and gives None, or nothing, where the step does not say it.
 """
@@ -104,10 +104,18 @@ _REFERS = re.compile(
     rf"(?:the|this|that|its|your|each|resulting|generated)\s+(?:[\w-]+\s+){{0,2}}?{_TEXTS})\b",
     re.IGNORECASE,
 )
+QUERY = re.compile(
+    r"\b(?:query|question|search(?:ed|ing)? for|answers?|relevan(?:t|ce) (?:to|for)|respect to)\W+(?:\w+\W+){0,2}$",
+    re.IGNORECASE,
+)
+"""What stands before a text that others are to be ranked by."""
 _CUT_OUT = re.compile(
     r"\b(?:crop|cut)\s+(?:out\s+)?(?:the|an?|my)\s+(?!image|photo|picture|object|thing|found|detected|box)"
     r"(\w+(?: (?!out\b|from\b|in\b|of\b)\w+)?)\s+(?:out|from|in|of)\b",
     re.IGNORECASE,
+)
+_DRAWN_FROM = re.compile(
+    rf"\b(?:from|based on|out of|using|with|of|for|by) (?:the|that|this|your|its) (?:\w+ )?{_TEXTS}s?\W*$", re.IGNORECASE
 )
 _FOUND = re.compile(
     r"\b(?:found|detected|(?:that|the|its|this) (?:\w+ )?(?:box|object|thing|detection)|it|them|each|one)\b",
@@ -126,7 +134,8 @@ _LABELS = re.compile(
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"^(?:is|are|does|do)\b(?:\s+(?:it|this|that|they|there|the \w+))?(?:\s+(?:show|depict|contain|be))?"
+    r"(?:^|\b(?:whether|if)\s+)(?:is|are|does|do|did|would|could|can)?\b\s*(?:it|this|that|they|there|the \w+)?"
+    r"(?:\s*\b(?:is|are|shows?|depicts?|contains?|be|looks? (?:more )?like|resembles?))?"
     r"\s+(an? [\w ,]+ or an? [\w ]+?)\W*$",
     re.IGNORECASE,
 )
@@ -233,6 +242,16 @@ def labels(text: str) -> list[str]:
     return [re.sub(r"^an? ", "", label) for label in split_labels(choice.group(1))] if choice else []
 
 
+def offers_choice(text: str) -> bool:
+    """Whether a step asks which of several things something is ("is it a cat or a dog")."""
+    return bool(_CHOICE.search(_FILE_PHRASE.sub(" ", without_lead_in(text)).strip()))
+
+
+def drawn_from_text(text: str) -> bool:
+    """Whether what a step wants made is what a text says ("something new from that caption")."""
+    return bool(_DRAWN_FROM.search(text))
+
+
 def quoted_labels(text: str) -> list[str]:
     """The marks of labels that stand in quotation marks ('as "cat" or "dog"')."""
     match = _QUOTED_LABELS.search(text)
@@ -252,13 +271,18 @@ def language_phrase(text: str) -> str | None:
     return match.group() if match else None
 
 
-def languages(text: str) -> dict[str, str]:
-    """ISO 639-1 codes of the languages that a step names: `tgt_lang` after "to" or "in", else `src_lang`."""
-    found: dict[str, str] = {}
-    for match in re.finditer(rf"\b(from|to|into|in)\s+({_language()})\b", text, re.IGNORECASE):
-        found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = _code(match[2])
+def languages(text: str) -> dict[str, list[str]]:
+    """ISO 639-1 codes of the languages that a step names: `tgt_lang` after "to" or "in", else `src_lang`.
+
+    There are several for "into French, German and Spanish".
+    """
+    found: dict[str, list[str]] = {}
+    listed = rf"{_language()}(?:(?:\s*,\s*|\s+)(?:(?:and|or|then)\s+)?(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
+    for match in re.finditer(rf"\b(from|to|into|in|both)\s+({listed})\b", text, re.IGNORECASE):
+        codes = [_code(name) for name in re.findall(rf"\b{_language()}\b", match[2], re.IGNORECASE)]
+        found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = codes
     version = re.search(rf"\b({_language()})\s+(?:translation|version|words?|for)\b", text, re.IGNORECASE)
-    return found if "tgt_lang" in found or not version else {**found, "tgt_lang": _code(version[1])}
+    return found if "tgt_lang" in found or not version else {**found, "tgt_lang": [_code(version[1])]}
 
 
 @lru_cache(maxsize=1)

@@ -87,7 +87,7 @@ class Chooser:
             if words is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
                 continue
             files = "".join(re.findall(MARK, step.text))
-            text = f"it {words}" if row.on_result else f"what is in the picture {files}"
+            text = f"the result {words}" if row.on_result else f"what is in the picture {files}"
             for name in row.tasks:
                 note = self._add_companion(step, text, name)
                 if note is not None and row.on_result:

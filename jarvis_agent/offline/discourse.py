@@ -23,15 +23,17 @@ from jarvis_agent.tools.spec import Modality, TaskSpec
 
 _DETERMINER = r"(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)"
 _EARLIER = re.compile(
-    r"\b(?:above|previous(?:ly)?|earlier|last|before|your answer|"
+    r"\b(?:above|previous(?:ly)?|earlier|last|before|again|your answer|"
     r"you (?:just )?(?:made|generated|created|said|wrote|gave))\b",
     re.IGNORECASE,
 )
 _ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
 _PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
 _VIEW = re.compile(
-    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?)\b", re.IGNORECASE
+    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?|aloud|voice)\b", re.IGNORECASE
 )
+_LABELLING = frozenset({"text-classification", "zero-shot-classification", "token-classification"})
+"""The tasks that say something of a text, after which "it" still means the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,8 @@ class Thing:
         kind: what it is.
         values: file names, texts or references to tasks; several if they were named together.
         maker: the task that made it; None if it was given.
-        is_view: a picture that shows what was found in another one (boxes, masks, edges, depth); "it" and
-            "the image" mean the other one.
+        is_view: a picture that shows what was found in another one (boxes, masks, edges, depth), or what was
+            found of a text (its sentiment); "it" and "the image" mean the other one.
         from_turn: whether it is from an earlier turn of the chat.
     """
 
@@ -90,7 +92,7 @@ class Discourse:
         """Note what a task makes."""
         values = tuple(references)
         for kind in spec.outputs:
-            self.things.append(Thing(kind, values, spec, is_view=kind == "image" and _makes_views(spec)))
+            self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
 
     def has(self, kind: Modality, text_after: str) -> bool:
         """Whether the request, or the chat before it, speaks of anything of that kind."""
@@ -129,8 +131,9 @@ class Discourse:
         if adjective is not None:
             turns.sort(key=lambda turn: adjective[1].lower() not in turn.request.lower())
         for turn in turns:
-            if found := next(_things_of(turn, kind), None):
-                return found
+            if found := list(_things_of(turn, kind)):
+                values = (value for thing in reversed(found) for value in thing.values)
+                return replace(found[0], values=tuple(dict.fromkeys(values))) if _PLURAL.search(text) else found[0]
         if kind == "text" and turns and turns[0].answer and _EARLIER.search(text):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
@@ -148,7 +151,11 @@ class Discourse:
         return replace(thing, values=tuple(dict.fromkeys(value for t in like for value in t.values)))
 
 
-def _makes_views(spec: TaskSpec) -> bool:
+def _makes_views(spec: TaskSpec, kind: Modality) -> bool:
+    if kind == "text":
+        return bank_name(spec) in _LABELLING
+    if kind != "image":
+        return False
     analyses = "data" in spec.outputs or bank_name(spec) == "depth-estimation"
     return analyses or (spec.category == "control" and spec.required == ("image",))
 

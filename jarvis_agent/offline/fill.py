@@ -61,7 +61,7 @@ class Filling:
 
     def _values(self, arg: Arg) -> list[Any]:
         if arg.name in ("src_lang", "tgt_lang"):
-            return [code] if (code := arguments.languages(self._text).get(arg.name)) else []
+            return list(arguments.languages(self._text).get(arg.name, ()))
         if arg.name == "labels":
             return self._labels()
         if arg.kind == "any":
@@ -116,13 +116,19 @@ class Filling:
             after = [c for c in own if noun and self._text.find(c) > noun.start()]
             values = self._supply.take((after or own)[:1])
             called = rf"{nouns}(?: map| image| picture| file)?\s+{MARK}"
-            is_map = bool(re.search(called, self._text, re.I) or re.search(nouns, values[0], re.I))
+            is_map = self._is_said_to_be(nouns, values[0]) or bool(re.search(called, self._text, re.I))
         else:
             made = self._supply.made_by(maker)
             thing = made or self._supply.elsewhere("image")
             values = list(thing.values) if thing else []
             is_map = made is not None or (thing is not None and thing.from_turn)
+            is_map = is_map or any(self._is_said_to_be(nouns, value) for value in values)
         return values if is_map or not values else self._supply.run(maker, values, self._spec.name)
+
+    def _is_said_to_be(self, nouns: str, file: str) -> bool:
+        """Whether a file's name, or the sentence that names it, says that it is such a map."""
+        said = rf"{nouns}[\w ]{{0,20}}\W*(?:is|in|called|named)\W+{MARK}|{MARK}\W+(?:is|has|holds|shows)\b[\w ]{{0,20}}{nouns}"
+        return bool(re.search(nouns, file, re.I) or re.search(said, f"{self._supply.context} {self._text}", re.I))
 
     def _texts(self, arg: Arg) -> list[str]:
         role = self._wording.text
@@ -142,6 +148,8 @@ class Filling:
         if not any(other.many and other.kind == "text" for other in self._spec.inputs):
             return values
         query = next((value for value in values if self._role_of(value) == "question"), None)
+        if query is None and role == "content" and (asked := self._supply.query_before()):
+            query = asked
         first = query or next(iter(values), None)
         self._others = [value for value in values if value != first]
         return [first] if first else []
@@ -178,7 +186,9 @@ class Filling:
         """What is to be made: quoted, in the step's words, or what something says."""
         takes_file = any(arg.kind in MEDIA for arg in self._spec.inputs)
         if found := self._take_texts():
-            return found[:1] if takes_file else found
+            return found if self._wording.map or not takes_file else found[:1]
+        if arguments.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
+            return made
         said = arguments.prompt(self._text)
         return (
             ([said] if said else [])
@@ -250,8 +260,11 @@ class Filling:
         return self._supply.take(self._supply.own("text"))
 
     def _role_of(self, value: str) -> str:
-        marks = (self._supply.mark(c) for c in re.findall(MARK, self._text))
-        return next((mark.role for mark in marks if mark.value == value), "")
+        character = next((c for c in re.findall(MARK, self._text) if self._supply.mark(c).value == value), None)
+        if character is None:
+            return ""
+        is_query = arguments.QUERY.search(self._text[: self._text.index(character)])
+        return self._supply.mark(character).role or ("question" if is_query else "")
 
 
 def _turn(arg: Arg) -> int:

@@ -50,7 +50,7 @@ class Linker:
             PlanError: an argument is missing; nothing has been added then.
         """
         planned, spoken = len(self.tasks), len(self.discourse.things)
-        supply = Supply(step.text, text_after, self._marked, self)
+        supply = Supply(step.text, text_after, self._marked, self, step.context)
         try:
             args = Filling(spec, supply).args()
             self.discourse.give(step.text)

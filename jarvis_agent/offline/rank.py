@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jarvis_agent.offline.arguments import prompt, question
+from jarvis_agent.offline.arguments import offers_choice, prompt, question
 from jarvis_agent.offline.discourse import Discourse
 from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.plain import readings
@@ -29,6 +29,11 @@ SPEAKS_OF_MAP = 0.12
 """What it is worth that the step speaks of the control map that the task takes, with a prompt."""
 VERB = 0.15
 """What it is worth that the step begins with a verb that only phrases of the task begin with."""
+
+HOLDS = 0.3
+"""What it is worth that a text of the step has the gap that the task fills."""
+CHOICE = 0.15
+"""What it is worth for a task that takes labels that the step asks which of several things it is."""
 
 OWN_TASK = 0.12
 """What makes up for the many phrases of the bank, where a task of the user's own has only a description."""
@@ -130,7 +135,14 @@ class Ranker:
         share = verbs().get(clause.partition(" ")[0].lower(), {}).get(bank_name(spec) or spec.name, 0.0)
         is_of_map = wording(spec).map is not None and self._says_what_to_make(step)
         is_own = bank_name(spec) is None
-        return VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0) + (OWN_TASK if is_own else 0.0)
+        is_choice = spec.arg("labels") is not None and offers_choice(step.text)
+        holds = HOLDS * self._holds(step, spec) + CHOICE * is_choice
+        return holds + VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0) + (OWN_TASK if is_own else 0.0)
+
+    def _holds(self, step: Step, spec: TaskSpec) -> bool:
+        holds = wording(spec).holds
+        texts = [mark.value for mark in self._marked.within(step.text) if not mark.is_file]
+        return holds is not None and any(holds.search(text) for text in texts)
 
     def _opens(self, step: Step) -> bool:
         return bool(re.match(r"\W*(?:based|using|from|with|in|given|use|take)\b", step.text, re.IGNORECASE))
@@ -142,7 +154,9 @@ class Ranker:
     def _is_named(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
         words = wording(spec)
-        if words.named is None or words.named.search(step.text):
+        if words.named is None or words.named.search(step.text) or self._holds(step, spec):
+            return True
+        if words.map is not None and words.named.search(step.context) and _MAP.search(step.text):
             return True
         made = self._discourse.made_last("image")
         is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)

@@ -21,7 +21,7 @@ _ACTIONS = (
     "colourize compare complete compose compute condense continue convert copy count craft create crop "
     "cut decide denoise depict derive describe design detect determine develop differentiate display do "
     "draft draw dub edit embed employ encode enhance estimate evaluate examine execute explain extract "
-    "fill film filter find finish forecast generate get give guess highlight identify illustrate imagine "
+    "fill film filter find finish forecast generate get give guess hear highlight identify illustrate imagine "
     "improve infer inspect interpret isolate label let list listen locate look make mark match measure "
     "modify name narrate obtain order outline paint paraphrase perform pick pinpoint play point predict "
     "prepare process produce project pronounce provide pull put rank read recite recognise recognize "
@@ -39,7 +39,7 @@ _OPENERS = (
     r"(?:(?:please|kindly|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|also|finally|lastly|afterwards|"
     r"after that|hi|hello|hey|ok(?:ay)?|so|just|and|jarvis|(?:can|could|would|will) you(?: please| kindly)?|"
     r"help me(?: to)?|let us|let's|let me(?: know)?|i am (?:looking|trying) to|i want to|to|"
-    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|want|need|wish|have)(?: you)? to(?: know| see| hear)?|"
+    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|want|need|wish|have)(?: you)? to(?: know| see| hear(?= (?:what|how|who|if|whether)\b))?|"
     r"you (?:should|must|need to)|your task is to|"
     r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+){0,6}"
 )
@@ -62,14 +62,16 @@ _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|last
 _AND = (
     r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+){1,3}(?:(?:also|next|please|finally)\s+)?"
 )
+_BEFORE_THAT = r"\s*,?\s+before\s+(?:you\s+)?"
 _CUT = re.compile(
-    rf"{_THEN}|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
+    rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{_ACTIONS})\b)|\s*:\s+(?={_OPENERS}(?:{_ACTIONS})\b)|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
     rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)"
     rf"|\s*,?\s+before\s+(?:you\s+)?(?=(?:{_ACTIONS})\b)",
     re.IGNORECASE,
 )
 _ANOTHER = re.compile(
-    r"\s*,?\s+and\s+(?=an?\s+(?:(?:depth|edge|normal|pose|segmentation|line|seg|hed|canny)\b.{0,12}?\b(?:map|image)|"
+    r"\s*,?\s+and\s+(?=(?:the|its)\s+(?:depth|edge|normal|pose|segmentation|line|hed|canny)\s+(?:\w+\s+)?(?:map|image)\b"
+    r"|an?\s+(?:(?:depth|edge|normal|pose|segmentation|line|seg|hed|canny)\b.{0,12}?\b(?:map|image)|"
     r"scribble|caption|description|summary|translation|transcript(?:ion)?)\b)",
     re.IGNORECASE,
 )

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from jarvis_agent.errors import PlanError
+from jarvis_agent.offline.arguments import QUERY
 from jarvis_agent.offline.discourse import Discourse, Thing
 from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.wordings import bank_name, wording
@@ -37,8 +38,9 @@ class Plans(Protocol):
 class Supply:
     """The things that one step can feed. What is taken is gone."""
 
-    def __init__(self, text: str, text_after: str, marked: Marked, plans: Plans) -> None:
+    def __init__(self, text: str, text_after: str, marked: Marked, plans: Plans, context: str = "") -> None:
         self.text = text
+        self.context = context
         self._text_after = text_after
         self._marked = marked
         self._plans = plans
@@ -80,6 +82,18 @@ class Supply:
         if new is not None:
             discourse.things.append(new)
         return new
+
+    def made_before(self, kind: Modality) -> list[str]:
+        """The values of the thing of a kind that the step means, of those already spoken of."""
+        known = self._plans.discourse.meant(kind, self.text)
+        return list(known.values) if known else []
+
+    def query_before(self) -> str | None:
+        """The text that the sentence before the step calls a query or a question."""
+        for character in re.findall(MARK, self.context):
+            if QUERY.search(self.context[: self.context.index(character)]):
+                return self.mark(character).value
+        return None
 
     def made_by(self, maker: str) -> Thing | None:
         """The latest image, if the task of that name made it."""

@@ -46,6 +46,7 @@ class Wording:
         phrases: examples of a step that asks for it.
         made: nouns by which a later step calls its result.
         named: the task is considered only where this is found in the step; None: everywhere.
+        holds: what a text that the step works on has in it, if the task is meant.
         text: what its argument `text` is: the text it works on, a prompt to create from, a question, an
             instruction for a change, a wish (a question or an order) about a file, or a request to a
             language model.
@@ -55,6 +56,7 @@ class Wording:
     phrases: tuple[str, ...]
     made: tuple[str, ...] = ()
     named: re.Pattern[str] | None = None
+    holds: re.Pattern[str] | None = None
     text: Role = "content"
     map: str | None = None
 
@@ -66,12 +68,17 @@ def load_bank() -> Mapping[str, Wording]:
         name: Wording(
             phrases=tuple(entry["phrases"]),
             made=tuple(entry.get("made", ())),
-            named=re.compile(entry["named"], re.IGNORECASE) if "named" in entry else None,
+            named=_pattern(entry.get("named")),
+            holds=_pattern(entry.get("holds")),
             text=entry.get("text", "content"),
             map=entry.get("map"),
         )
         for name, entry in json.loads(WORDINGS.read_text(encoding="utf-8")).items()
     }
+
+
+def _pattern(written: str | None) -> re.Pattern[str] | None:
+    return None if written is None else re.compile(written, re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)

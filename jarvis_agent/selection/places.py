@@ -16,11 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.devices import largest_budget
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 
 _ONLY = {"local-only": True, "hosted-only": False}
+
+_SAFE_WEIGHTS = frozenset({"transformers", "diffusers", "sentence-transformers"})
+"""The backends whose models are safetensors unless the settings allow pickles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,12 @@ class Places:
         """Why it can not run at all."""
         if not self.refusals:
             return f"the backend {self.candidate.backend!r} is not installed"
-        if len(self.refusals) == 1:
-            return next(iter(self.refusals.values()))
-        return "; ".join(f"{name}: {reason}" for name, reason in self.refusals.items())
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.refusals.items():
+            reasons.setdefault(reason, []).append(name)
+        if len(reasons) == 1:
+            return next(iter(reasons))
+        return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
 
 
 def places_of(
@@ -61,13 +68,15 @@ def places_of(
     asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not hosted_first(settings, spec)
     asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
-    usable, refusals = [], {}
-    for backend in asked:
-        reason = _forbidden(backend, candidate, spec, settings) or backend.why_not(spec, candidate)
-        if reason is None:
-            usable.append(backend)
-        else:
-            refusals[backend.name] = reason
+    unable = {backend.name: backend.why_not(spec, candidate) for backend in asked}
+    able = [backend for backend in asked if unable[backend.name] is None]
+    forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
+    usable = [backend for backend in able if forbidden[backend.name] is None]
+    # Where the settings alone keep a model from running, what other backends of that side lack is no news.
+    sides = {runs_here(backend, candidate) for backend in able}
+    told = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
+    reasons = {one.name: forbidden.get(one.name) or unable[one.name] for one in told}
+    refusals = {name: reason for name, reason in reasons.items() if reason is not None}
     why = _reason(usable[0], candidate, spec, backends, settings) if usable and spec.needs_model else ""
     return Places(candidate, usable, refusals, why)
 
@@ -94,9 +103,35 @@ def at(backend: Backend, candidate: Candidate) -> Candidate:
 def _forbidden(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Settings) -> str | None:
     """What the settings have against running a candidate there."""
     policy, here = settings.policy_for(spec.name), runs_here(backend, candidate)
-    if spec.needs_model and _ONLY.get(policy, here) is not here:
+    # What needs no model is computed here whatever the policy, and sent elsewhere only where it may be.
+    if _ONLY.get(policy, here) is not here and (spec.needs_model or not here):
         return f"the policy is {policy}"
-    return _too_far(candidate, settings) if here else None
+    if not here:
+        return None
+    return (
+        _too_far(candidate, settings)
+        or (_too_large(candidate, settings) if backend.local else None)
+        or (_unsafe(candidate, settings) if backend.name in _SAFE_WEIGHTS else None)
+    )
+
+
+def _too_large(candidate: Candidate, settings: Settings) -> str | None:
+    """Why a model may not be loaded on this machine."""
+    limit = largest_budget(settings) if candidate.size else None
+    if limit is None or not candidate.size or candidate.size <= limit:
+        return None
+    return (
+        f"its {candidate.size:,} bytes are more than the {limit:,} that loaded models may take "
+        "(JARVIS_MEMORY_BUDGET, JARVIS_GPU_MEMORY_BUDGET)"
+    )
+
+
+def _unsafe(candidate: Candidate, settings: Settings) -> str | None:
+    """Why a model of the Hub that would have to be unpickled is not even downloaded."""
+    known = candidate.source == "hub" and not candidate.local and bool(candidate.tags)
+    if settings.allow_pickle or not known or "safetensors" in candidate.tags or candidate.size:
+        return None
+    return "the Hub lists no safetensors of it, and other weights are not loaded (JARVIS_ALLOW_PICKLE)"
 
 
 def _too_far(candidate: Candidate, settings: Settings) -> str | None:
@@ -123,7 +158,7 @@ def _reason(
     hosts = f"hosted by {', '.join(candidate.providers) or backend.name}"
     if hosted_first(settings, spec):
         return f"{hosts}, as the policy is {settings.policy_for(spec.name)}"
-    if (why := _too_far(candidate, settings)) is not None:
+    if (why := _too_far(candidate, settings) or _too_large(candidate, settings)) is not None:
         return f"{hosts}; {why}"
     return f"{hosts}; nothing here can run it"
 

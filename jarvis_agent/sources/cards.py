@@ -30,6 +30,8 @@ _TOKENS = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
 LONGEST_DESCRIPTION = 80
 """Tokens of a model's description."""
 
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+
 _TASK_OF_ARCHITECTURE: tuple[tuple[str, str], ...] = (
     ("LayoutLM\\w*ForQuestionAnswering", "document-question-answering"),
     (
@@ -156,9 +158,12 @@ def traits(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def base_of(card: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The models that a model is made for or from, as metadata of a Candidate; {} if its card names none."""
-    named = strings(card.get("base_model"))
-    return {"base_model": list(named)} if named else {}
+    """The models that a model is made for or from, as metadata of a Candidate; {} if its card names none.
+
+    Only ids of the Hub count: a card of a stranger's must not name a directory of this machine.
+    """
+    named = [name for name in strings(card.get("base_model")) if _HUB_ID.fullmatch(name)]
+    return {"base_model": named} if named else {}
 
 
 def task_of(config: Mapping[str, Any]) -> str | None:
@@ -237,12 +242,17 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_card(path: Path) -> tuple[dict[str, Any], str]:
     """The metadata and the text of a model card (a README.md); ({}, "") if there is none that can be read."""
-    import yaml
-
     try:
-        content = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+        return card_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return {}, ""
+
+
+def card_of(content: str) -> tuple[dict[str, Any], str]:
+    """As `read_card`, for the content of the file."""
+    import yaml
+
+    content = content.replace("\r\n", "\n")
     header = _HEADER.match(content)
     try:
         metadata = yaml.safe_load(header[1]) if header else {}

@@ -7,6 +7,8 @@ await source.find(TASKS["object-detection"], "facebook/detr-resnet-50", "v1.0")
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +35,8 @@ EXPAND = (
     "tags",
 )
 """What the Hub is asked to say of each model."""
+
+logger = logging.getLogger(__name__)
 
 NOT_OF_THE_HUB = frozenset({"control", "media", "tool"})
 """Categories whose task types are ours: the Hub tags no model with them, though it may list some."""
@@ -66,6 +70,8 @@ class HubSource:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
+        self._timeout = timeout
+        self._told: dict[tuple[str, str | None], str] = {}
         self._lists = HubLists(
             settings, endpoint=endpoint, cache_dir=cache_dir, fresh=fresh, timeout=timeout, clock=clock
         )
@@ -108,6 +114,35 @@ class HubSource:
         except NoCandidateError:
             return None
         return candidate_of({"id": model_id, **rows[0]}, spec) if rows else None
+
+    async def describe(self, candidate: Candidate) -> str:
+        """The first paragraph of the model's card, which is remembered; "" if it can not be had soon."""
+        key = (candidate.id, candidate.revision)
+        if key not in self._told and not self._is_offline():
+            self._told[key] = await asyncio.to_thread(self._card_text, candidate)
+        return self._told.get(key, "")
+
+    def _card_text(self, candidate: Candidate) -> str:
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]
+            build_hf_headers,
+            get_session,
+            hf_raise_for_status,
+            httpx,
+        )
+
+        path = f"{quote(candidate.id)}/resolve/{quote(candidate.revision or 'main', safe='')}/README.md"
+        try:
+            reply = get_session().get(
+                f"{self._lists.endpoint}/{path}",
+                headers=build_hf_headers(token=self._settings.token),
+                timeout=self._timeout,
+                follow_redirects=True,
+            )
+            hf_raise_for_status(reply)
+        except (httpx.HTTPError, OSError) as error:
+            logger.info("the card of %s could not be read: %s", candidate.id, error)
+            return ""
+        return cards.first_paragraph(cards.card_of(reply.text)[1])
 
     def _is_offline(self) -> bool:
         from huggingface_hub import constants

@@ -88,7 +88,15 @@ class HubLists:
             async with asyncio.timeout(2 * self._timeout):
                 return await asyncio.wrap_future(flight)
         except TimeoutError as error:
-            raise self._remember("it did not answer in time") from error
+            with self._lock:
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
+            failure = self._remember("it did not answer in time")
+            _, rows = await asyncio.to_thread(self._shelf.get, key)
+            if rows is None:
+                raise failure from error
+            logger.warning("%s; an older list of models is used", failure)
+            return rows
 
     def _key(self, path: str, params: Mapping[str, Any]) -> str:
         asked = json.dumps([self.endpoint, path, params, self._token], sort_keys=True)
@@ -99,20 +107,26 @@ class HubLists:
         # A running future is not cancelled along with one of those who wait for it.
         flight.set_running_or_notify_cancel()
         self._flights[key] = flight
-        threading.Thread(target=self._fly, args=(key, path, params), name="jarvis-hub", daemon=True).start()
+        threading.Thread(
+            target=self._fly, args=(flight, key, path, params), name="jarvis-hub", daemon=True
+        ).start()
         return flight
 
-    def _fly(self, key: str, path: str, params: Mapping[str, Any]) -> None:
+    def _fly(self, flight: Future[list[Row]], key: str, path: str, params: Mapping[str, Any]) -> None:
         try:
             rows = self._look_up(key, path, params)
         except Exception as error:
-            self._land(key).set_exception(error)
+            self._land(key, flight)
+            flight.set_exception(error)
         else:
-            self._land(key).set_result(rows)
+            self._land(key, flight)
+            flight.set_result(rows)
 
-    def _land(self, key: str) -> Future[list[Row]]:
+    def _land(self, key: str, flight: Future[list[Row]]) -> None:
+        """From now on a request is a new one. One that took too long may have been replaced already."""
         with self._lock:
-            return self._flights.pop(key)
+            if self._flights.get(key) is flight:
+                del self._flights[key]
 
     def _look_up(self, key: str, path: str, params: Mapping[str, Any]) -> list[Row]:
         taken, rows = self._shelf.get(key)

@@ -3,8 +3,9 @@
     recommended(TASKS["object-detection"])      # Recommended("hustvl/yolos-tiny", "apache-2.0")
     recommended(TASKS["crop-image"])            # None: it needs no model
 
-They are well known, small for what they do, and loaded without code of their own. The selector does not
-prefer them: they stand in docs/tasks.md, and in the message that says that nothing here can do a task.
+They are well known, and loaded without code of their own. Some are larger than what is downloaded by default
+(JARVIS_MAX_DOWNLOAD), and some may have no safetensors. The selector does not prefer them: they stand in
+docs/tasks.md, and in the message that says that nothing here can do a task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RECOMMENDED: dict[str, Recommended] = {
         ("table-question-answering", "google/tapas-base-finetuned-wtq", _APACHE),
         ("fill-mask", "distilbert/distilbert-base-uncased", _APACHE),
         ("zero-shot-classification", "facebook/bart-large-mnli", _MIT),
-        ("translation", "Helsinki-NLP/opus-mt-en-fr", _APACHE),
+        ("translation", "google-t5/t5-small", _APACHE),
         ("summarization", "sshleifer/distilbart-cnn-12-6", _APACHE),
         ("text-generation", "HuggingFaceTB/SmolLM2-135M-Instruct", _APACHE),
         ("feature-extraction", "sentence-transformers/all-MiniLM-L6-v2", _APACHE),

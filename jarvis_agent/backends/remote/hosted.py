@@ -3,8 +3,9 @@
     Candidate("facebook/detr-resnet-50", …, providers=("hf-inference",))      served live by a provider
     Candidate("my/detr", …, metadata={"url": "https://….endpoints.huggingface.cloud"})    an endpoint
 
-How a task is asked for is a row of the table in hosted_calls.py. The providers of a model are tried in turn;
-waiting and trying again is the ladder's part.
+How a task is asked for is a row of the table in hosted_calls.py. The providers of a model are tried in turn:
+after an error the next is asked at once, and after a silence when that took two thirds of the time that was
+left, so that slow tasks can succeed. Waiting and trying again is the ladder's part.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from jarvis_agent.types import Candidate
 __all__ = ["CALLS", "HostedBackend", "Serving", "is_hugging_face", "serving"]
 
 _HF = "hf-inference"
+_PATIENCE_WITH_ONE = 2 / 3
+"""The part of the time left for which a provider may be silent, while there are others to ask."""
+
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
 
 _HOSTS_OF_HF = ("huggingface.co", "huggingface.cloud", "hf.space")
@@ -61,7 +65,7 @@ class HostedBackend:
         served = serving(candidate)
         if not served:
             return "no inference provider serves it"
-        if self._settings.offline:
+        if self._settings.offline and not candidate.local:
             return "offline mode is on"
         if missing := [name for name in row.needs if find_spec(name) is None]:
             return str(MissingExtraError(f"{spec.name} by a provider ({', '.join(missing)})", "starter"))
@@ -79,9 +83,12 @@ class HostedBackend:
             BadInputError: the input can not be sent to anybody.
         """
         served = serving(call.candidate)
-        share = patience(self._settings) / len(served)
+        clock = asyncio.get_running_loop().time
+        ends = clock() + patience(self._settings)
         failed: list[ExpertError] = []
         for one in served:
+            left = ends - clock()
+            share = left if one is served[-1] else _PATIENCE_WITH_ONE * left
             try:
                 with breaker.shared.call((self.name, one.provider), self._settings):
                     told = await self._in_time(one, call, share)
@@ -159,15 +166,20 @@ def _address(one: Serving, candidate: Candidate) -> str:
 
         base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
         return f"{base}/models/{one.model}" + (f"/pipeline/{one.task}" if one.task in _TWO_TASKS else "")
-    _make_known(one, candidate.id)
-    return candidate.id
+    return _make_known(one, candidate.id)
 
 
-def _make_known(one: Serving, model_id: str) -> None:
-    """Tell the client what the list of models said already: the provider's own id of a model."""
+def _make_known(one: Serving, model_id: str) -> str:
+    """Tell the client what the list of models said already: the provider's own id of a model.
+
+    Returns:
+        The name to give the client: one for each task, since the provider may have an id for each.
+    """
     from huggingface_hub.hf_api import InferenceProviderMapping
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 
-    HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})[model_id] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
+    name = f"{model_id} for {one.task} as {one.model}"
+    HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
     )
+    return name

@@ -179,7 +179,7 @@ def _expert_error(error: Any, candidate: Candidate) -> ExpertError:
     status = getattr(error, "status_code", None)
     said = brief_text(str(error), 200)
     if status is None:
-        return TransientError(f"{server} can not be reached: {said}; check that the server runs")
+        return TransientError(f"{server} can not be reached: {said.rstrip('.')}; check that the server runs")
     if status in (401, 403):
         variable = candidate.metadata.get("api_key_env")
         where = f"check the variable {variable}" if variable else "name the key's variable as api_key_env"

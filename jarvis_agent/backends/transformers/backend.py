@@ -37,7 +37,7 @@ class TransformersExpert:
     nbytes: int
 
     def __call__(self, call: Call) -> Any:
-        options = call.candidate.metadata.get("options", {})
+        options = call.candidate.metadata.get("options") or {}
         raw = self.way.run(replace(self.loaded, options=options), call)
         draw = CONTROL_MAPS.get(call.spec.name)
         return draw(raw, self.loaded, call) if draw else raw

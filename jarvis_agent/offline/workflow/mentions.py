@@ -60,22 +60,34 @@ def is_given(text: str) -> bool:
 def mentions(marked: Marked, families: Families, embedder: Embedder, model: Model) -> list[Mention]:
     """The clauses in the order of doing, each with its tool; where none has one, the likeliest gets it."""
     pieces = clauses(marked.text)[:MOST] or [Clause(marked.text)]
-    odds = model.log_odds(embedder, [worded(piece.text, marked) for piece in pieces])
-    rows = [dict(zip(model.names, map(float, row), strict=True)) for row in odds]
+    given = _given(pieces)
+    asking = [piece for piece, is_known in zip(pieces, given, strict=True) if not is_known] or pieces
+    odds = model.log_odds(embedder, [worded(piece.text, marked) for piece in asking])
+    rows = {
+        piece: dict(zip(model.names, map(float, row), strict=True))
+        for piece, row in zip(asking, odds, strict=True)
+    }
     weigher = _Weigher(marked, families)
-    found: list[Mention] = []
-    given = -1
-    for piece, row in zip(pieces, rows, strict=True):
-        goes_on = given == piece.sentence and bool(_THING.match(piece.text))
-        given = piece.sentence if goes_on or is_given(piece.text) else -1
-        found.append(Mention(piece, NONE if given >= 0 else weigher.tool(piece.text, row)))
+    found = [
+        Mention(piece, NONE if is_known else weigher.tool(piece.text, rows[piece]))
+        for piece, is_known in zip(pieces, given, strict=True)
+    ]
     if any(mention.tool != NONE for mention in found):
         return _in_order(_once(found))
-    weights = [weigher.likeliest(piece.text, row) for piece, row in zip(pieces, rows, strict=True)]
-    best = max(range(len(pieces)), key=lambda place: weights[place][1])
-    return [
-        replace(mention, tool=weights[best][0]) if n == best else mention for n, mention in enumerate(found)
-    ]
+    guesses = [(*weigher.likeliest(piece.text, row), piece) for piece, row in rows.items()]
+    name, _, best = max(guesses, key=lambda guess: guess[1])
+    return [replace(one, tool=name) if one.clause is best else one for one in found]
+
+
+def _given(pieces: Sequence[Clause]) -> list[bool]:
+    """For each clause whether it says what there is, or goes on with such a sentence ("…, and a text")."""
+    found: list[bool] = []
+    sentence = -1
+    for piece in pieces:
+        goes_on = sentence == piece.sentence and bool(_THING.match(piece.text))
+        found.append(goes_on or is_given(piece.text))
+        sentence = piece.sentence if found[-1] else -1
+    return found
 
 
 class _Weigher:
