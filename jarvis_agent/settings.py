@@ -119,7 +119,10 @@ class Settings(BaseSettings):
     )
     breaker_pause: float = Field(30.0, ge=0, description="how long it is left alone, in seconds")
     memory_budget: int | None = Field(
-        None, ge=0, description="bytes of weights kept loaded in RAM; None: half of RAM"
+        None,
+        ge=0,
+        description="bytes of weights kept loaded in RAM, and of the largest model; 0: none is kept; "
+        "None: half of RAM",
     )
     gpu_memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"

@@ -107,6 +107,10 @@ def test_what_is_too_large_for_memory_is_asked_for_elsewhere() -> None:
     assert listed(model(size=4_000, local=True), **small).kept[0].backend == "here"
 
 
+def test_a_budget_of_nothing_keeps_no_model_and_refuses_none() -> None:
+    assert order(listed(model(size=5_000, local=True), device="cpu", memory_budget=0)) == ["a/b"]
+
+
 def test_a_gpu_may_hold_what_ram_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     monkeypatch.setattr(devices, "find_spec", lambda name: True)

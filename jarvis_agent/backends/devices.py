@@ -81,8 +81,11 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
 def largest_budget(settings: Settings) -> int | None:
     """Bytes of the largest model that may be loaded, in RAM or on a GPU. It never imports torch.
 
-    None where it is not known yet: there may be GPUs, and torch, which knows them, is not imported.
+    None where there is no limit, since no model is kept after its use (a budget of 0), and where it is not
+    known yet: there may be GPUs, and torch, which knows them, is not imported.
     """
+    if settings.memory_budget == 0:
+        return None
     if settings.device in ("cpu", "mps") or find_spec("torch") is None:
         return settings.memory_limit
     if "torch" in sys.modules:

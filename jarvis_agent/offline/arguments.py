@@ -277,7 +277,7 @@ def languages(text: str) -> dict[str, list[str]]:
     There are several for "into French, German and Spanish".
     """
     found: dict[str, list[str]] = {}
-    listed = rf"{_language()}(?:(?:\s*,\s*|\s+)(?:(?:and|or|then)\s+)?(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
+    listed = rf"{_language()}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
     for match in re.finditer(rf"\b(from|to|into|in|both)\s+({listed})\b", text, re.IGNORECASE):
         codes = [_code(name) for name in re.findall(rf"\b{_language()}\b", match[2], re.IGNORECASE)]
         found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = codes
