@@ -57,9 +57,9 @@ and how to name your own.
 | server | a chat or vision model on a server that speaks OpenAI's API | its address |
 
 A Gradio Space that you name may do any task (extra `spaces`). Arguments in brackets may be left out. The
-model to begin with is a suggestion, with its licence. Those that make images, videos or 3D models are larger than
-the 2 GB that are downloaded unless `JARVIS_MAX_DOWNLOAD` allows more; a model without safetensors is refused unless
-`JARVIS_ALLOW_PICKLE=1` trusts it.
+model to begin with is a suggestion, with its licence. Most that make images, videos or 3D models are larger
+than the 2 GB that are downloaded unless `JARVIS_MAX_DOWNLOAD` allows more; a model without safetensors is
+refused unless `JARVIS_ALLOW_PICKLE=1` trusts it.
 
 This page is written by `python docs/write_pages.py`.
 """

@@ -24,7 +24,6 @@ from jarvis_agent.plan import Plan
 from jarvis_agent.refs import refs_in, substitute
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
-
 CAPTION = "a girl is reading a book on a bench"
 PRINTED_TEXT = "NO SWIMMING. The water is deep."
 LONG_SENTENCE = "Her majesty's ship sailed on a cold and windy morning, and nobody on the quay knew where."

@@ -205,7 +205,8 @@ def test_a_pinned_model_that_is_not_there_is_named_with_the_reason() -> None:
         run = agent.invoke("Describe a.jpg")
     assert run.results[0].status == "failed"
     assert "the model nobody/nothing, which is pinned for image-to-text, can not be used" in run.answer
-    assert "not on this machine, and offline mode is on" in run.answer
+    assert "not on this machine, and JARVIS_OFFLINE forbids to download it" in run.answer
+    assert "starter" not in run.answer
 
 
 def test_where_no_expert_is_left_the_reasons_and_a_remedy_are_told() -> None:

@@ -245,13 +245,19 @@ def test_a_candidate_that_names_its_backend_has_no_other() -> None:
     assert (at.first, at.refusal) == (None, "the backend 'gone' is not installed")
 
 
-def test_every_backends_reason_is_told() -> None:
+def test_that_a_backend_never_does_the_task_is_told_only_if_none_does() -> None:
     narrow = FakeBackend({}, "narrow")
     at = places_of(model(), DETECTION, [narrow, HOSTED], settings())
-    assert (
-        at.refusal
-        == "narrow: the backend narrow has no result for object-detection; there: no provider serves it"
-    )
+    assert at.refusal == "no provider serves it"
+    at = places_of(model(), DETECTION, [narrow], settings())
+    assert at.refusal == "the backend narrow has no result for object-detection"
+
+
+def test_that_an_extra_is_missing_is_always_told() -> None:
+    lacking = FakeBackend({}, "lacking", local=True)
+    lacking.why_not = lambda spec, candidate: 'it needs the extra "local"'  # type: ignore[method-assign]
+    at = places_of(model(), DETECTION, [lacking, HOSTED], settings())
+    assert at.refusal == 'lacking: it needs the extra "local"; there: no provider serves it'
 
 
 def test_equal_reasons_are_told_once() -> None:
@@ -259,8 +265,6 @@ def test_equal_reasons_are_told_once() -> None:
     for backend in others:
         backend.why_not = lambda spec, candidate: "no such library"  # type: ignore[method-assign]
     assert places_of(model(), DETECTION, others, settings()).refusal == "no such library"
-    at = places_of(model(), DETECTION, [*others, HOSTED], settings())
-    assert at.refusal == "one, two: no such library; there: no provider serves it"
 
 
 def test_where_the_settings_forbid_a_place_only_they_are_told_of_it() -> None:

@@ -172,10 +172,11 @@ def test_a_tool_of_unknown_arguments_gets_what_the_step_names() -> None:
 
 def test_languages_are_codes() -> None:
     assert arguments.languages("translate it from Chinese into Portuguese") == {
-        "src_lang": "zh",
-        "tgt_lang": "pt",
+        "src_lang": ["zh"],
+        "tgt_lang": ["pt"],
     }
-    assert arguments.languages("the French translation of it") == {"tgt_lang": "fr"}
+    assert arguments.languages("the French translation of it") == {"tgt_lang": ["fr"]}
+    assert arguments.languages("put it into Dutch, Greek and Polish") == {"tgt_lang": ["nl", "el", "pl"]}
     assert arguments.languages("describe it in short") == {}
 
 

@@ -41,6 +41,7 @@ params.port = 0
 params.n_ctx = 8192
 params.n_parallel = 1
 params.n_predict = 96
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 sys.stdin.read()
@@ -95,7 +96,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_of(request: str, address: str, **settings: object) -> Run:
     """A run through the environment's variables, as a user would have it; experts are doubles."""
+    # The small prompts: it would read the long ones for minutes.
     os.environ.update(JARVIS_BASE_URL=address, JARVIS_MODEL="smollm2", JARVIS_LLM_TIMEOUT="300")
+    settings = {"prompts": "small", **settings}
     source = FakeSource(fake_candidate(task) for task in EXPERTS)
     backend = FakeBackend(EXPERTS)
     with JarvisAgent(sources=[source], backends=[backend], settings=Settings(**settings)) as agent:

@@ -44,23 +44,27 @@ _QUESTION = re.compile(
 _HANGS = re.compile(r"\b(?:is|are|was|were|there|shown|seen)$", re.IGNORECASE)
 
 _MADE = (
-    r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|"
+    r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|watercolou?r|cartoon|collage|artwork|icon|landscape|"
     r"video|clip|movie|animation|film|scene|story|model|mesh|object|"
     r"music|song|melody|tune|soundtrack|sound effect|sound)"
 )
 _MAKES = (
     r"(?:generate|create|creating|make|making|draw|paint|produce|design|craft|render|film|compose|write|develop|"
-    r"imagine|show|turn|want|need|like|give me)"
+    r"imagine|show|turn|want|need|like|love|give me)"
 )
 _PROMPTS = (
     re.compile(
-        rf"(?:^|\b{_MAKES}\b.{{0,120}}?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
+        rf"(?:^(?:(?:an?|some|the) )?(?:\w+ )?|\b{_MAKES}\b.{{0,120}}?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
         r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|for|with)\s+(.+)",
         re.IGNORECASE,
     ),
     re.compile(
         r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+(.+)",
         re.IGNORECASE,
+    ),
+    re.compile(r"^((?:an?|some)\s+.{1,200}?\s+(?:music|song|melody|tune|jingle))$", re.IGNORECASE),
+    re.compile(
+        rf"^{_MAKES}\s+(?:me )?(?:an? )?(?:3d|three-dimensional)\s+(?!{_MADE}|shape)(.+)$", re.IGNORECASE
     ),
     re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).{{1,300}}?)\s+{_MADE}$", re.IGNORECASE),
 )
@@ -105,7 +109,8 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 QUERY = re.compile(
-    r"\b(?:query|question|search(?:ed|ing)? for|answers?|relevan(?:t|ce) (?:to|for)|respect to)\W+(?:\w+\W+){0,2}$",
+    r"\b(?:query|question|search(?:ed|ing)? for|answers?|relevan(?:t|ce) (?:to|for)|respect to)"
+    r"\W+(?:\w+\W+){0,2}$",
     re.IGNORECASE,
 )
 """What stands before a text that others are to be ranked by."""
@@ -115,7 +120,8 @@ _CUT_OUT = re.compile(
     re.IGNORECASE,
 )
 _DRAWN_FROM = re.compile(
-    rf"\b(?:from|based on|out of|using|with|of|for|by) (?:the|that|this|your|its) (?:\w+ )?{_TEXTS}s?\W*$", re.IGNORECASE
+    rf"\b(?:from|based on|out of|using|with|of|for|by) (?:the|that|this|your|its) (?:\w+ )?{_TEXTS}s?\W*$",
+    re.IGNORECASE,
 )
 _FOUND = re.compile(
     r"\b(?:found|detected|(?:that|the|its|this) (?:\w+ )?(?:box|object|thing|detection)|it|them|each|one)\b",
@@ -127,18 +133,26 @@ _REWRITING = re.compile(
     re.IGNORECASE,
 )
 
-_AMONG = r"\b(?:as|into|between|among|from|one of|labels?|categories|classes|topics?|"
+_AMONG = r"\b(?:as|which of|into|between|among|from|one of|labels?|categories|classes|topics?|"
 _LABELS = re.compile(
     rf"{_AMONG}whether (?:it|the \w+|this)? ?(?:is|are)(?: about)?)(?: either)?(?: one of)?"
     r"(?:\s+(?:the\s+)?(?:following\s+)?(?:labels|categories|classes|topics))?\s*:?\s+(.+)$",
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"(?:^|\b(?:whether|if)\s+)(?:is|are|does|do|did|would|could|can)?\b\s*(?:it|this|that|they|there|the \w+)?"
+    r"(?:^|\b(?:whether|if)\s+)(?:is|are|does|do|did|would|could|can)?\b\s*"
+    r"(?:it|this|that|they|there|the \w+)?"
     r"(?:\s*\b(?:is|are|shows?|depicts?|contains?|be|looks? (?:more )?like|resembles?))?"
     r"\s+(an? [\w ,]+ or an? [\w ]+?)\W*$",
     re.IGNORECASE,
 )
+_LISTED = r"((?!it\b|this\b|that\b)[\w -]+(?:,\s*[\w -]+)*,?\s+or\s+[\w -]+?)\W*$"
+_TOPICS = re.compile(
+    rf"\b(?:shows?|depicts?|about|look like|belongs? (?:in|to)|falls? under|"
+    rf"(?:tag|label|mark|file)\b.*?\b(?:with|under|by))\s+{_LISTED}",
+    re.IGNORECASE,
+)
+_SOUGHT = re.compile(r"\b(?:look|search|check|scan)\b.{0,20}?\bfor\s+(.+?)\W*$", re.IGNORECASE)
 _QUOTED_LABELS = re.compile(
     rf"{_AMONG}is)\b\W[^{MARK[1:-1]}]{{0,30}}?({MARK}(?:[\s,/]*(?:or|and)?\s*{MARK})+)", re.IGNORECASE
 )
@@ -238,13 +252,15 @@ def labels(text: str) -> list[str]:
     match = _LABELS.search(words)
     if match is not None:
         return split_labels(match.group(1))
-    choice = _CHOICE.search(words)
+    choice = _CHOICE.search(words) or _TOPICS.search(words) or _SOUGHT.search(words)
     return [re.sub(r"^an? ", "", label) for label in split_labels(choice.group(1))] if choice else []
 
 
 def offers_choice(text: str) -> bool:
     """Whether a step asks which of several things something is ("is it a cat or a dog")."""
-    return bool(_CHOICE.search(_FILE_PHRASE.sub(" ", without_lead_in(text)).strip()))
+    words = _FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
+    choice = _CHOICE.search(words) or _TOPICS.search(words)
+    return choice is not None and len(split_labels(choice.group(1))) > 1
 
 
 def drawn_from_text(text: str) -> bool:
@@ -277,7 +293,9 @@ def languages(text: str) -> dict[str, list[str]]:
     There are several for "into French, German and Spanish".
     """
     found: dict[str, list[str]] = {}
-    listed = rf"{_language()}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
+    listed = (
+        rf"{_language()}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
+    )
     for match in re.finditer(rf"\b(from|to|into|in|both)\s+({listed})\b", text, re.IGNORECASE):
         codes = [_code(name) for name in re.findall(rf"\b{_language()}\b", match[2], re.IGNORECASE)]
         found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = codes

@@ -41,7 +41,10 @@ _MAPS = {
 }
 """The control maps: how they are called, and what the planner's other stages call them."""
 _DRAWN = {"canny edge": "canny edge image", "HED": "HED image", "straight line": "straight line image"}
-_GUIDED = r"(?=.*(?:生成|画|绘|创建|创作|制作|做|渲染))(?=.*(?:根据|依据|按|依照|照着|基于|参照|参考|沿用|利用|使用|用|以|从|和提示|与提示))"
+_GUIDED = (
+    r"(?=.*(?:生成|画|绘|创建|创作|制作|做|渲染))"
+    r"(?=.*(?:根据|依据|按|依照|照着|基于|参照|参考|沿用|利用|使用|用|以|从|和提示|与提示))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class Rule:
     """A clause in which `pattern` is found means `english`.
 
     Slots: `{it}` what the clause names, else `noun`; `{language}`; `{number}` the pattern's group of that
-    name; `{a}` the mark that the group of that name holds and `{others}` the other ones; `{rest}` and `{clause}`: the group of that name, or the whole clause, as a quoted text.
+    name; `{a}` the mark that the group of that name holds and `{others}` the other ones; `{rest}` and
+    `{clause}`: the group of that name, or the whole clause, as a quoted text; `{labels}`: the listed ones.
     A rule with a `kind` is for clauses that name a file of that kind.
     """
 
@@ -74,7 +78,11 @@ def _map_rules(nouns: str, map_: str) -> tuple[Rule, ...]:
             f"based on the {map_} of {{a}} and the description of {{others}}, generate a new image",
         ),
         _rule(rf"{_GUIDED}.*(?:{nouns})图?片?\s*(?P<a>{MARK}).*{MARK}", from_it),
-        _rule(rf"{_GUIDED}(?=.*(?:提示|文字|文本|{MARK}.*{MARK})).*(?:{nouns})", f"from the {drawn} and the prompt, generate an image {{it}}", ""),
+        _rule(
+            rf"{_GUIDED}(?=.*(?:提示|文字|文本|{MARK}.*{MARK})).*(?:{nouns})",
+            f"from the {drawn} and the prompt, generate an image {{it}}",
+            "",
+        ),
         _rule(
             rf"{_GUIDED}.*?(?:{nouns}).*{_MAKE}(?:一[张幅个只位])?(?P<rest>(?!.*新的?图)[^{MARK[1:-1]}]{{2,}}?)的?(?:图片|图像|照片|图)?$",
             f"from the {drawn} and the prompt {{rest}}, generate an image {{it}}",
@@ -97,6 +105,9 @@ RULES: tuple[Rule, ...] = (
     _rule(rf"{MARK}.*(?:3d|三维)|(?:3d|三维).*{MARK}", "make a 3D model from {it}"),
     _rule(rf"{_MAKE}(?:一个)?(?P<rest>.+?)的?(?:3d|三维)模型", "make a 3D model of {rest}"),
     _rule(r"动起来|活起来", "animate the image {it}", ""),
+    _rule(
+        rf"(?:{_MAKE}|来|要)(?:一[段首])?(?P<rest>.+?)的?(?:音乐|歌曲?|曲子?)$", "generate music of {rest}"
+    ),
     _rule(rf"{_MAKE}(?:一段|一首)?(?P<rest>.+?)的?(?:音乐|歌曲|曲子)", "generate music of {rest}"),
     _rule(r"关键点|关节", "find the keypoints in the image {it}", ""),
     _rule(r"随机.*(?:图|画)", "generate a random image"),
@@ -112,11 +123,21 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(r"降噪|去噪|噪音|噪声", "remove the noise from the recording {it}", "it"),
     _rule(
-        r"朗读|读出|念出|念给|读给|念一?遍|读一?遍|配音|讲给|说给|听一?听|听听|给我听|朗诵|播报|用语音|有声|做成(?:语音|音频)|转(?:换)?(?:成|为)语音|说出来|大声", "read {it} aloud"
+        r"朗读|读出|念出|念给|读给|念一?遍|读一?遍|配音|讲给|说给|听一?听|听听|给我听|朗诵|播报|用语音|有声|做成(?:语音|音频)|转(?:换)?(?:成|为)语音|说出来|大声",
+        "read {it} aloud",
     ),
     _rule(r"深度|(?:离|距离).*(?:多远|远近)", "estimate the depth of {it}"),
     _rule(r"分割|抠图", "segment the image {it}", ""),
-    _rule(r"(?:做|变|制|转换?)(?:成|为)(?:一[段个])?(?:视频|动画|短片|影片)", "make a video from the image {it}", ""),
+    _rule(
+        r"(?:分|归)(?:类)?(?:为|成|到|入)(?P<labels>[^，。]+?[、或和][^，。]+)|"
+        r"(?:是|像|属于)(?P<either>[^，。是]+还是[^，。？?]+)",
+        "classify {it} as {labels}",
+    ),
+    _rule(
+        r"(?:做|变|制|转换?)(?:成|为)(?:一[段个])?(?:视频|动画|短片|影片)",
+        "make a video from the image {it}",
+        "",
+    ),
     _rule(
         r"金额|总[价额]|日期|编号|号码|地址|多少钱|签[名字]|电话",
         "answer the question {clause} from the document image {it}",
@@ -138,6 +159,13 @@ RULES: tuple[Rule, ...] = (
         "read the text in {it}",
         "the image",
     ),
+    _rule(r"向量|特征|嵌入", "compute the embedding of the image {it}", "", kind="image"),
+    _rule(
+        r"(?:变|改|换|转|画)(?:成|为)|风格|上色|修复|放大|清晰|去掉|去除|加上|添加|背景",
+        "change the image {it} as told {clause}",
+        "",
+        kind="image",
+    ),
     _rule(
         r"什么(?:声|乐器|音乐|动物|语言)|声音.*(?:什么|分类|类)",
         "what kind of sound is in the recording {it}",
@@ -157,7 +185,10 @@ RULES: tuple[Rule, ...] = (
         "",
         kind="image",
     ),
-    _rule(r"描述|发生|什么|讲述", "describe the video {it}", "", kind="video"),
+    _rule(r"描述|讲述", "describe the video {it}", "", kind="video"),
+    _rule(
+        r"什么|吗|谁|哪|怎么|为什么", "answer the question {clause} about the video {it}", "", kind="video"
+    ),
     _rule(r"描述|说说|讲讲|介绍|(?:图|照片).*(?:内容|有什么|是什么$)", "describe {it}", "the image"),
     _rule(r"总结|摘要|概括|归纳|概要|大意|要点|缩短|精简", "summarize {it}"),
     _rule(
@@ -232,6 +263,7 @@ def _in_english(clause: str, marked: Marked) -> str | None:
             slots["rest"] = named
         languages = re.findall("|".join(_LANGUAGES), groups.get("language") or "")
         language = " and ".join(_LANGUAGES[name] for name in languages)
+        listed = groups.get("labels") or groups.get("either") or ""
         a = groups.get("a") or ""
         number = groups.get("number") or ""
         above = " above" if re.search(r"上面|刚才|之前|上一", clause) else ""
@@ -241,6 +273,7 @@ def _in_english(clause: str, marked: Marked) -> str | None:
             others=" ".join(character for character in marks if character != a),
             language=language,
             number=number,
+            labels=", ".join(re.split(r"、|还是|或者?|和", listed.removesuffix("类"))),
             **slots,
         ).strip()
     return None

@@ -19,7 +19,7 @@ from jarvis_agent.offline.steps import Step
 from jarvis_agent.offline.wordings import OUT_OF_SCOPE, bank_name
 from jarvis_agent.tools.spec import TaskSpec
 
-LEAST = 0.45
+LEAST = 0.4
 """A step that no task is nearer to than this is not understood."""
 MARGIN = 0.15
 """How far behind the best a task may be and still stand in for it, where the best lacks an input."""

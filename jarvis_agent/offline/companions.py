@@ -17,7 +17,8 @@ from jarvis_agent.offline.arguments import language_phrase
 
 _ALOUD = re.compile(
     r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"
-    r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|(?:let me|want to|can i) hear|spoken|(?:read|speak|say)\b.*\bto me)\b",
+    r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|"
+    r"(?:let me|want to|can i) hear|spoken|(?:read|speak|say)\b.*\bto me)\b",
     re.IGNORECASE,
 )
 _IN_DETAIL = re.compile(

@@ -30,7 +30,8 @@ _EARLIER = re.compile(
 _ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
 _PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
 _VIEW = re.compile(
-    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?|aloud|voice)\b", re.IGNORECASE
+    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?|aloud|voice)\b",
+    re.IGNORECASE,
 )
 _LABELLING = frozenset({"text-classification", "zero-shot-classification", "token-classification"})
 """The tasks that say something of a text, after which "it" still means the text."""
@@ -133,7 +134,11 @@ class Discourse:
         for turn in turns:
             if found := list(_things_of(turn, kind)):
                 values = (value for thing in reversed(found) for value in thing.values)
-                return replace(found[0], values=tuple(dict.fromkeys(values))) if _PLURAL.search(text) else found[0]
+                return (
+                    replace(found[0], values=tuple(dict.fromkeys(values)))
+                    if _PLURAL.search(text)
+                    else found[0]
+                )
         if kind == "text" and turns and turns[0].answer and _EARLIER.search(text):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None

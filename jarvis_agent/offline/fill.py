@@ -31,6 +31,8 @@ _NOUNS: Mapping[str, str] = {
 _CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
+SOUND = "extract-audio"
+"""The task that gives the sound of a video to what takes audio."""
 
 
 class Filling:
@@ -84,6 +86,8 @@ class Filling:
         if self._wording.map is not None:
             return self._control_map(self._wording.map)
         own = self._supply.own(arg.kind)
+        if not own and arg.kind == "audio" and (videos := self._supply.own("video")):
+            return self._supply.run(SOUND, self._supply.take(videos), self._spec.name)
         takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
         return self._supply.take(own[:1] if takes_several else own) or self._supply.values_elsewhere(arg.kind)
 
@@ -127,8 +131,11 @@ class Filling:
 
     def _is_said_to_be(self, nouns: str, file: str) -> bool:
         """Whether a file's name, or the sentence that names it, says that it is such a map."""
-        said = rf"{nouns}[\w ]{{0,20}}\W*(?:is|in|called|named)\W+{MARK}|{MARK}\W+(?:is|has|holds|shows)\b[\w ]{{0,20}}{nouns}"
-        return bool(re.search(nouns, file, re.I) or re.search(said, f"{self._supply.context} {self._text}", re.I))
+        after = rf"{MARK}\W+(?:is|has|holds|shows)\b[\w ]{{0,20}}{nouns}"
+        said = rf"{nouns}[\w ]{{0,20}}\W+(?:is|called|named)\W+{MARK}|{after}"
+        return bool(
+            re.search(nouns, file, re.I) or re.search(said, f"{self._supply.context} {self._text}", re.I)
+        )
 
     def _texts(self, arg: Arg) -> list[str]:
         role = self._wording.text
@@ -260,7 +267,9 @@ class Filling:
         return self._supply.take(self._supply.own("text"))
 
     def _role_of(self, value: str) -> str:
-        character = next((c for c in re.findall(MARK, self._text) if self._supply.mark(c).value == value), None)
+        character = next(
+            (c for c in re.findall(MARK, self._text) if self._supply.mark(c).value == value), None
+        )
         if character is None:
             return ""
         is_query = arguments.QUERY.search(self._text[: self._text.index(character)])

@@ -13,16 +13,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jarvis_agent.offline.arguments import offers_choice, prompt, question
+from jarvis_agent.offline.arguments import offers_choice, prompt, question, refers_to_text
 from jarvis_agent.offline.discourse import Discourse
-from jarvis_agent.offline.marks import Marked
+from jarvis_agent.offline.marks import MARK, Marked
 from jarvis_agent.offline.plain import readings
 from jarvis_agent.offline.steps import Step, without_lead_in
 from jarvis_agent.offline.supply import BRIDGES
 from jarvis_agent.offline.wordings import OUT_OF_SCOPE, SMALL_TALK, Matcher, bank_name, verbs, wording
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
-TAKES_FILE, NEEDS_BRIDGE, LACKS_FILE = 0.04, -0.04, -0.08
+TAKES_FILE, NEEDS_BRIDGE, LACKS_FILE = 0.04, -0.06, -0.08
 """What it is worth that a task takes the step's file, that it takes a text which the file can be turned into,
 or that it takes a file where none is in sight."""
 SPEAKS_OF_MAP = 0.12
@@ -30,6 +30,8 @@ SPEAKS_OF_MAP = 0.12
 VERB = 0.15
 """What it is worth that the step begins with a verb that only phrases of the task begin with."""
 
+MAP_AT_HAND = 0.15
+"""What it is worth, on top of that, that "it" is the map."""
 HOLDS = 0.3
 """What it is worth that a text of the step has the gap that the task fills."""
 CHOICE = 0.15
@@ -47,6 +49,7 @@ ANSWERS: Mapping[Modality, str] = {
 QUESTION = 0.5
 """How near a question about something at hand is to the task that answers any, at least."""
 
+_WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
 _MAP = re.compile(r"\b(?:it|this|that|the (?:map|result))\b", re.IGNORECASE)
 
@@ -116,8 +119,14 @@ class Ranker:
         if kinds & takes or (kinds and "any" in takes):
             return scores.as_is[name] + TAKES_FILE * max(1, len(kinds & takes))
         if kinds:
+            if "audio" in takes and kinds == {"video"} and name != "combine-video-audio":
+                return scores.as_is[name] + NEEDS_BRIDGE
             is_bridged = "text" in takes and kinds & BRIDGES.keys()
-            return scores.as_text[name] + NEEDS_BRIDGE if is_bridged else None
+            is_made_of_text = (
+                wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
+            )
+            penalty = NEEDS_BRIDGE if is_made_of_text else 3 * NEEDS_BRIDGE
+            return scores.as_text[name] + penalty if is_bridged else None
         return scores.as_is[name] + (0.0 if _files_needed(spec) <= at_hand else LACKS_FILE)
 
     def _asks_about(self, step: Step) -> str | None:
@@ -137,6 +146,7 @@ class Ranker:
         is_own = bank_name(spec) is None
         is_choice = spec.arg("labels") is not None and offers_choice(step.text)
         holds = HOLDS * self._holds(step, spec) + CHOICE * is_choice
+        holds += MAP_AT_HAND * self._has_its_map(step, spec)
         return holds + VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0) + (OWN_TASK if is_own else 0.0)
 
     def _holds(self, step: Step, spec: TaskSpec) -> bool:
@@ -156,11 +166,18 @@ class Ranker:
         words = wording(spec)
         if words.named is None or words.named.search(step.text) or self._holds(step, spec):
             return True
-        if words.map is not None and words.named.search(step.context) and _MAP.search(step.text):
+        return self._has_its_map(step, spec)
+
+    def _has_its_map(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether "it" is the map that the task takes, as it was made or named before."""
+        words = wording(spec)
+        if words.map is None or words.named is None or not _MAP.search(step.text):
+            return False
+        if words.named.search(step.context) and re.search(MARK, step.context):
             return True
         made = self._discourse.made_last("image")
         is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)
-        return is_its_map and bool(_MAP.search(step.text))
+        return is_its_map and self._says_what_to_make(step)
 
     def _files(self, step: Step) -> list[str]:
         return [mark.kind for mark in self._marked.within(step.text) if mark.is_file]

@@ -16,34 +16,38 @@ from dataclasses import dataclass, replace
 from jarvis_agent.offline.marks import MARK
 
 _ACTIONS = (
-    "add adjust analyse analyze animate annotate answer apply assess assign brainstorm brighten calculate "
-    "caption categorise categorize change check choose clarify classify clean colorize colourise "
-    "colourize compare complete compose compute condense continue convert copy count craft create crop "
-    "cut decide denoise depict derive describe design detect determine develop differentiate display do "
-    "draft draw dub edit embed employ encode enhance estimate evaluate examine execute explain extract "
-    "fill film filter find finish forecast generate get give guess hear highlight identify illustrate imagine "
-    "improve infer inspect interpret isolate label let list listen locate look make mark match measure "
-    "modify name narrate obtain order outline paint paraphrase perform pick pinpoint play point predict "
-    "prepare process produce project pronounce provide pull put rank read recite recognise recognize "
-    "record reduce remove render rephrase replace reply report rerank rescale resize restore restyle "
-    "retrieve return rewrite run say scale score segment separate shorten show shrink sketch sort speak "
-    "split spot state sum summarise summarize synthesise synthesize tag take tell title transcribe "
-    "transform translate transliterate turn type upscale use verify visualise visualize vocalize voice "
-    "write"
+    "add adjust analyse analyze animate annotate answer apply arrange assess assign brainstorm "
+    "brighten build calculate caption categorise categorize change check choose clarify classify "
+    "clean color colorize colour colourise colourize compare complete compose compute condense "
+    "construct continue convert copy count craft create crop cut decide denoise depict derive "
+    "describe design detect determine develop differentiate display do draft draw dub edit embed "
+    "employ encode enhance estimate evaluate examine execute explain extract fill film filter find "
+    "finish forecast generate get give guess hear highlight identify illustrate imagine improve infer "
+    "inspect interpret isolate label let list listen locate look make mark match measure modify name "
+    "narrate obtain order outline paint paraphrase perform pick pinpoint play point predict prepare "
+    "process produce project pronounce provide pull put rank read recite recognise recognize record "
+    "reduce remove render rephrase replace reply report rerank rescale resize restore restyle "
+    "retrieve return rewrite run say scale score segment separate shorten show shrink sketch sort "
+    "speak split spot state sum summarise summarize synthesise synthesize tag take tell title "
+    "transcribe transform translate transliterate turn type upscale use verify visualise visualize "
+    "vocalize voice write"
 ).replace(" ", "|")
 _QUESTIONS = "what|what's|whats|how|which|who|who's|whose|whom|where|where's|when|why"
 _AUXILIARIES = "is|are|was|were|does|do|did|can|could|has|have|will|would|should"
 
 _BEFORE = r"[\s\"'(*,.:;–-]*"
 _OPENERS = (
-    r"(?:(?:please|kindly|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|also|finally|lastly|afterwards|"
+    r"(?:(?:please|kindly|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|also|separately|"
+    r"in addition|additionally|besides|furthermore|moreover|meanwhile|"
+    r"finally|lastly|afterwards|"
     r"after that|hi|hello|hey|ok(?:ay)?|so|just|and|jarvis|(?:can|could|would|will) you(?: please| kindly)?|"
     r"help me(?: to)?|let us|let's|let me(?: know)?|i am (?:looking|trying) to|i want to|to|"
-    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|want|need|wish|have)(?: you)? to(?: know| see| hear(?= (?:what|how|who|if|whether)\b))?|"
+    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|love|want|need|wish|have)(?: you)? to"
+    r"(?: know| see| hear(?= (?:what|how|who|if|whether)\b))?|"
     r"you (?:should|must|need to)|your task is to|"
     r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+){0,6}"
 )
-_WISH = r"i(?: would|'d|’d)? (?:need|want|like)\s+(?!to\b|you\b)"
+_WISH = r"i(?: would|'d|’d)? (?:need|want|like|love)\s+(?!to\b|you\b)"
 _START = re.compile(
     rf"^{_BEFORE}(?:tell me\b|{_OPENERS}(?!look at\b|here is\b)"
     rf"(?:(?:{_ACTIONS}|{_QUESTIONS}|{_AUXILIARIES})\b|{_WISH}))",
@@ -67,6 +71,10 @@ _CUT = re.compile(
     rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{_ACTIONS})\b)|\s*:\s+(?={_OPENERS}(?:{_ACTIONS})\b)|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
     rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)"
     rf"|\s*,?\s+before\s+(?:you\s+)?(?=(?:{_ACTIONS})\b)",
+    re.IGNORECASE,
+)
+_SEEN = re.compile(
+    rf"(?<=\band )what (?:you (?:can )?see|is (?:shown|seen)|can be seen) (?:in|on) (?={MARK}[^.!?]*,)",
     re.IGNORECASE,
 )
 _ANOTHER = re.compile(
@@ -94,6 +102,7 @@ class Step:
 
 def split(text: str) -> list[Step]:
     """The steps of a marked text, in its order. Where no clause asks for anything, each sentence is one."""
+    text = _SEEN.sub("the description of ", text)
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [_clauses(sentence) for sentence in sentences]
     if not any(asks for sentence in clauses for _, asks in sentence):

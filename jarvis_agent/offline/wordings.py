@@ -127,9 +127,13 @@ class Matcher:
         The bank's tasks are scored whether they are among `specs` or not, so that the caller can tell that a
         step asks for something that is not on offer.
         """
+        import numpy as np
+
         rows = self._embedder.encode(texts)
         vectors = {**self._bank, **{s.name: self._vectors_of(s) for s in specs if bank_name(s) is None}}
-        nearest = {name: (rows @ phrases.T).max(axis=1) for name, phrases in vectors.items()}
+        near = rows @ np.concatenate(list(vectors.values())).T
+        starts = np.cumsum([0, *(len(phrases) for phrases in vectors.values())])[:-1]
+        nearest = dict(zip(vectors, np.maximum.reduceat(near, starts, axis=1).T, strict=True))
         return [{name: float(best[row]) for name, best in nearest.items()} for row in range(len(rows))]
 
     def _vectors_of(self, spec: TaskSpec) -> Floats:

@@ -76,9 +76,26 @@ def places_of(
     sides = {runs_here(backend, candidate) for backend in able}
     told = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
     reasons = {one.name: forbidden.get(one.name) or unable[one.name] for one in told}
-    refusals = {name: reason for name, reason in reasons.items() if reason is not None}
+    refusals = _telling(reasons, candidate, spec, asked)
     why = _reason(usable[0], candidate, spec, backends, settings) if usable and spec.needs_model else ""
     return Places(candidate, usable, refusals, why)
+
+
+def _telling(
+    reasons: Mapping[str, str | None], candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend]
+) -> dict[str, str]:
+    """The reasons of those backends that could do the task with some model; of all, if there are none.
+
+    That a backend never does such a task, or runs its own models alone, is no news of this model.
+    """
+    refusals = {name: reason for name, reason in reasons.items() if reason is not None}
+    some_model = Candidate(id=candidate.id, task=spec.name, local=True, providers=("any",))
+    able = {one.name for one in backends if _could(one.why_not(spec, some_model))}
+    return {name: reason for name, reason in refusals.items() if name in able} or refusals
+
+
+def _could(reason: str | None) -> bool:
+    return reason is None or "needs the extra" in reason
 
 
 def runs_here(backend: Backend, candidate: Candidate) -> bool:
