@@ -30,7 +30,7 @@ demo: $(DEMO_READY)
 	@$(KEYLESS) $(BIN)/jarvis "$(DEMO)"
 
 test: $(VENV)/dev.stamp
-	@echo "Running the tests: about 6 minutes on 2 cores, without a network."
+	@echo "Running the tests: about 15 minutes on 2 cores, without a network."
 	@$(BIN)/python -m pytest
 
 check: $(VENV)/dev.stamp
