@@ -108,11 +108,12 @@ def run(
     if case.model:
         described = {"id": f"tiny/{case.model.__name__}", "task": case.task, "path": str(tiny(case.model))}
         source = RegisteredSource({**described, **case.described})
-    tools = hf_tools(
+    tools: Any = hf_tools(
         tasks=[case.task], sources=[source], settings=settings, files=[str(path) for path in media.values()]
     )
     args = {name: _filled(value, media) for name, value in case.args.items()}
-    message = tools[0].invoke({"type": "tool_call", "id": "1", "name": case.task, "args": args})
+    with tools[0]:
+        message = tools[0].invoke({"type": "tool_call", "id": "1", "name": case.task, "args": args})
     lacking = [module for module in case.needs if find_spec(module) is None]
     if lacking:
         assert message.status == "error"
