@@ -255,9 +255,10 @@ def test_a_fault_of_a_planner_is_answered_without_its_words(
 
 
 def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
-    stopped = threading.Event()
+    entered, stopped = threading.Event(), threading.Event()
 
     async def never(call: Call) -> Any:
+        entered.set()
         try:
             await asyncio.sleep(3600)
         finally:
@@ -268,7 +269,7 @@ def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
     with serving(agent, script) as served:
         chunks = served.remote().stream({"input": "What animal is this?", "files": [served.uploaded_cat()]})
         next(chunks)
-        assert served.backend.running == 1
+        assert entered.wait(timeout=30)
         chunks.close()
         assert stopped.wait(timeout=30)
 
