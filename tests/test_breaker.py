@@ -158,8 +158,11 @@ def test_one_key_says_nothing_of_another(breaker: Breaker) -> None:
 
 def test_zero_failures_turn_it_off(breaker: Breaker) -> None:
     fail(breaker, 9)
+    assert is_open(breaker)
+    asked = []
     with breaker.call(KEY, Settings(breaker_failures=0)):
-        pass
+        asked.append(KEY)
+    assert asked == [KEY]
 
 
 def test_calls_that_fail_together_count_as_one_failure(breaker: Breaker, clock: Clock) -> None:

@@ -104,7 +104,9 @@ async def test_a_thread_safe_model_takes_calls_at_the_same_time(pool: ModelPool)
 async def test_different_models_run_at_the_same_time(pool: ModelPool) -> None:
     together = threading.Barrier(3, timeout=10)
     models = {name: Model(work=lambda call: together.wait()) for name in "abc"}
-    await asyncio.gather(*(pool.run((name,), model.load, call_of(name)) for name, model in models.items()))
+    runs = (pool.run((name,), model.load, call_of(name)) for name, model in models.items())
+    places = await asyncio.gather(*runs)  # the barrier gives each a number once all three have come
+    assert sorted(places) == [0, 1, 2]
 
 
 async def test_a_queue_behind_one_model_does_not_hold_up_another() -> None:
