@@ -51,13 +51,13 @@ params.hostnames = ["127.0.0.1"]
 params.port = 0
 params.n_ctx = 8192
 params.n_parallel = 1
-params.n_predict = 128
+params.n_predict = 256
 params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
 sys.stdin.read()
 """
-"""Serves until its standard input is closed; at most 128 tokens a reply."""
+"""Serves until its standard input is closed; at most 256 tokens a reply."""
 
 OURS = {"structured": "never", "demos": "default", "tools_offered": "all"}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,7 +18,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from speed import Figure
+from figures import Figure
 
 from jarvis_agent import Settings
 from jarvis_agent.backends.base import Call

@@ -7,16 +7,15 @@ ratios stand beside their baseline, measured in the same run.
 from __future__ import annotations
 
 import asyncio
-import gc
-import random
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+
+from figures import Figure
 
 from jarvis_agent import JarvisAgent, Plan, Settings
 from jarvis_agent.execute import Executor, Step
@@ -30,36 +29,15 @@ from jarvis_agent.types import Resource, Selection, Task, TaskResult
 HEAVY = ("torch", "transformers", "diffusers", "langgraph", "fastapi")
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One measured value and the limit that it must not pass."""
-
-    name: str
-    value: float
-    limit: float
-    unit: str
-
-    @property
-    def met(self) -> bool:
-        return self.value <= self.limit
-
-    def __str__(self) -> str:
-        mark = "ok  " if self.met else "MISS"
-        return f"{mark} {self.name:<58} {self.value:>9.3f} {self.unit:<5} limit {self.limit:g}"
-
-
 class NoOp:
-    """A worker that sleeps as long as its task's argument says."""
+    """A worker that does nothing."""
 
-    spec = TaskSpec("sleep", "tool", "Sleep.", (Arg("seconds", "any"),), ("text",))
+    spec = TaskSpec("rest", "tool", "Do nothing.", (Arg("text", "text", required=False),), ("text",))
 
     async def select(self, task: Task, brief: Brief) -> Selection | None:
         return None
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
-        seconds = float(step.inputs.get("seconds", 0))
-        if seconds:
-            await asyncio.sleep(seconds)
         return TaskResult(task=step.task, status="ok", resources=[Resource(kind="text", text="")])
 
 
@@ -93,65 +71,24 @@ def imports() -> list[Figure]:
     ]
 
 
-async def execute(tasks: list[Task], parallel: int = 1_000) -> float:
+async def execute(tasks: list[Task]) -> float:
     """Seconds that the executor takes for a plan."""
-    settings = Settings(output_dir=Path(tempfile.gettempdir()) / "jarvis-bench", max_parallel=parallel)
+    settings = Settings(output_dir=Path(tempfile.gettempdir()) / "jarvis-bench", max_parallel=1_000)
     began = perf_counter()
-    async with Executor({"sleep": NoOp()}, ResourceStore(settings), Brief(request=""), settings) as run:
+    async with Executor({"rest": NoOp()}, ResourceStore(settings), Brief(request=""), settings) as run:
         results = await run.join(tasks)
     assert all(result.status == "ok" for result in results)
     return perf_counter() - began
 
 
-def sleep(number: int, deps: list[int], seconds: float = 0) -> Task:
-    return Task(task="sleep", id=number, dep=deps or [-1], args={"seconds": seconds})
-
-
-def critical_path(tasks: list[Task]) -> float:
-    ends: dict[int, float] = {}
-    for task in tasks:
-        ends[task.id] = max((ends[i] for i in task.deps), default=0.0) + task.args["seconds"]
-    return max(ends.values())
-
-
-def random_plan(rng: random.Random, size: int) -> list[Task]:
-    def deps(number: int) -> list[int]:
-        return sorted(rng.sample(range(number), min(number, rng.randint(0, 3))))
-
-    return [sleep(number, deps(number), rng.uniform(0.03, 0.2)) for number in range(size)]
-
-
-def by_levels(tasks: list[Task]) -> float:
-    """The makespan if each level waits for the whole level before it, computed."""
-    level: dict[int, int] = {}
-    for task in tasks:
-        level[task.id] = max((level[i] + 1 for i in task.deps), default=0)
-    longest: dict[int, float] = {}
-    for task in tasks:
-        longest[level[task.id]] = max(longest.get(level[task.id], 0.0), task.args["seconds"])
-    return sum(longest.values())
-
-
 async def executor() -> list[Figure]:
-    """The executor's overhead, and its makespan over the critical path, the better of two runs a plan."""
-    flat = [sleep(i, []) for i in range(1_000)]
-    chain = [sleep(i, [i - 1] if i else []) for i in range(50)]
+    """What the executor itself takes."""
+    flat = [Task(task="rest", id=i, dep=[-1], args={}) for i in range(1_000)]
+    chain = [Task(task="rest", id=i, dep=[i - 1], args={}) for i in range(50)]
     await execute(chain)
-    rng = random.Random(7)
-    ratios, levels, serial = [], [], []
-    for _ in range(20):
-        plan = random_plan(rng, rng.randint(5, 60))
-        best = critical_path(plan)
-        ratios.append(min([await execute(plan) for _ in range(2)]) / best)
-        levels.append(by_levels(plan) / best)
-        serial.append(sum(task.args["seconds"] for task in plan) / best)
-    print("     baselines over the critical path, median of the same plans, computed:")
-    print(f"     level by level {median(levels):.2f}, one after the other {median(serial):.2f}")
     return [
         Figure("executor overhead a task (1,000 independent tasks)", await execute(flat), 1.0, "ms"),
         Figure("chain of 50 no-op tasks", median([await execute(chain) for _ in range(5)]) * 1_000, 30, "ms"),
-        Figure("makespan / critical path, 20 random plans, median", median(ratios), 1.03, "x"),
-        Figure("makespan / critical path, 20 random plans, worst", max(ratios), 1.10, "x"),
     ]
 
 
@@ -188,31 +125,6 @@ async def streaming(output: Path) -> list[Figure]:
     return [Figure(f"first task starts / plan complete ({planned:.1f} s)", started / planned, 0.99, "x")]
 
 
-def resident() -> float:
-    """Megabytes of this process that are in memory."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
-
-
-async def memory(output: Path) -> list[Figure]:
-    """Memory after 1,000 runs over that after 100."""
-    llm = ScriptedLLM({"plan": PLAN, "respond": "done"}, chunk=0)
-    backend = FakeBackend({"summarization": {"summary_text": "short"}})
-    async with doubled_agent(llm, backend, output) as agent:
-        after_100 = 0.0
-        for number in range(1, 1_001):
-            run = await agent.ainvoke("Shorten it five times")
-            assert run.ok
-            llm.calls.clear()
-            backend.calls.clear()
-            if number == 100:
-                gc.collect()
-                after_100 = resident()
-        gc.collect()
-    grown = resident() / after_100
-    return [Figure(f"memory after 1,000 runs / after 100 ({after_100:.0f} MB)", grown, 1.05, "x")]
-
-
 def main() -> int:
     """Print every figure; 1 if one misses its limit."""
     print(f"Python {sys.version.split()[0]}; {len(TASKS)} task types")
@@ -222,7 +134,6 @@ def main() -> int:
             imports,
             lambda: asyncio.run(executor()),
             lambda: asyncio.run(streaming(Path(folder))),
-            lambda: asyncio.run(memory(Path(folder))),
         ]
         for part in parts:
             for figure in part():
