@@ -68,7 +68,6 @@ class _Course:
 
     task: Task
     clock: Callable[[], float]
-    added: float
     running: asyncio.Task[None] | None = None
     selection: Selection | None = None
     started: float | None = None
@@ -86,6 +85,7 @@ class _Course:
         return self._ended("skipped", why)
 
     def _ended(self, status: Status, why: str, failure: str | None = None) -> TaskResult:
+        now = self.clock()
         return TaskResult(
             task=self.task,
             status=status,
@@ -93,8 +93,8 @@ class _Course:
             attempts=list(self.attempts),
             error=why,
             failure=failure,
-            started=self.added if self.started is None else self.started,
-            ended=self.clock(),
+            started=now if self.started is None else self.started,
+            ended=now,
         )
 
 
@@ -180,7 +180,7 @@ class Executor:
         if task.id in self._courses:
             return
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
-        course = self._courses[task.id] = _Course(task, self._clock, added=self._clock())
+        course = self._courses[task.id] = _Course(task, self._clock)
         course.running = asyncio.create_task(self._settle(course), name=f"{task.task}-{task.id}")
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
@@ -211,7 +211,7 @@ class Executor:
         known = self._courses.keys()
         for missing in {needed for course in self._courses.values() for needed in course.needs} - known:
             if not self._future(missing).done():
-                lost = _Course(Task(task="unknown", id=missing), self._clock, added=self._clock())
+                lost = _Course(Task(task="unknown", id=missing), self._clock)
                 self._future(missing).set_result(lost.failed("it is not in the plan"))
 
     def _give_up_circles(self) -> None:

@@ -207,7 +207,7 @@ class TaskResult(Frozen):
         error: what went wrong, for people; None if all went well.
         failure: the kind of error, by the name of its class in `jarvis_agent.errors`, where that is known.
         notes: what was tolerated on the way.
-        started, ended: seconds since the run began.
+        started, ended: seconds since the run began; the same for a task that never started.
     """
 
     task: Task

@@ -152,6 +152,7 @@ async def test_a_failure_skips_its_dependants_and_nothing_else(settings):
     assert "no luck" in (results[0].error or "")
     assert results[1].error == "it needs task 0 (echo), which failed"
     assert results[2].error == "it needs task 1 (echo), which was skipped"
+    assert results[2].started == results[2].ended
 
 
 async def test_a_task_for_which_no_model_is_left_fails_with_the_reason(settings):
