@@ -85,17 +85,21 @@ class _Course:
         return self._ended("skipped", why)
 
     def _ended(self, status: Status, why: str, failure: str | None = None) -> TaskResult:
-        now = self.clock()
-        return TaskResult(
-            task=self.task,
-            status=status,
-            selection=self.selection,
-            attempts=list(self.attempts),
-            error=why,
-            failure=failure,
-            started=now if self.started is None else self.started,
-            ended=now,
+        tried = list(self.attempts)
+        return self.told(
+            TaskResult(task=self.task, status=status, attempts=tried, error=why, failure=failure)
         )
+
+    def told(self, result: TaskResult) -> TaskResult:
+        """The result with what only the executor knows; it ends now."""
+        now = self.clock()
+        known = {
+            "task": self.task,
+            "selection": result.selection or self.selection,
+            "started": now if self.started is None else self.started,
+            "ended": now,
+        }
+        return result.model_copy(update=known)
 
 
 class Worker(Protocol):
@@ -278,8 +282,7 @@ class Executor:
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
-        selection = result.selection or course.selection
-        return result.model_copy(update={"task": course.task, "selection": selection, "ended": self._clock()})
+        return course.told(result)
 
     async def _select(self, course: _Course) -> None:
         task = course.task
@@ -330,7 +333,7 @@ class Executor:
                     raise
                 limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
                 raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
-        return result.model_copy(update={"started": course.started})
+        return result
 
     async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
         task = course.task
@@ -346,7 +349,10 @@ class Executor:
             settings=self._settings,
             attempts=course.attempts,
         )
-        return await worker.perform(course.selection, step)
+        result: Any = await worker.perform(course.selection, step)
+        if isinstance(result, TaskResult):
+            return result
+        raise TypeError(f"what does {task.task} gave no TaskResult: {result!r}")
 
     async def _needed(self, course: _Course) -> dict[int, TaskResult]:
         """The results of the task's dependencies, once all of them have ended."""
