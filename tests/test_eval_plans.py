@@ -47,9 +47,9 @@ def test_every_task_type_is_asked_for() -> None:
     assert {task.task for asked in REQUESTS for task in asked.plan} == set(TASKS)
 
 
-def test_half_of_the_requests_are_single_and_a_quarter_is_chinese() -> None:
+def test_most_requests_are_single_and_a_quarter_is_chinese() -> None:
     kinds = Counter(asked.kind for asked in REQUESTS)
-    assert kinds["single"] / len(REQUESTS) == pytest.approx(0.5, abs=0.05)
+    assert 0.5 < kinds["single"] / len(REQUESTS) < 0.65
     assert min(kinds[kind] for kind in ("sequential", "graph", "empty")) >= 20
     assert sum(asked.language == "zh" for asked in REQUESTS) / len(REQUESTS) == pytest.approx(0.25, abs=0.05)
 
@@ -57,7 +57,8 @@ def test_half_of_the_requests_are_single_and_a_quarter_is_chinese() -> None:
 def test_the_halves_are_alike_in_kinds_and_languages() -> None:
     dev, test = (Counter((a.kind, a.language) for a in read_requests(half)) for half in ("dev", "test"))
     assert dev.keys() == test.keys()
-    assert all(abs(dev[group] - test[group]) <= 1 for group in dev)
+    shares = ({group: half[group] / half.total() for group in dev} for half in (dev, test))
+    assert next(shares) == pytest.approx(next(shares), abs=0.03)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
