@@ -292,7 +292,8 @@ def _set_up_output(debug: bool) -> None:
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:
-    from jarvis_agent.console.show import clean_json, make_console
+    from jarvis_agent.cleaning import clean_json
+    from jarvis_agent.console.show import make_console
 
     if as_json:
         typer.echo(clean_json(listing.model_dump_json(indent=2)))
@@ -306,7 +307,7 @@ def _exit_unless(done: bool) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    from jarvis_agent.console.show import clean
+    from jarvis_agent.cleaning import clean
 
     typer.echo(f"jarvis: {' '.join(clean(message).split())}", err=True)
     raise typer.Exit(code)

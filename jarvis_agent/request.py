@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +33,7 @@ _SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
 _NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
 _IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
 _URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
-_QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^”\n]+)”|`([^`\n]+)`")
+_QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^“”\n]+)”|`([^`\n]+)`")
 _PATH = re.compile(
     rf"(?:(?<![{_IN_PATH}])|(?<=[A-Za-z0-9])(?=[{_EAST}]))(?:[A-Za-z]:)?"
     rf"(?:(?!{_NAME_ENDS})[{_IN_PATH}]){{0,1000}}[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})"
@@ -199,6 +201,22 @@ class Meter:
     def add(self, stage: str, usage: Usage) -> None:
         """Count `usage` for a stage."""
         self.usage[stage] = self.usage.get(stage, Usage()) + usage
+        whole, part = _PART.get()
+        if part is not None and whole is self:
+            part.add(stage, usage)
+
+    @contextmanager
+    def part(self) -> Iterator[Meter]:
+        """A meter of what is counted in the block, by coroutines that are started there too."""
+        part = Meter()
+        token = _PART.set((self, part))
+        try:
+            yield part
+        finally:
+            _PART.reset(token)
+
+
+_PART: ContextVar[tuple[Meter | None, Meter | None]] = ContextVar("part", default=(None, None))
 
 
 class Announced:
@@ -232,6 +250,7 @@ class Brief:
         meter: counts the language model's tokens.
         config: LangChain's config of the run, for callbacks and tracing.
         announced: tells when the plan is complete; None where a task is alone.
+        confined: whether somebody asks who may not learn which files there are on this machine.
     """
 
     request: str
@@ -241,3 +260,4 @@ class Brief:
     meter: Meter = field(default_factory=Meter)
     config: RunnableConfig | None = None
     announced: Announced | None = None
+    confined: bool = False

@@ -133,6 +133,7 @@ def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str
         known=[*brief.files, *(resource for turn in brief.turns for resource in turn.resources)],
         quoted=list(_quotable(brief, plan, results)),
         missing=missing,
+        looks=not brief.confined,
     )
 
 

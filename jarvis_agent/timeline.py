@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from jarvis_agent.cleaning import clean
 from jarvis_agent.refs import refs_in
 from jarvis_agent.types import Frozen, Status, TaskResult
 
@@ -75,7 +76,7 @@ class Timeline(Frozen):
         top, whole = number * _ROW + 6, self.seconds or 1.0
         start = _LEFT + result.started / whole * _WIDE
         length = max((result.ended - result.started) / whole * _WIDE, 2.0)
-        told = escape(f"{_span(result)}{f': {result.error}' if result.error else ''}")
+        told = escape(clean(f"{_span(result)}{f': {result.error}' if result.error else ''}"))
         label = escape(_short(_label(result), 38))
         return (
             f'<text x="{_LEFT - 8}" y="{top + 13}" text-anchor="end">{label}</text>'
@@ -143,7 +144,7 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
 def _box(task: Task, place: tuple[int, int], status: Status | None) -> str:
     x, y = _corner(place)
     colour = COLOURS[status] if status else "#0072b2"
-    label = escape(_short(f"{_MARKS[status] if status else ''} {task.id} {task.task}".strip(), 28))
+    label = escape(_short(clean(f"{_MARKS[status] if status else ''} {task.id} {task.task}".strip()), 28))
     return (
         f'<rect x="{x}" y="{y}" width="{_BOX[0]}" height="{_BOX[1]}" rx="5" fill="white" stroke="{colour}" '
         f'stroke-width="2"/><text x="{x + 10}" y="{y + 21}">{label}</text>'
@@ -161,12 +162,12 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
 
 
 def _label(result: TaskResult) -> str:
-    return f"{_MARKS[result.status]} {result.task.id} {result.task.task}"
+    return clean(f"{_MARKS[result.status]} {result.task.id} {result.task.task}")
 
 
 def _span(result: TaskResult) -> str:
     model = f", {result.model}" if result.model else ""
-    return f"{result.started:.1f}–{result.ended:.1f} s{model}"
+    return clean(f"{result.started:.1f}–{result.ended:.1f} s{model}")
 
 
 def _short(text: str, most: int) -> str:

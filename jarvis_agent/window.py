@@ -22,7 +22,7 @@ DEFAULT_WINDOW = 8192
 _PROMPT_SHARE = 0.75
 """The part of it that a prompt may fill; the rest is for the reply and for what the estimate misses."""
 
-_TOKEN = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
+_TOKEN = re.compile(r"[a-zA-Z\u00c0-\u024f]{1,4}|[0-9]{1,3}|[^\s]")
 
 Fit = Callable[[int], str]
 """Gives a slot's text in at most about so many tokens."""

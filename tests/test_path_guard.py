@@ -171,3 +171,10 @@ class TestStreaming:
     @given(st.text(alphabet=st.characters(blacklist_characters="./\\~[<{:", blacklist_categories=["Cs"])))
     def test_text_without_paths_is_never_changed(self, text: str) -> None:
         assert guarded(text, made=[SPEECH]) == text
+
+
+def test_a_stranger_learns_nothing_of_what_is_on_this_machine(tmp_path: Path) -> None:
+    there = tmp_path / "there.txt"
+    there.touch()
+    told = {looks: PathGuard(looks=looks).feed(f"{there} \n") for looks in (True, False)}
+    assert told == {True: f"{there} \n", False: f"{there} (no such file) \n"}

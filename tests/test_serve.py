@@ -319,6 +319,22 @@ def test_on_loopback_other_host_names_are_refused(tmp_path: Path, monkeypatch: p
     assert statuses == [200, 200, 400, 200, 200, 200]
 
 
+def test_on_loopback_pages_of_other_hosts_start_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apps: list[Any] = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
+    with agent_of(tmp_path, {"plan": "[]", "chat": "Hello!"}) as agent:
+        run_server(agent, host="::1")
+        client = TestClient(apps[0], base_url="http://[::1]:8000")
+        origins = ["http://[::1]:8000", "http://localhost:3000", "http://evil.example", "null", "http://[bad"]
+        statuses = [
+            client.post("/agent/invoke", json={"input": "Hello"}, headers={"Origin": origin}).status_code
+            for origin in origins
+        ]
+    assert statuses == [200, 200, 403, 403, 403]
+
+
 def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

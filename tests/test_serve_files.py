@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import httpx
 import pytest
 from served import CAT, Served, agent_of, serving
 
+from jarvis_agent.errors import InputError
 from jarvis_agent.serve import output_url
 from jarvis_agent.serve.files import Uploads, find_output
 
@@ -187,6 +190,30 @@ def test_the_oldest_uploads_make_room_for_a_new_one(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         uploads.save(name, io.BytesIO(b"12345"), 5)
     assert _stored(uploads) == ["b.txt", "c.txt"]
+
+
+def test_a_file_larger_than_all_uploads_together_may_be_costs_none_of_them(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+    uploads.save("a.txt", io.BytesIO(b"12345"), 5)
+    with pytest.raises(InputError, match="JARVIS_UPLOAD_BYTES"):
+        uploads.save("b.txt", io.BytesIO(b"x" * 13), 13)
+    assert _stored(uploads) == ["a.txt"]
+
+
+def test_uploads_at_once_stay_below_the_total_together(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+    both = threading.Barrier(2)
+
+    class Slow(io.BytesIO):
+        def seek(self, *place: int) -> int:
+            both.wait(10)
+            return super().seek(*place)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda name: uploads.save(name, Slow(b"1234567"), 7), ["a.txt", "b.txt"]))
+    uploads.save("c.txt", io.BytesIO(b"12345"), 5)
+    assert "c.txt" in _stored(uploads)
+    assert len(_stored(uploads)) <= 2
 
 
 def test_what_an_earlier_server_stored_is_deleted_too_and_nothing_else(tmp_path: Path) -> None:

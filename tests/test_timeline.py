@@ -57,6 +57,15 @@ def test_the_chart_is_svg_with_a_bar_a_task_in_the_colour_of_its_end() -> None:
     assert "a < b" in "".join(bars[2].itertext())
 
 
+def test_what_commands_a_terminal_is_in_no_picture() -> None:
+    task = Task(task="\x1b]0;mine\x07odd\x00", id=0)
+    run = Run(answer="", plan=Plan(tasks=[task]), results=[result(task, 0, 1, "failed", "\x1b[31mred")])
+    assert "odd" in run.timeline().text()
+    assert "\x1b" not in run.timeline().text()
+    for picture in (run.timeline().svg(), plan_svg(run.plan)):
+        assert "mine" not in "".join(ElementTree.fromstring(picture).itertext())
+
+
 def test_the_graph_has_a_column_for_each_step_of_the_way() -> None:
     graph = ElementTree.fromstring(plan_svg(RUN.plan, RUN.results))
     boxes = [element for element in graph if element.tag.endswith("rect")]

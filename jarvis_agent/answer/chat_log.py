@@ -56,7 +56,7 @@ def _within(lines: Sequence[str], budget: int) -> list[str]:
 
 def _resource(resource: Resource) -> str:
     what = as_data(str(resource.path)) if resource.path else _cut(resource.as_text())
-    return f"{resource.kind} {what}" + (f" ({resource.name})" if resource.name else "")
+    return f"{resource.kind} {what}" + (f" ({as_data(resource.name)})" if resource.name else "")
 
 
 def _cut(text: str) -> str:

@@ -20,6 +20,8 @@ _BUDGET = 1200
 _LISTS = (20, 8, 3, 1)
 _TEXT = 500
 _ENTRIES = (50, 10, 3)
+_WORDS = 200
+"""Tokens of an error, and of all notes of a task."""
 
 
 def as_data(value: Any) -> str:
@@ -86,8 +88,8 @@ def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
         "text": digest(spoken, budget) if spoken else None,
         "files": _files(result, budget),
         "output": output,
-        "error": result.error,
-        "notes": result.all_notes,
+        "error": head(result.error or "", min(_WORDS, budget)),
+        "notes": digest(result.all_notes, min(_WORDS, budget)),
     }
 
 

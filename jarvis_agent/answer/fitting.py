@@ -51,9 +51,11 @@ def rows(make: Callable[[int], Sequence[Any]], nothing: str = "(none)") -> Fit:
 
 
 def lines_within(lines: Sequence[str], most: int) -> str:
-    """As many of the first lines as there is room for, and how many more there are."""
-    for place, line in enumerate(lines):
-        most -= tokens(line)
-        if most < 0:
-            return "\n".join([*lines[:place], f"… {len(lines) - place} more"])
-    return "\n".join(lines)
+    """The first lines that there is room for, without those that are too long, and how many more there are."""
+    kept: list[str] = []
+    for line in lines:
+        length = tokens(line)
+        if length <= most:
+            kept.append(line)
+            most -= length
+    return "\n".join(kept if len(kept) == len(lines) else [*kept, f"… {len(lines) - len(kept)} more"])

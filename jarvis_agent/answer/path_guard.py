@@ -59,6 +59,7 @@ class PathGuard:
         known: other resources that may be named: given files, and those of earlier turns.
         quoted: plain data or texts (the request, outputs, errors) whose words may be repeated as they are.
         missing: what is written after a path that leads nowhere.
+        looks: whether other paths are looked for on this machine; without it they count as missing.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class PathGuard:
         known: Iterable[Resource] = (),
         quoted: Iterable[Any] = (),
         missing: str = "(no such file)",
+        looks: bool = True,
     ) -> None:
         made, known = list(made), [*made, *known]
         self._made = {str(resource.path): resource.kind for resource in made if resource.path is not None}
@@ -81,6 +83,7 @@ class PathGuard:
             self._allowed |= {match.group().rstrip(".:") for match in _WORD.finditer(text)}
             self._allowed |= {_without_stop(match.group()) for match in _URL.finditer(text)}
         self._missing = missing
+        self._looks = looks
         self._held = ""
 
     def feed(self, text: str) -> str:
@@ -162,7 +165,7 @@ class PathGuard:
         if any(path.startswith(inside) for path in self._paths):
             return True
         try:
-            return Path(word).expanduser().exists()
+            return self._looks and Path(word).expanduser().exists()
         except (OSError, RuntimeError):
             return False
 

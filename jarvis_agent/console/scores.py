@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jarvis_agent.console.show import clean
+from jarvis_agent.cleaning import clean
 from jarvis_agent.eval.report import Figure, Report
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ Names, reasons and answers come from models and files that are not to be trusted
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +22,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.downloads import under_way
+from jarvis_agent.cleaning import clean
 from jarvis_agent.plan import Plan
 from jarvis_agent.run import Event, Run
 from jarvis_agent.types import Selection, Task, TaskResult
-
-_SEQUENCES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
-    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links, clipboard
-    r"|\x1b[ -/]*[0-~]?"
-)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 PIPE_WIDTH = 160
 """Columns of what is written to a pipe or file, where no terminal says how wide it is."""
@@ -48,16 +41,6 @@ _LOOKS: dict[State, tuple[str, str]] = {
     "failed": ("✗", "red"),
     "skipped": ("–", "dim"),
 }
-
-
-def clean(text: str) -> str:
-    """The text without what a terminal obeys: escape sequences and controls other than tab and newline."""
-    return _CONTROLS.sub("", _SEQUENCES.sub("", text))
-
-
-def clean_json(text: str) -> str:
-    """The same JSON; control characters that JSON allows and terminals may obey are escaped."""
-    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shorten(text: str, length: int) -> str:

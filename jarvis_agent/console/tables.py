@@ -13,9 +13,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from jarvis_agent.cleaning import clean
 from jarvis_agent.console.doctor import Report, State, size_text
 from jarvis_agent.console.inventory import ModelList, TaskList
-from jarvis_agent.console.show import clean, shorten
+from jarvis_agent.console.show import shorten
 
 _MARKS: dict[State, tuple[str, str]] = {
     "ok": ("✓", "green"),

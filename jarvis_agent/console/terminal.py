@@ -22,10 +22,9 @@ from rich.live import Live
 from rich.text import Text
 
 from jarvis_agent.answer.phrases import phrases
+from jarvis_agent.cleaning import clean, clean_json
 from jarvis_agent.console.show import (
     Board,
-    clean,
-    clean_json,
     finished_work,
     line_of,
     make_console,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jarvis_agent.agent import JarvisAgent
 
 _NEEDED = ("fastapi", "langserve", "python_multipart", "sse_starlette", "uvicorn")
-_LOOPBACK = ("127.0.0.1", "localhost")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
@@ -44,7 +44,8 @@ def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Seque
     Args:
         agent: served with `confined`, so it reads uploads and what the settings allow, and nothing else.
         path: where the agent's routes begin.
-        allowed_hosts: names of this server that the header Host may give; "*": any.
+        allowed_hosts: names of this server that the header Host may give, and the header Origin, by which a
+            browser says from where the page is that sends the request; "*": any.
 
     Raises:
         MissingExtraError: the extra "serve" is not installed.
@@ -56,12 +57,12 @@ def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Seque
 
 
 def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve until interrupted. On a loopback address, requests for other host names are refused.
+    """Serve until interrupted. On a loopback address, requests for other host names are refused, and what pages of other hosts send.
 
     Raises:
         MissingExtraError: the extra "serve" is not installed.
     """
-    # A page of the web could have its own host name lead to this machine, and so speak with the server.
+    # Any page of the web can have the browser of its visitor speak with this machine.
     app = create_app(agent, allowed_hosts=_LOOPBACK if host in _LOOPBACK else ("*",))
     import uvicorn
 

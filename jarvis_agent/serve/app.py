@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
 from fastapi.responses import FileResponse
 from langserve import add_routes
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from jarvis_agent import __version__
 from jarvis_agent.agent import JarvisAgent
@@ -19,6 +18,7 @@ from jarvis_agent.request import Request as AgentRequest
 from jarvis_agent.run import Run
 from jarvis_agent.serve.faults import FaultTelling, answer_input_error
 from jarvis_agent.serve.files import Upload, Uploads, find_output
+from jarvis_agent.serve.hosts import TrustedHosts
 from jarvis_agent.serve.wire import WholeSerializer
 
 THREAD_HEADER = "X-Thread-Id"
@@ -56,7 +56,7 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         # A file within a message is base64, which is longer by a third.
         max_body_size=settings.max_file_bytes * 4 // 3 + _FORM,
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    app.add_middleware(TrustedHosts, allowed=allowed_hosts)
     app.add_exception_handler(InputError, answer_input_error)
     app.include_router(_agent_routes(agent.confined(uploads.directory), path))
     app.include_router(_file_routes(uploads, agent))

@@ -82,34 +82,43 @@ class Uploads:
             OSError: it can not be written.
         """
         name = _plain(client_name)
-        if size > self._limit:
-            raise InputError(f"{name} has {size:,} bytes, more than {self._limit:,} (JARVIS_MAX_FILE_BYTES)")
+        for most, setting in ((self._limit, "JARVIS_MAX_FILE_BYTES"), (self._total, "JARVIS_UPLOAD_BYTES")):
+            if size > most:
+                raise InputError(f"{name} has {size:,} bytes, more than {most:,} ({setting})")
         head = file.read(_HEAD)
         if not head:
             raise InputError(f"{name} is empty (0 bytes)")
         kind, mime = sniff_bytes(head, Path(name))
         file.seek(0)
-        self.sweep(room_for=size)
         folder = self.directory / secrets.token_hex(16)
-        folder.mkdir(parents=True)
+        kept = _Stored(folder, self._clock(), size)
+        with self._lock:
+            self._make_room(size)
+            self._stored.append(kept)
         try:
+            folder.mkdir(parents=True)
             with (folder / name).open("xb") as stored:
                 shutil.copyfileobj(file, stored)
         except OSError:
+            with self._lock:
+                if kept in self._stored:
+                    self._stored.remove(kept)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        with self._lock:
-            self._stored.append(_Stored(folder, self._clock(), size))
         return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
 
-    def sweep(self, room_for: int = 0) -> None:
-        """Delete the files whose time is over, and the oldest until `room_for` bytes more may be stored."""
+    def sweep(self) -> None:
+        """Delete the files whose time is over."""
         with self._lock:
-            room = self._total - room_for - sum(stored.size for stored in self._stored)
-            while self._stored and (room < 0 or self._stored[0].since + self._seconds <= self._clock()):
-                oldest = self._stored.popleft()
-                room += oldest.size
-                shutil.rmtree(oldest.folder, ignore_errors=True)
+            self._make_room(0)
+
+    def _make_room(self, size: int) -> None:
+        """Delete what is too old, and the oldest until `size` bytes more may be stored."""
+        room = self._total - size - sum(stored.size for stored in self._stored)
+        while self._stored and (room < 0 or self._stored[0].since + self._seconds <= self._clock()):
+            oldest = self._stored.popleft()
+            room += oldest.size
+            shutil.rmtree(oldest.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
