@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from jarvis_agent.console import evaluate_own
+from jarvis_agent.console import evaluate_compare, evaluate_own
 from jarvis_agent.console.evaluate import eval_app
 from jarvis_agent.errors import ConfigError, InputError, JarvisError
 
@@ -112,6 +112,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 
+eval_app.command()(evaluate_compare.compare)
 eval_app.command()(evaluate_own.plans)
 eval_app.command()(evaluate_own.selection)
 app.add_typer(eval_app, name="eval")
@@ -180,6 +181,9 @@ def ask(
             "--resume", metavar="NAME", help="Keep the run under a name; go on with it if it broke off."
         ),
     ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="With --resume: begin anew what was unfinished under the name.")
+    ] = False,
     approve: Annotated[
         bool, typer.Option("--approve", help="Ask before the plan is run; it can be edited.")
     ] = False,
@@ -190,12 +194,14 @@ def ask(
         _fail(
             'the request is empty; write what is to be done, such as: jarvis "What is in cat.jpg?"', BAD_USAGE
         )
+    if restart and resume is None:
+        _fail("--restart goes with --resume NAME, the run that is to begin anew", BAD_USAGE)
     files = [_checked_file(name) for name in file or []]
     agent = _agent(model, _settings(policy, out))
     from jarvis_agent.console import terminal
 
     run = terminal.plan_only if plan_only else terminal.one_shot
-    kept = _kept(agent, resume, approve) if resume or approve else agent
+    kept = _kept(agent, resume, approve, restart) if resume or approve else agent
     _exit_unless(run(kept, {"input": request, "files": files}, as_json=as_json))
 
 
@@ -325,13 +331,11 @@ def _agent(model: str | None, settings: Settings) -> JarvisAgent:
     return JarvisAgent(model=model, settings=settings)
 
 
-def _kept(agent: JarvisAgent, name: str | None, approve: bool) -> terminal.Agent:
-    """The agent, whose run is kept under a name (a new one if none is given)."""
-    from uuid import uuid4
-
+def _kept(agent: JarvisAgent, name: str | None, approve: bool, restart: bool) -> terminal.Agent:
+    """The agent, whose run is kept under a name if one is given."""
     from jarvis_agent.console.kept import KeptAgent, ask_for_approval
 
-    return KeptAgent(agent, name or uuid4().hex, ask_for_approval if approve else None)
+    return KeptAgent(agent, name, ask_for_approval if approve else None, restart=restart)
 
 
 def _checked_file(name: str) -> str:

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from jarvis_agent.errors import InputError
-from jarvis_agent.eval.graphs import PlanGraph, graph_of, kind_of, links, read_graph, to_record
-from jarvis_agent.eval.metrics import METRICS, Mode, Scores, likeness, score
-from jarvis_agent.eval.predict import Prediction
-from jarvis_agent.eval.report import differences, report_on
+from jarvis_agent.eval.graphs import (
+    Argument,
+    Node,
+    PlanGraph,
+    arguments,
+    graph_of,
+    kind_of,
+    links,
+    read_graph,
+    to_record,
+)
+from jarvis_agent.eval.metrics import METRICS, Counts, Mode, Scores, likeness, score
+from jarvis_agent.eval.predictions import Prediction
+from jarvis_agent.eval.report import Part, differences, figures_of, report_on
 from jarvis_agent.plan import Plan
 from jarvis_agent.tools import TASKS
 from jarvis_agent.types import Usage
@@ -69,6 +79,22 @@ def test_an_invented_tool_costs_only_in_strict_mode() -> None:
     assert scored(SPOKEN, invented, "strict").f1("node") == pytest.approx(4 / 5)
 
 
+def test_an_invented_tool_is_a_gap_in_the_sequence() -> None:
+    said = graph(("Translation", ["Hello"]), ("Magic", []), ("Text-to-Speech", ["<node-0>"]))
+    assert scored(SPOKEN, said, "compat").edit_distance == pytest.approx(1 - 4 / 5)
+    both = graph(("Magic", []), ("Translation", []))
+    other = graph(("Trick", []), ("Translation", []))
+    # TaskBench's script puts the same gap for every tool that does not exist.
+    assert scored(both, other, "compat").edit_distance == 0.0
+    assert scored(both, other, "strict").edit_distance == pytest.approx(1 / 2)
+
+
+def test_what_an_invented_tool_makes_is_of_another_kind() -> None:
+    said = graph(("Magic", []), ("Text-to-Speech", ["<node-0>"]))
+    assert arguments(said, MAKES)[1] == [Argument(kind="other", value="Magic", node=0)]
+    assert scored(SPOKEN, said, "compat").counts("type").both == 0
+
+
 def test_a_missing_answer_costs_only_in_strict_mode() -> None:
     gold = [SPOKEN, graph(("Translation", ["Hi"]), record="2")]
     compat, strict = (score(gold, {"1": SPOKEN}, MAKES, mode) for mode in ("compat", "strict"))
@@ -123,6 +149,32 @@ def test_the_interval_holds_the_figure_and_is_the_same_each_time() -> None:
     assert report_on("half", score(gold, predicted, MAKES)) == report
 
 
+def hits(*parts: Part) -> tuple[float, float, float]:
+    """The figure that parts add up to, with its interval."""
+    (figure,) = figures_of(parts, {"hits": lambda part: part})
+    return figure.low, figure.value, figure.high
+
+
+def test_the_interval_is_that_of_the_binomial_distribution() -> None:
+    # Of 100 draws from half right, half wrong, 40 to 60 are right in all but 2.5 % at either end.
+    low, value, high = hits(*[Part(1), Part(0)] * 50)
+    assert (low, value, high) == (pytest.approx(0.4, abs=0.011), 0.5, pytest.approx(0.6, abs=0.011))
+    # Of two, none or both are right in a quarter of the draws each.
+    assert hits(Part(1), Part(0)) == (0.0, 0.5, 1.0)
+
+
+def test_draws_with_nothing_to_count_are_no_draws() -> None:
+    # Three draws in ten miss the one request that counts; they would be 1 otherwise.
+    assert hits(Part(1, 2), Part(0, 0), Part(0, 0)) == (0.5, 0.5, 0.5)
+    assert hits(Part(0, 0)) == (1.0, 1.0, 1.0)
+
+
+def test_nothing_predicted_has_no_precision_where_something_was_due() -> None:
+    assert hits(Part(0, 0, else_due=1)) == (0.0, 0.0, 0.0)
+    assert [Counts(0, 0, due).precision for due in (0, 1)] == [1.0, 0.0]
+    assert [Counts(0, said, 0).recall for said in (0, 1)] == [1.0, 0.0]
+
+
 def test_two_runs_are_compared_request_by_request() -> None:
     gold = [graph(("Translation", ["Hi"]), record=str(n)) for n in range(40)]
     worse = {str(n): graph(("Translation" if n % 4 else "Rank", ["Hi"]), record=str(n)) for n in range(40)}
@@ -149,6 +201,15 @@ def test_a_report_says_how_many_requests_have_no_plan_and_what_the_rest_took() -
     assert (report.requests, report.unanswered) == (3, 1)
     assert report.seconds[0] == 1.5
     assert report.usage == Usage(calls=2, input_tokens=20)
+
+
+def test_a_report_says_how_often_the_planner_failed_and_why_mostly() -> None:
+    gold = [graph(("Translation", ["Hi"]), record=str(n)) for n in range(4)]
+    reasons = [None, "it is slow", "it is down", "it is down"]
+    made = [Prediction(graph=graph(record=str(n)), error=reason) for n, reason in enumerate(reasons)]
+    report = report_on("weak", score(gold, {}, MAKES), made)
+    assert (report.failed, report.reason, report.seconds) == (3, "it is down", ())
+    assert report_on("fine", score(gold, {}, MAKES), made[:1]).reason is None
 
 
 @pytest.mark.parametrize(
@@ -180,9 +241,19 @@ def test_the_kind_of_an_argument_is_told_by_an_ending_in_it(value: str, kind: st
 
 
 def test_objects_and_lists_of_arguments_are_read_as_taskbench_reads_them() -> None:
-    read = graph(("Text_to_Thing", [{"name": "text", "value": "x"}, ["a", "b"], 7]))
-    assert read.nodes[0].task == "Text to Thing"
+    read = graph(("Thing", [{"name": "text", "value": "x"}, ["a", "b"], 7]))
     assert read.nodes[0].arguments == ("text", "a b", "7")
+
+
+@pytest.mark.parametrize("mode", ["compat", "strict"])
+def test_underscores_in_the_names_of_tools_are_blanks_wherever_they_stand(mode: Mode) -> None:
+    made = PlanGraph(id="1", nodes=(Node(task="get_text"), Node(task="say_it", arguments=("<node-0>",))))
+    gold = graph(("get_text", []), ("say it", ["<node-0>"]))
+    scores = score([gold], {"1": made}, {"get_text": "text", "say_it": "audio"}, mode)
+    assert [scores.f1(metric) for metric in METRICS] == [1.0] * 4
+    assert scores.counts("node").both == 2
+    assert scores.counts("type").both == 1
+    assert to_record(made)["task_nodes"][0]["task"] == "get_text"
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from jarvis_agent.cli import app
-from jarvis_agent.errors import InputError
 from jarvis_agent.eval.alike import fits, same_plan
-from jarvis_agent.eval.paper import judge, reports_on, turned
-from jarvis_agent.eval.predict import read_written
+from jarvis_agent.eval.graphs import PlanGraph
+from jarvis_agent.eval.paper import judge, judge_all, reports_on, turned
+from jarvis_agent.eval.predictions import Prediction, read_predictions
 from jarvis_agent.eval.requests import OwnRequest, data_file, read_requests
 from jarvis_agent.plan import Plan
 from jarvis_agent.refs import refs_in
@@ -236,7 +236,7 @@ def test_figures_agree_with_hand_computed_ones() -> None:
         judge(asked_for(3, SPEAK, kind="sequential", language="zh"), [SEE]),
         judge(asked_for(4, [], kind="empty"), [DETECT]),
     ]
-    reports = {report.name: report for report in reports_on(judged)}
+    reports = {report.name: report for report in reports_on(judged, {})}
     assert list(reports) == ["all", "single", "sequential", "empty", "English", "Chinese"]
     figures = {figure.name: figure.value for figure in reports["all"].figures}
     # Tasks: 3 right of 4 predicted and 4 gold ones. Links: none of 1. Likeness: 1, 1, 2/3, 0.
@@ -256,18 +256,32 @@ def test_figures_agree_with_hand_computed_ones() -> None:
 def test_an_empty_plan_is_right_where_nothing_can_be_done_and_wrong_elsewhere() -> None:
     right, wrong = judge(asked_for(1, [], kind="empty"), []), judge(asked_for(2, [SEE]), [])
     assert (right.exact, wrong.exact) == (True, False)
-    (everything, *_) = reports_on([right, wrong])
+    (everything, *_) = reports_on([right, wrong], {})
     assert everything.unanswered == 1
     assert {figure.name: figure.value for figure in everything.figures}["recall"] == 0.0
 
 
+def test_a_failure_is_no_empty_plan_and_right_nowhere() -> None:
+    asked = [asked_for(1, [], kind="empty"), asked_for(2, [], kind="empty")]
+    failed = Prediction(graph=PlanGraph(id="1"), tasks=(), error="it is down")
+    (report, *_) = reports_on(judge_all(asked, {"1": failed}), {"1": failed})
+    figures = {figure.name: figure.value for figure in report.figures}
+    assert (figures["exact plan"], figures["accuracy"], figures["edit distance"]) == (0.0, 0.0, 1.0)
+    assert (report.unanswered, report.failed, report.reason) == (2, 1, "it is down")
+
+
+def test_nothing_planned_has_no_precision_where_tasks_were_due() -> None:
+    (report, *_) = reports_on([judge(asked_for(1, [SEE]), [])], {})
+    assert {figure.name: figure.value for figure in report.figures}["precision"] == 0.0
+
+
 def test_a_tool_that_is_invented_costs_precision() -> None:
-    (report, *_) = reports_on([judge(asked_for(1, [SEE]), [SEE, task(1, "teleport", image="a.jpg")])])
+    (report, *_) = reports_on([judge(asked_for(1, [SEE]), [SEE, task(1, "teleport", image="a.jpg")])], {})
     assert {figure.name: figure.value for figure in report.figures}["precision"] == 0.5
 
 
 def test_groups_become_the_bars_of_a_chart() -> None:
-    reports = reports_on([judge(asked_for(1, [SEE]), [SEE])])
+    reports = reports_on([judge(asked_for(1, [SEE]), [SEE])], {})
     (exact,) = turned(reports, ["exact plan"])
     assert (exact.name, [figure.name for figure in exact.figures]) == (
         "exact plan",
@@ -291,7 +305,7 @@ def test_one_command_plans_scores_and_goes_on_where_it_was(tmp_path: Path) -> No
     again = called("--half", "dev", "--limit", 3, "--predictions", out, "--json")
     assert json.loads(again.stdout)["reports"][0]["requests"] == 3
     assert out.read_text().splitlines()[:2] == lines
-    assert [task.task for one in read_written(out) for task in one.tasks]
+    assert [task.task for one in read_predictions(out).values() for task in one.tasks or ()]
 
 
 def test_a_language_model_plans_and_its_calls_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +323,7 @@ def test_failures_show_what_was_expected_and_what_came(tmp_path: Path) -> None:
     out = tmp_path / "plans.jsonl"
     asked = read_requests("dev")[0]
     empty = {"id": asked.id, "task_nodes": [], "plan": [], "seconds": 0.1, "usage": {}, "error": None}
+    empty["planner"] = "no model"
     out.write_text(json.dumps(empty) + "\n")
     done = called("--half", "dev", "--limit", 1, "--predictions", out, "--failures")
     assert done.exit_code == 0, done.output
@@ -325,8 +340,47 @@ def test_the_figures_by_group_are_drawn(tmp_path: Path) -> None:
     assert b"exact plan" in chart.read_bytes()
 
 
-def test_predictions_of_another_kind_are_refused(tmp_path: Path) -> None:
-    out = tmp_path / "plans.jsonl"
-    out.write_text('{"id": "1", "task_nodes": []}\n')
-    with pytest.raises(InputError, match="the prediction 1"):
-        read_written(out)
+# Requests of one's own
+
+MINE = {
+    "id": "a1",
+    "kind": "single",
+    "request": "Describe a.jpg",
+    "files": ["a.jpg"],
+    "plan": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}],
+}
+
+
+def test_a_planner_is_scored_on_requests_of_ones_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps(MINE) + "\n" + json.dumps({**MINE, "id": "a2", "half": "test"}))
+    done = called("--requests", mine, "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)["reports"][0]
+    assert (report["requests"], report["figures"][0]["value"]) == (2, 1.0)
+    half = called("--requests", mine, "--half", "test", "--json")
+    assert json.loads(half.stdout)["reports"][0]["requests"] == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([{**MINE, "kind": "odd"}], "the request a1: kind: "),
+        ([{**MINE, "plan": [{"task": "teleport", "id": 0}]}], 'there is no task type "teleport"'),
+        (
+            [{**MINE, "plan": [{"task": "image-to-text", "id": 0, "args": {"image": "<resource>-3"}}]}],
+            "task 0 needs a task that does not stand before it",
+        ),
+        ([MINE, MINE], "two requests with the id a1"),
+        ([], "holds no requests"),
+    ],
+)
+def test_requests_that_can_not_be_used_are_named(
+    tmp_path: Path, records: list[dict[str, Any]], told: str
+) -> None:
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text("\n".join(map(json.dumps, records)))
+    done = called("--requests", mine)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert "mine.jsonl" in done.stderr

@@ -1,20 +1,14 @@
-"""TaskBench folders are read as they are, and planned request by request."""
+"""TaskBench folders are read as they are, and what can not be read in them is named."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from jarvis_agent.errors import InputError, LLMError
-from jarvis_agent.eval.predict import named_files, planned, predict
-from jarvis_agent.eval.taskbench import Bench, read_folder, read_predictions
-from jarvis_agent.plan import Plan
-from jarvis_agent.request import Brief
-from jarvis_agent.types import Task
+from jarvis_agent.errors import InputError
+from jarvis_agent.eval.taskbench import read_folder
 
 TOOLS = [
     {"id": "Translation", "desc": "Translate.", "input-type": ["text"], "output-type": ["text"]},
@@ -33,14 +27,11 @@ RECORDS = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "tool_desc.json").write_text(json.dumps({"nodes": TOOLS}))
-    (tmp_path / "graph_desc.json").write_text(
-        json.dumps({"links": [{"source": "Translation", "target": "Image Editing", "type": "text"}]})
-    )
     (tmp_path / "data.json").write_text("\n".join(map(json.dumps, RECORDS)))
     return tmp_path
 
 
-def test_a_folder_gives_tools_links_requests_and_gold_plans(folder: Path) -> None:
+def test_a_folder_gives_tools_requests_and_gold_plans(folder: Path) -> None:
     bench = read_folder(folder)
     assert bench.makes == {
         "Translation": "text",
@@ -49,7 +40,6 @@ def test_a_folder_gives_tools_links_requests_and_gold_plans(folder: Path) -> Non
         "Tabular Classification": "text",
         "Compare": "none",
     }
-    assert bench.links == {("Translation", "Image Editing")}
     assert bench.requests["1"] == "Translate 'word 1'"
     assert [(graph.id, graph.kind) for graph in bench.gold] == [(str(n), "single") for n in range(3)]
 
@@ -77,6 +67,11 @@ def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
     assert (len(bench.requests), bench.gold) == (3, ())
 
 
+def test_the_pairs_of_tools_that_fit_are_not_needed(folder: Path) -> None:
+    (folder / "graph_desc.json").write_text("[")
+    assert len(read_folder(folder).specs) == len(TOOLS)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
@@ -84,70 +79,29 @@ def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
         ("tool_desc.json", "{", "tool_desc.json is no JSON"),
         ("tool_desc.json", "{}", "describes no tools"),
         ("data.json", '{"id": "1", "task_nodes": []}\nnot json', "data.json, line 2"),
+        ("tool_desc.json", '{"nodes": [{"desc": "?"}]}', "tool_desc.json, tool 1, is no object with an `id`"),
+        ("tool_desc.json", '{"nodes": ["x"]}', "tool_desc.json, tool 1, is no object with an `id`"),
+        ("tool_desc.json", '{"nodes": [{"id": "A", "output-type": []}]}', '"A" has no `input-type`'),
+        ("tool_desc.json", '{"nodes": [{"id": "A", "input-type": []}]}', '"A" has no `output-type`'),
+        (
+            "tool_desc.json",
+            '{"nodes": [{"id": "get_news", "parameters": [{"name": "topic", "type": "string"}]}]}',
+            '"get_news" has `parameters`, and not what it takes',
+        ),
         ("data.json", "", "holds no requests"),
+        ("data.json", '{"id": "7", "task_nodes": [{"tool": "x"}]}', "data.json: a node of the plan 7"),
+        (
+            "data.json",
+            b'{"id": "1", "task_nodes": []}\n{"id": "\xff"}',
+            "data.json, line 2, is no text in UTF-8",
+        ),
     ],
 )
-def test_what_can_not_be_read_is_named(folder: Path, file: str, content: str | None, told: str) -> None:
+def test_what_can_not_be_read_is_named(
+    folder: Path, file: str, content: str | bytes | None, told: str
+) -> None:
     (folder / file).unlink()
     if content is not None:
-        (folder / file).write_text(content)
+        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=told):
         read_folder(folder)
-
-
-class Planned:
-    """A planner that writes one plan for everything, or fails."""
-
-    def __init__(self, failing: str = "") -> None:
-        self.failing = failing
-        self.asked: list[str] = []
-
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
-        self.asked.append(brief.request)
-        if self.failing and self.failing in brief.request:
-            raise LLMError("it is down")
-        return Plan(tasks=[Task(task="Translation", id=0, args={"text": brief.request.split("'")[1]})])
-
-
-async def predicted(bench: Bench, planner: Planned, out: Path) -> list[Any]:
-    return [one async for one in predict(bench.requests, bench.specs, planner, out=out, concurrency=2)]
-
-
-async def test_predictions_are_written_as_taskbench_writes_them(folder: Path) -> None:
-    bench, out = read_folder(folder), folder / "out.jsonl"
-    found = await predicted(bench, Planned(), out)
-    assert {one.graph.id for one in found} == {"0", "1", "2"}
-    written = json.loads(out.read_text().splitlines()[0])
-    assert written["task_nodes"] == written["result"]["task_nodes"]
-    assert written["task_nodes"][0]["arguments"][0].startswith("word ")
-    assert {graph.nodes for graph in read_predictions(out).values()} == {graph.nodes for graph in bench.gold}
-
-
-async def test_what_was_planned_already_is_not_planned_again(folder: Path) -> None:
-    bench, out = read_folder(folder), folder / "out.jsonl"
-    await predicted(bench, Planned(), out)
-    lines = out.read_text().splitlines(keepends=True)
-    out.write_text(lines[0] + lines[1][:20])  # broken off while it was written
-    again = Planned()
-    await predicted(bench, again, out)
-    assert len(again.asked) == 2
-    assert planned(out) == {"0", "1", "2"}
-
-
-async def test_a_planner_that_fails_gives_an_empty_plan_and_the_reason(folder: Path) -> None:
-    bench, out = read_folder(folder), folder / "out.jsonl"
-    found = {one.graph.id: one for one in await predicted(bench, Planned(failing="word 1"), out)}
-    assert found["1"].graph.nodes == ()
-    assert "it is down" in str(found["1"].error)
-    assert found["0"].error is None
-
-
-def test_the_files_that_a_request_names_are_known_by_their_endings() -> None:
-    files = named_files("Read 'example.txt', describe example.jpg and dub a.mp4 with b.wav, then c.csv.")
-    assert [(file.name, file.kind) for file in files] == [
-        ("example.txt", "text"),
-        ("example.jpg", "image"),
-        ("a.mp4", "video"),
-        ("b.wav", "audio"),
-        ("c.csv", "table"),
-    ]

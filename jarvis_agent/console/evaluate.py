@@ -1,13 +1,16 @@
-"""The commands below `jarvis eval`: they parse, show progress on stderr, and print reports.
+"""`jarvis eval taskbench`, and what the commands below `jarvis eval` share: options, planning, printing.
 
 jarvis eval taskbench data_huggingface --model none --limit 100 --predictions plans.jsonl
-jarvis eval compare data_huggingface one.jsonl other.jsonl --chart both.svg
+
+Progress is shown on stderr, reports on stdout. The exit code is 1 where the planner failed at every request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,8 +18,8 @@ import typer
 
 if TYPE_CHECKING:
     from jarvis_agent.eval.graphs import PlanGraph
-    from jarvis_agent.eval.metrics import Mode
-    from jarvis_agent.eval.predict import Prediction
+    from jarvis_agent.eval.metrics import Mode, Scores
+    from jarvis_agent.eval.predictions import Prediction
     from jarvis_agent.eval.report import Figure, Report
     from jarvis_agent.eval.taskbench import Bench
     from jarvis_agent.planner import Planner
@@ -50,12 +53,27 @@ Predictions = Annotated[
     typer.Option("--predictions", metavar="OUT", help="Write the plans there, as JSON lines; go on from it."),
 ]
 Concurrency = Annotated[
-    int, typer.Option("--concurrency", metavar="N", min=1, help="Requests that are planned at once.")
+    int | None,
+    typer.Option(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        help="Requests that are planned at once: 4, without a language model 1, as they would compete.",
+    ),
 ]
 Chart = Annotated[
     Path | None, typer.Option("--chart", metavar="FILE", help="Draw the figures too, as .png or .svg.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A planner to be scored; its name tells it from the others, in reports and in files of predictions."""
+
+    planner: Planner
+    name: str
+    has_model: bool
 
 
 @eval_app.command()
@@ -65,7 +83,7 @@ def taskbench(
     limit: Limit = None,
     demos: Demos = None,
     predictions: Predictions = None,
-    concurrency: Concurrency = 4,
+    concurrency: Concurrency = None,
     mode: Modes = "both",
     chart: Chart = None,
     as_json: AsJson = False,
@@ -73,51 +91,37 @@ def taskbench(
     """Plan the requests of a TaskBench folder with its own tools, and score the plans."""
     from jarvis_agent.eval.taskbench import read_folder
 
+    check_chart(chart)
     bench = read_folder(folder)
     requests = dict(list(bench.requests.items())[:limit])
-    planner, name = planner_of(model, demos)
-    made = asyncio.run(plan_all(requests, bench.specs, planner, predictions, concurrency))
-    graphs = {one.graph.id: one.graph for one in made} | (_written(predictions) if predictions else {})
+    contender = contender_of(model, demos)
+    made = plan_all(contender, requests, bench.specs, predictions, concurrency)
     gold = [graph for graph in bench.gold if graph.id in requests]
-    if not gold:
-        typer.echo(
-            f"{folder} has no gold plans, so nothing is scored; {len(graphs)} plans were made", err=True
+    if gold:
+        print_scores(
+            [report_on_bench(contender.name, bench, gold, made, each)[1] for each in modes_of(mode)],
+            chart,
+            as_json,
         )
-        raise typer.Exit
-    _print([_report(name, bench, gold, graphs, each, made) for each in _modes(mode)], chart, as_json)
+    else:
+        _print_unscored(folder, made, as_json)
+    exit_if_all_failed(made)
 
 
-@eval_app.command()
-def compare(
-    folder: Folder,
-    one: Annotated[Path, typer.Argument(metavar="ONE", help="Predictions, one JSON line each.")],
-    other: Annotated[Path, typer.Argument(metavar="OTHER", help="Those of another planner.")],
-    mode: Modes = "strict",
-    chart: Chart = None,
-    as_json: AsJson = False,
-) -> None:
-    """Put the predictions of two planners side by side, with the interval of each difference."""
-    from jarvis_agent.eval.metrics import score
-    from jarvis_agent.eval.report import differences
-    from jarvis_agent.eval.taskbench import read_folder
+def check_chart(chart: Path | None) -> None:
+    """Refuse a chart that can not be drawn, before anything is planned."""
+    from jarvis_agent.eval import chart as charts
 
-    bench = read_folder(folder)
-    runs = [_written(path) for path in (one, other)]
-    common = runs[0].keys() & runs[1].keys()
-    gold = [graph for graph in bench.gold if graph.id in common]
-    reports: list[Report] = []
-    gains: dict[str, list[Figure]] = {}
-    for each in _modes(mode):
-        reports += [
-            _report(path.name, bench, gold, graphs, each, [])
-            for path, graphs in zip((one, other), runs, strict=True)
-        ]
-        gains[each] = differences(*(score(gold, graphs, bench.makes, each) for graphs in runs))
-    _print(reports, chart, as_json, gains)
+    if chart is not None:
+        charts.check_chart(chart)
 
 
-def planner_of(model: str | None, demos: str | None) -> tuple[Planner, str]:
-    """The planner that the options ask for, and what it is called in reports."""
+def contender_of(model: str | None, demos: str | None) -> Contender:
+    """The planner that the options ask for.
+
+    Raises:
+        BadParameter: demonstrations are asked for where no language model would be shown them.
+    """
     from jarvis_agent.llm import Controller, describe_model, resolve_model
     from jarvis_agent.offline import OfflinePlanner
     from jarvis_agent.planner import LLMPlanner
@@ -126,74 +130,118 @@ def planner_of(model: str | None, demos: str | None) -> tuple[Planner, str]:
 
     settings = load_settings(prompts="paper" if demos == "paper" else None, demos=demos)
     chat = None if model == NO_MODEL else resolve_model(model, settings)
+    if chat is None and demos is not None:
+        raise typer.BadParameter("demonstrations are for a language model, and there is none: leave it out")
     if chat is None:
-        return OfflinePlanner(settings), "no model"
-    prompts = load_prompts(settings.prompts)
-    return LLMPlanner(Controller(chat, settings), settings, prompts), describe_model(chat)
+        return Contender(OfflinePlanner(settings), "no model", has_model=False)
+    planner = LLMPlanner(Controller(chat, settings), settings, load_prompts(settings.prompts))
+    told = [describe_model(chat)]
+    told += [f"{settings.prompts} prompts"] if settings.prompts != "default" else []
+    told += [f"{settings.demos} demos"] if settings.demos != "auto" else []
+    return Contender(planner, ", ".join(told), has_model=True)
 
 
-async def plan_all(
+def plan_all(
+    contender: Contender,
     requests: Mapping[str, str],
     specs: Mapping[str, TaskSpec],
-    planner: Planner,
     out: Path | None,
-    concurrency: int,
+    concurrency: int | None,
     briefs: Mapping[str, Brief] | None = None,
-) -> list[Prediction]:
-    """What `predict` makes, with a progress bar on stderr."""
+) -> dict[str, Prediction]:
+    """What `predict` yields, by id, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from jarvis_agent.eval.predict import planned, predict
+    from jarvis_agent.eval.predict import predict
 
     columns = (TextColumn("planning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    made = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(
-            "planning", total=len(requests), completed=len(planned(out) & requests.keys())
-        )
-        made_now = predict(requests, specs, planner, out=out, concurrency=concurrency, briefs=briefs)
-        async for prediction in made_now:
-            made.append(prediction)
-            progress.advance(bar)
-    return made
+    made = predict(
+        requests,
+        specs,
+        contender.planner,
+        name=contender.name,
+        out=out,
+        concurrency=concurrency or (4 if contender.has_model else 1),
+        briefs=briefs,
+        warm=not contender.has_model,
+    )
+
+    async def collect() -> dict[str, Prediction]:
+        found = {}
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            bar = progress.add_task("planning", total=len(requests))
+            async for prediction in made:
+                found[prediction.id] = prediction
+                progress.advance(bar)
+        return found
+
+    return asyncio.run(collect())
 
 
-def _written(path: Path) -> dict[str, PlanGraph]:
-    from jarvis_agent.eval.taskbench import read_predictions
-
-    return read_predictions(path)
-
-
-def _modes(mode: str) -> tuple[Mode, ...]:
+def modes_of(mode: str) -> tuple[Mode, ...]:
+    """The modes that the option --mode asks for."""
     both: dict[str, tuple[Mode, ...]] = {"strict": ("strict",), "compat": ("compat",)}
     return both.get(mode, ("strict", "compat"))
 
 
-def _report(
-    name: str,
-    bench: Bench,
-    gold: Sequence[Any],
-    graphs: dict[str, Any],
-    mode: Mode,
-    made: Sequence[Prediction],
-) -> Report:
+def report_on_bench(
+    name: str, bench: Bench, gold: Sequence[PlanGraph], made: Mapping[str, Prediction], mode: Mode
+) -> tuple[Scores, Report]:
+    """Score predictions, by id, against some of a folder's gold plans; one with an error is no plan."""
     from jarvis_agent.eval.metrics import score
     from jarvis_agent.eval.report import report_on
 
-    return report_on(name, score(gold, graphs, bench.makes, mode), made)
+    graphs = {record: one.graph for record, one in made.items() if one.error is None}
+    scores = score(gold, graphs, bench.makes, mode)
+    judged = [made[graph.id] for graph in gold if graph.id in made]
+    return scores, report_on(name, scores, judged, left_out=len(gold) - len(scores.requests))
 
 
-def _print(
+def _print_unscored(folder: Path, made: Mapping[str, Prediction], as_json: bool) -> None:
+    from jarvis_agent.console.scores import times
+    from jarvis_agent.eval.report import seconds_of
+
+    failed, reason = _failures(made)
+    planned, seconds = len(made) - failed, seconds_of(list(made.values()))
+    if as_json:
+        found = {"planned": planned, "failed": failed, "reason": reason, "seconds": seconds}
+        print_json({"reports": [], **found})
+        return
+    told = f"; {failed} failed, mostly so: {reason}" if failed else ""
+    typer.echo(
+        f"{folder} has no gold plans, so nothing is scored; {planned} plans were made, in {times(seconds)} "
+        f"ms a request (median and 95th percentile){told}",
+        err=True,
+    )
+
+
+def exit_if_all_failed(made: Mapping[str, Prediction]) -> None:
+    """Exit with code 1 where there is no plan at all, and say why."""
+    failed, reason = _failures(made)
+    if failed and failed == len(made):
+        typer.echo(f"the planner failed at every request, mostly so: {reason}", err=True)
+        raise typer.Exit(1)
+
+
+def _failures(made: Mapping[str, Prediction]) -> tuple[int, str | None]:
+    """How many there are, and why most of them."""
+    from jarvis_agent.cleaning import clean
+    from jarvis_agent.eval.report import commonest
+
+    reasons = [clean(one.error) for one in made.values() if one.error is not None]
+    return len(reasons), commonest(reasons)
+
+
+def print_scores(
     reports: Sequence[Report],
     chart: Path | None,
     as_json: bool,
-    gains: dict[str, list[Figure]] | None = None,
+    gains: Mapping[str, Sequence[Figure]] | None = None,
 ) -> None:
-    import json
-
+    """Print reports side by side, with what the second is better by; draw them if a chart is asked for."""
     from jarvis_agent.console.scores import scores_table
-    from jarvis_agent.console.show import clean_json, make_console
+    from jarvis_agent.console.show import make_console
 
     if chart is not None:
         from jarvis_agent.eval.chart import draw
@@ -203,6 +251,13 @@ def _print(
         found: dict[str, Any] = {"reports": [report.model_dump(mode="json") for report in reports]}
         if gains is not None:
             found["differences"] = {mode: [f.model_dump() for f in each] for mode, each in gains.items()}
-        typer.echo(clean_json(json.dumps(found, indent=2)))
+        print_json(found)
         return
     make_console().print(scores_table(reports, gains))
+
+
+def print_json(found: dict[str, Any]) -> None:
+    """Print on stdout, without what a terminal would act on."""
+    from jarvis_agent.cleaning import clean_json
+
+    typer.echo(clean_json(json.dumps(found, indent=2, ensure_ascii=False)))

@@ -1,15 +1,16 @@
 """The commands below `jarvis eval` that score our own requests: how they are planned, how models are chosen.
 
 jarvis eval plans --model none --half dev --failures
+jarvis eval plans --model none --requests mine.jsonl
 jarvis eval selection --model none
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,13 +23,14 @@ from jarvis_agent.console.evaluate import (
     Limit,
     Model,
     Predictions,
+    check_chart,
+    contender_of,
+    exit_if_all_failed,
     plan_all,
-    planner_of,
+    print_json,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
 
     from jarvis_agent.eval.choices import Case, Chosen
@@ -42,36 +44,41 @@ Half = Annotated[
     Literal["dev", "test", "all"],
     typer.Option("--half", help="dev: the half that a planner may be improved on; test: the other one."),
 ]
+Requests = Annotated[
+    Path | None,
+    typer.Option("--requests", metavar="FILE", help="Other requests with their plans, as JSON lines."),
+]
 Failures = Annotated[bool, typer.Option("--failures", help="List what was not right, and what would be.")]
 
 
 def plans(
     model: Model = None,
     half: Half = "all",
+    requests: Requests = None,
     limit: Limit = None,
     demos: Demos = None,
     predictions: Predictions = None,
-    concurrency: Concurrency = 4,
+    concurrency: Concurrency = None,
     failures: Failures = False,
     chart: Chart = None,
     as_json: AsJson = False,
 ) -> None:
     """Plan our own requests, and score the plans against hand-made ones, by kind and language."""
-    from jarvis_agent.eval.paper import judge, reports_on
-    from jarvis_agent.eval.predict import read_written
+    from jarvis_agent.eval.paper import judge_all, reports_on
     from jarvis_agent.eval.requests import read_requests
     from jarvis_agent.tools.table import TASKS
 
-    asked = read_requests(half)[:limit]
-    planner, name = planner_of(model, demos)
-    requests = {one.id: one.request for one in asked}
+    check_chart(chart)
+    asked = read_requests(half, requests)[:limit]
+    contender = contender_of(model, demos)
+    texts = {one.id: one.request for one in asked}
     briefs = {one.id: one.brief for one in asked}
-    made = asyncio.run(plan_all(requests, TASKS, planner, predictions, concurrency, briefs))
-    everything = {one.graph.id: one for one in (read_written(predictions) if predictions else made)}
-    judged = [judge(one, everything[one.id].tasks) for one in asked]
-    reports = reports_on(judged, list(everything.values()))
+    made = plan_all(contender, texts, TASKS, predictions, concurrency, briefs)
+    judged = judge_all(asked, made)
     wrong = [one for one in judged if failures and not one.exact]
-    _print(f"{name}, {half} half" if half != "all" else name, reports, wrong, chart, as_json)
+    name = contender.name if half == "all" else f"{contender.name}, {half} half"
+    _print(name, reports_on(judged, made), wrong, chart, as_json)
+    exit_if_all_failed(made)
 
 
 def _print(
@@ -85,7 +92,7 @@ def _print(
 
         draw(turned(reports, _DRAWN), chart)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "name": name,
                 "reports": [report.model_dump(mode="json") for report in reports],
@@ -95,6 +102,7 @@ def _print(
                         "request": one.asked.request,
                         "expected": [[task.model_dump() for task in plan] for plan in one.asked.plans],
                         "got": [task.model_dump() for task in one.tasks],
+                        "error": one.error,
                     }
                     for one in wrong
                 ],
@@ -114,6 +122,7 @@ def selection(
     from jarvis_agent.console.scores import groups_table, wrong_choices
     from jarvis_agent.eval.choices import read_cases, report_on_choices
 
+    check_chart(chart)
     controller, name = _controller(model)
     chosen = asyncio.run(_choose_all(read_cases(), controller))
     reports = report_on_choices(chosen, name)
@@ -123,7 +132,7 @@ def selection(
 
         draw(reports, chart)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "name": name,
                 "reports": [report.model_dump(mode="json") for report in reports],
@@ -164,12 +173,6 @@ async def _choose_all(cases: Sequence[Case], controller: Controller | None) -> l
     console = make_console(stderr=True)
     shown = track(cases, "choosing", console=console, transient=True)
     return [await choose(case, controller) for case in shown]
-
-
-def _print_json(found: dict[str, Any]) -> None:
-    from jarvis_agent.console.show import clean_json
-
-    typer.echo(clean_json(json.dumps(found, indent=2, ensure_ascii=False)))
 
 
 def _show(*parts: RenderableType) -> None:

@@ -29,17 +29,19 @@ def scores_table(
     table = Table(box=None, pad_edge=False)
     table.add_column("", header_style="dim")
     for report in reports:
-        table.add_column(f"{clean(report.name)}\n{report.mode}", justify="right", header_style="bold")
+        table.add_column(Text(f"{clean(report.name)}\n{report.mode}"), justify="right", header_style="bold")
     for row in zip(*(report.figures for report in reports), strict=True):
-        table.add_row(row[0].name, *map(_percent, row))
+        cells = [_percent(figure) if of.requests else "–" for of, figure in zip(reports, row, strict=True)]
+        table.add_row(row[0].name, *cells)
     for label, cells in _facts(reports):
         table.add_row(Text(label, "dim"), *cells)
-    return Group(table, *(_gains(mode, figures) for mode, figures in (gains or {}).items()))
+    gain_tables = [_gains(mode, figures) for mode, figures in (gains or {}).items()]
+    return Group(table, *_reasons(reports), *gain_tables)
 
 
 def groups_table(title: str, reports: Sequence[Report]) -> RenderableType:
     """A row a report, a column a figure; the first figure with its 95 % interval, all in percent."""
-    table = Table(title=clean(title), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
     first, *others = (figure.name for figure in reports[0].figures)
     table.add_column("", header_style="dim")
     for name in ("requests", first, *others):
@@ -51,7 +53,7 @@ def groups_table(title: str, reports: Sequence[Report]) -> RenderableType:
     facts = [
         Text(f"{label}: {cells[0]}", "dim") for label, cells in _facts(reports[:1]) if label != "requests"
     ]
-    return Group(table, *facts)
+    return Group(table, *facts, *_reasons(reports[:1]))
 
 
 def wrong_plans(judged: Sequence[Judged]) -> RenderableType:
@@ -62,7 +64,7 @@ def wrong_plans(judged: Sequence[Judged]) -> RenderableType:
             Text(f"{one.asked.id}: {clean(one.asked.request)}", "bold"),
             *(Text(f"  expected  {_plan(plan)}") for plan in one.asked.plans[:1]),
             *(Text(f"  or        {_plan(plan)}", "dim") for plan in one.asked.plans[1:]),
-            Text(f"  got       {_plan(one.tasks)}"),
+            Text(f"  got       {clean(one.error) if one.error else _plan(one.tasks)}"),
         ]
     return Group(*lines)
 
@@ -94,8 +96,12 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
         ("requests", [str(report.requests) for report in reports]),
         ("without a plan", [str(report.unanswered) for report in reports]),
     ]
+    if any(report.left_out for report in reports):
+        facts.append(("left out", [str(report.left_out) for report in reports]))
+    if any(report.failed for report in reports):
+        facts.append(("failed", [str(report.failed) for report in reports]))
     if any(report.seconds for report in reports):
-        facts.append(("ms a request, median and 95th percentile", [_times(report) for report in reports]))
+        facts.append(("ms a request, median and 95th percentile", [times(each.seconds) for each in reports]))
     if any(report.usage.calls for report in reports):
         facts.append(("calls of the language model", [str(report.usage.calls) for report in reports]))
         tokens = [f"{report.usage.input_tokens} in, {report.usage.output_tokens} out" for report in reports]
@@ -103,8 +109,15 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
     return facts
 
 
-def _times(report: Report) -> str:
-    return " / ".join(f"{1000 * seconds:.0f}" for seconds in report.seconds) or "–"
+def _reasons(reports: Sequence[Report]) -> list[Text]:
+    """Why most of the failures were, a line a run."""
+    told = {report.name: report.reason for report in reports if report.reason}
+    return [Text(f"{clean(name)} failed mostly so: {clean(reason)}") for name, reason in told.items()]
+
+
+def times(seconds: Sequence[float]) -> str:
+    """Seconds as milliseconds, `36 / 63`; a dash if there are none."""
+    return " / ".join(f"{1000 * each:.0f}" for each in seconds) or "–"
 
 
 def _percent(figure: Figure) -> str:

@@ -71,14 +71,15 @@ def _paired(gold: Sequence[Task], said: Sequence[Task], pairs: Mapping[int, int]
 
 
 def _is_same(gold: Task, said: Task, pairs: Mapping[int, int]) -> bool:
-    needed = {pairs[needs] for needs in _needs(gold)}
-    if gold.task != said.task or needed != _needs(said):
+    needed = {pairs[needs] for needs in needs_of(gold)}
+    if gold.task != said.task or needed != needs_of(said):
         return False
     wanted = substitute(gold.args, lambda number: ref(pairs[number]))
     return all(fits(gold.task, name, value, said.args.get(name)) for name, value in wanted.items())
 
 
-def _needs(task: Task) -> set[int]:
+def needs_of(task: Task) -> set[int]:
+    """The ids of the tasks that it waits for or takes something from."""
     return {*task.deps, *refs_in(task.args)}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jarvis_agent.errors import InputError, MissingExtraError
+from jarvis_agent.eval.lines import writing
 from jarvis_agent.eval.report import Report
 
 ENDINGS = (".png", ".svg")
@@ -16,21 +17,35 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Colours that colour-blind people tell apart too (Okabe and Ito 2008)."""
 
 
-def draw(reports: Sequence[Report], path: Path) -> None:
-    """Draw the figures of the reports, in percent, and write the chart.
+def check_chart(path: Path) -> None:
+    """See to it that a chart can be drawn there, which takes no time and may save an evaluation.
 
     Raises:
-        InputError: there is no report, the path does not end in .png or .svg, or it can not be written.
+        InputError: the path does not end in .png or .svg, or its folder is not there.
         MissingExtraError: matplotlib is not installed.
     """
     if path.suffix.lower() not in ENDINGS:
         raise InputError(f"a chart is a file that ends in {' or '.join(ENDINGS)}, not {path}")
-    if not reports:
-        raise InputError("there is nothing to draw: no evaluation was given")
+    if not path.parent.is_dir() or path.is_dir():
+        raise InputError(f"{path} can not be written: it is a folder, or in one that is not there")
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("a chart of an evaluation", "eval") from error
+
+
+def draw(reports: Sequence[Report], path: Path) -> None:
+    """Draw the figures of the reports, in percent, and write the chart.
+
+    Raises:
+        InputError: there is no report, or the chart can not be written there (see `check_chart`).
+        MissingExtraError: matplotlib is not installed.
+    """
+    check_chart(path)
+    if not reports:
+        raise InputError("there is nothing to draw: no evaluation was given")
+    from matplotlib.figure import Figure
+
     names = [figure.name for figure in reports[0].figures]
     chart = Figure(figsize=(1.5 + 1.4 * len(names), 4.2), layout="constrained")
     axes = chart.subplots()
@@ -55,7 +70,5 @@ def draw(reports: Sequence[Report], path: Path) -> None:
     axes.set_ylabel("%")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=2, frameon=False, fontsize=9)
-    try:
+    with writing(path):
         chart.savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"{path} can not be written: {error.strerror or error}") from error

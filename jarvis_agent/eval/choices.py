@@ -20,7 +20,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.errors import NoCandidateError, UnavailableError
 from jarvis_agent.eval.lines import records_in
 from jarvis_agent.eval.predict import named_files
-from jarvis_agent.eval.report import Report, Share, figures_of
+from jarvis_agent.eval.report import Part, Report, Share, figures_of
 from jarvis_agent.eval.requests import data_file
 from jarvis_agent.request import Brief
 from jarvis_agent.select import Selector
@@ -197,27 +197,27 @@ class _Hosted(_StandIn):
 def _free_of(fault: Fault) -> Share[Chosen]:
     """Choices without that fault, among the cases in which some model has it and another is right."""
 
-    def share(one: Chosen) -> tuple[float, float]:
+    def share(one: Chosen) -> Part:
         if not one.case.right or not any(fault in offer.wrong for offer in one.case.offers):
-            return 0.0, 0.0
-        return float(one.model is not None and fault not in one.faults), 1.0
+            return Part(0.0, 0.0)
+        return Part(float(one.model is not None and fault not in one.faults))
 
     return share
 
 
-def _runs(one: Chosen) -> tuple[float, float]:
+def _runs(one: Chosen) -> Part:
     is_choice = one.model is not None or not one.case.right
-    return float(is_choice and not one.faults & RUNS), 1.0
+    return Part(float(is_choice and not one.faults & RUNS))
 
 
 FIGURES: dict[str, Share[Chosen]] = {
-    "right": lambda one: (float(one.is_right), 1.0),
+    "right": lambda one: Part(float(one.is_right)),
     "runs": _runs,
     "language": _free_of("language"),
     "domain": _free_of("domain"),
     "licence": _free_of("licence"),
     "size": _free_of("size"),
-    "by the LLM": lambda one: (float(one.by == "llm"), 1.0),
+    "by the LLM": lambda one: Part(float(one.by == "llm")),
 }
 """All in all; whether it can run; whether it fits, where a choice could fail to; and whose choice it was.
 

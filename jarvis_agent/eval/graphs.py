@@ -75,7 +75,7 @@ def _node(node: Any, record: Any) -> Node:
         raise InputError(f"a node of the plan {record} is no object with a `task`: {node!r}")
     given = node.get("arguments") or []
     listed = given if isinstance(given, list) else [given]
-    return Node(task=node["task"].replace("_", " "), arguments=tuple(_text(value) for value in listed))
+    return Node(task=node["task"], arguments=tuple(_text(value) for value in listed))
 
 
 def _text(argument: Any) -> str:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from jarvis_agent.errors import InputError
 
@@ -20,7 +23,8 @@ def records_in(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: the file can not be read, or a line is no object with an `id`; the message names it.
     """
-    for number, line in enumerate(text_of(path).splitlines(), 1):
+    # Not splitlines: it also cuts at characters that may stand in a text, such as U+2028.
+    for number, line in enumerate(text_of(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -36,9 +40,30 @@ def text_of(path: Path) -> str:
     """What a file holds.
 
     Raises:
-        InputError: it can not be read.
+        InputError: it can not be read, or is no text in UTF-8.
     """
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} can not be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}, is no text in UTF-8: {error.reason}") from error
+
+
+def what_is_wrong(error: ValidationError) -> str:
+    """What is wrong with a record, on one line."""
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What goes wrong within, while a file is written, is told with its name.
+
+    Raises:
+        InputError: the file can not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} can not be written: {error.strerror or error}") from error

@@ -40,13 +40,13 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """The share of the predicted facts that are right; 0 if there are none."""
-        return self.both / self.predicted if self.predicted else 0.0
+        """The share of the predicted facts that are right; without any, 1 if none was due, 0 else."""
+        return self.both / self.predicted if self.predicted else float(not self.gold)
 
     @property
     def recall(self) -> float:
-        """The share of the gold facts that were predicted; 0 if there are none."""
-        return self.both / self.gold if self.gold else 0.0
+        """The share of the gold facts that were predicted; without any, 1 if none was predicted, 0 else."""
+        return self.both / self.gold if self.gold else float(not self.predicted)
 
     @property
     def f1(self) -> float:
@@ -99,16 +99,29 @@ def score(
 ) -> Scores:
     """Compare predicted plans, by id, with gold ones.
 
+    In the names of tools `_` and a blank are the same, as in TaskBench's script.
+
     Args:
         makes: the tools that exist, and what each makes first ("none": nothing).
     """
+    kinds = {_spaced(tool): kind for tool, kind in makes.items()}
     counted = []
     for graph in gold:
         found = predicted.get(graph.id)
         if found is None and mode == "compat":
             continue
-        counted.append(_scored(graph, found or PlanGraph(id=graph.id), makes, mode))
+        right, said = (_with_spaces(one) for one in (graph, found or PlanGraph(id=graph.id)))
+        counted.append(_scored(right, said, kinds, mode))
     return Scores(mode, counted)
+
+
+def _with_spaces(graph: PlanGraph) -> PlanGraph:
+    nodes = [node.model_copy(update={"task": _spaced(node.task)}) for node in graph.nodes]
+    return graph.model_copy(update={"nodes": tuple(nodes)})
+
+
+def _spaced(tool: str) -> str:
+    return tool.replace("_", " ")
 
 
 def _scored(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], mode: Mode) -> Scored:

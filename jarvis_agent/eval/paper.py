@@ -1,7 +1,7 @@
 """Plans judged as in the paper, on our own requests: by kind of request and by language.
 
-    judged = [judge(asked, tasks) for asked, tasks in …]
-    for report in reports_on(judged):
+    judged = judge_all(read_requests("dev"), predictions)
+    for report in reports_on(judged, predictions):
         report.name, report.figures[0]       # "single", Figure("exact plan", 0.84, 0.76, 0.91)
 
 The paper (Shen et al., "HuggingGPT", 2023) scores single tasks by accuracy, precision, recall and F1,
@@ -10,14 +10,24 @@ sequences by their edit distance too, and graphs by F1. Where several plans are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from jarvis_agent.errors import InputError
 from jarvis_agent.eval.alike import same_plan
 from jarvis_agent.eval.graphs import graph_of
 from jarvis_agent.eval.metrics import Counts, Scored, score
-from jarvis_agent.eval.predict import Prediction
-from jarvis_agent.eval.report import Figure, Report, Share, figures_of, seconds_of
+from jarvis_agent.eval.predictions import Prediction
+from jarvis_agent.eval.report import (
+    Figure,
+    Part,
+    Report,
+    Share,
+    commonest,
+    f1_part,
+    figures_of,
+    seconds_of,
+)
 from jarvis_agent.eval.requests import KINDS, LANGUAGES, OwnRequest
 from jarvis_agent.plan import Plan
 from jarvis_agent.tools.table import TASKS
@@ -33,12 +43,19 @@ class Judged:
     Attributes:
         exact: whether tasks, links and the arguments that matter are the same.
         graph: what tasks and links come to, strictly counted.
+        error: why there is no plan.
     """
 
     asked: OwnRequest
     tasks: tuple[Task, ...]
     exact: bool
     graph: Scored
+    error: str | None = None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether there is no plan, or an empty one where none should be."""
+        return self.error is not None or (not self.tasks and self.asked.kind != "empty")
 
     @property
     def parts(self) -> Counts:
@@ -46,11 +63,34 @@ class Judged:
         return self.graph.counts["node"] + self.graph.counts["edge"]
 
 
-def judge(asked: OwnRequest, tasks: Sequence[Task]) -> Judged:
-    """Compare a plan with those that are right for a request."""
+def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
+    """Compare a plan with those that are right for a request; with an `error`, there is none to be right."""
     compared = [(same_plan(right, tasks), _graph(asked.id, right, tasks)) for right in asked.plans]
     exact, graph = max(compared, key=lambda one: (one[0], one[1].exact, one[1].counts["node"].f1))
-    return Judged(asked, tuple(tasks), exact, graph)
+    if error is not None:
+        exact, graph = False, replace(graph, exact=False, likeness=0.0)
+    return Judged(asked, tuple(tasks), exact, graph, error)
+
+
+def judge_all(asked: Sequence[OwnRequest], predictions: Mapping[str, Prediction]) -> list[Judged]:
+    """Compare the plans of requests, by id, with those that are right; a request without one has failed.
+
+    Raises:
+        InputError: a prediction has no plan in our own form.
+    """
+    return [_judged(one, predictions.get(one.id)) for one in asked]
+
+
+def _judged(asked: OwnRequest, found: Prediction | None) -> Judged:
+    if found is None:
+        return judge(asked, (), "it was not planned")
+    if found.error is not None:
+        return judge(asked, (), found.error)
+    if found.tasks is None:
+        raise InputError(
+            f"the prediction {found.id} holds no `plan`, so that it was not written by `jarvis eval plans`"
+        )
+    return judge(asked, found.tasks)
 
 
 def _graph(name: str, right: Sequence[Task], said: Sequence[Task]) -> Scored:
@@ -58,22 +98,18 @@ def _graph(name: str, right: Sequence[Task], said: Sequence[Task]) -> Scored:
     return score([gold], {name: graph}, _MAKES).requests[0]
 
 
-def _of_tasks(share: Callable[[Counts], tuple[float, float]]) -> Share[Judged]:
-    return lambda one: share(one.graph.counts["node"])
-
-
-def _f1(counts: Counts) -> tuple[float, float]:
-    return 2.0 * counts.both, float(counts.predicted + counts.gold)
+def _of_tasks(part: Callable[[Counts], Part]) -> Share[Judged]:
+    return lambda one: part(one.graph.counts["node"])
 
 
 FIGURES: dict[str, Share[Judged]] = {
-    "exact plan": lambda one: (float(one.exact), 1.0),
-    "accuracy": lambda one: (float(one.graph.exact), 1.0),
-    "precision": _of_tasks(lambda counts: (counts.both, counts.predicted)),
-    "recall": _of_tasks(lambda counts: (counts.both, counts.gold)),
-    "F1": _of_tasks(_f1),
-    "edit distance": lambda one: (1.0 - one.graph.likeness, 1.0),
-    "graph F1": lambda one: _f1(one.parts),
+    "exact plan": lambda one: Part(float(one.exact)),
+    "accuracy": lambda one: Part(float(one.graph.exact)),
+    "precision": _of_tasks(lambda counts: Part(counts.both, counts.predicted, counts.gold)),
+    "recall": _of_tasks(lambda counts: Part(counts.both, counts.gold, counts.predicted)),
+    "F1": _of_tasks(f1_part),
+    "edit distance": lambda one: Part(1.0 - one.graph.likeness),
+    "graph F1": lambda one: f1_part(one.parts),
 }
 """The headline, then what the paper has. Accuracy: tasks and links are right, whatever the arguments."""
 
@@ -88,25 +124,32 @@ GROUPS: dict[str, Callable[[OwnRequest], bool]] = {
 """The rows of a report."""
 
 
-def reports_on(judged: Sequence[Judged], predictions: Sequence[Prediction] = ()) -> list[Report]:
-    """A report for each group that has requests; time and tokens are those of the predictions."""
-    by_id = {one.graph.id: one for one in predictions}
+def reports_on(judged: Sequence[Judged], predictions: Mapping[str, Prediction]) -> list[Report]:
+    """A report for each group that has requests; time and tokens are those of the predictions, by id."""
     return [
-        _report(name, members, [by_id[one.asked.id] for one in members if one.asked.id in by_id])
+        report_of(name, members, predictions)
         for name, belongs in GROUPS.items()
         if (members := [one for one in judged if belongs(one.asked)])
     ]
 
 
-def _report(name: str, judged: Sequence[Judged], predictions: Sequence[Prediction]) -> Report:
+def report_of(
+    name: str, judged: Sequence[Judged], predictions: Mapping[str, Prediction], left_out: int = 0
+) -> Report:
+    """Sum up what was judged, and the time and tokens of its predictions, which are given by id."""
+    made = [predictions[one.asked.id] for one in judged if one.asked.id in predictions]
+    failures = [one.error for one in made if one.error is not None]
     return Report(
         name=name,
         mode="strict",
         requests=len(judged),
-        unanswered=sum(not one.tasks and one.asked.kind != "empty" for one in judged),
+        left_out=left_out,
+        unanswered=sum(one.is_unanswered for one in judged),
+        failed=len(failures),
+        reason=commonest(failures),
         figures=figures_of(judged, FIGURES),
-        seconds=seconds_of(predictions),
-        usage=sum((one.usage for one in predictions), Usage()),
+        seconds=seconds_of(made),
+        usage=sum((one.usage for one in made), Usage()),
     )
 
 

@@ -1,48 +1,36 @@
 """Have a planner plan many requests, and write each plan down as soon as it is there.
 
-    async for done in predict(requests, specs, planner, out=Path("predictions.jsonl"), concurrency=8):
-        done.graph, done.seconds, done.usage
+    made = predict(requests, specs, planner, name="offline", out=Path("predictions.jsonl"), concurrency=8)
+    async for one in made:
+        one.graph, one.seconds, one.usage, one.error
 
-A run that was broken off goes on where it was: requests whose plan stands in the file are not planned again.
+A run that was broken off goes on where it was: what stands in the file is taken from there, but for requests
+at which the planner failed, which are planned again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import mimetypes
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import IO
 
-from pydantic import ValidationError
-
-from jarvis_agent.errors import InputError, JarvisError, in_words
-from jarvis_agent.eval.graphs import PlanGraph, graph_of, read_graph, to_record
-from jarvis_agent.eval.lines import records_in
+from jarvis_agent.errors import ConfigError, InputError, JarvisError, in_words
+from jarvis_agent.eval.graphs import graph_of
+from jarvis_agent.eval.lines import writing
+from jarvis_agent.eval.predictions import Prediction, held_in, line_of
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
 from jarvis_agent.request import Brief, Meter, mentions
 from jarvis_agent.tools.spec import Modality, TaskSpec
-from jarvis_agent.types import Frozen, Resource, Task, Usage
+from jarvis_agent.types import Resource, Usage
 
 _KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
-
-
-class Prediction(Frozen):
-    """The plan of one request; `seconds` is how long it took, `error` why there is none.
-
-    `tasks` is the plan in our own format, with the names of its arguments.
-    """
-
-    graph: PlanGraph
-    tasks: tuple[Task, ...] = ()
-    seconds: float
-    usage: Usage = Usage()
-    error: str | None = None
 
 
 async def predict(
@@ -50,88 +38,87 @@ async def predict(
     specs: Mapping[str, TaskSpec],
     planner: Planner,
     *,
+    name: str,
     out: Path | None = None,
     concurrency: int = 4,
     briefs: Mapping[str, Brief] | None = None,
+    warm: bool = False,
 ) -> AsyncIterator[Prediction]:
-    """Plan the requests, given by id, in any order.
+    """The plans of the requests, which are given by id: first those that `out` holds, then the others.
+
+    A planner may fail at a request; the prediction then has an `error`.
 
     Args:
-        out: where predictions are written, a line each; those that it holds already are left out here.
+        name: the planner's name, which is written down with each plan.
+        out: where predictions are written, a line each.
         concurrency: requests that are planned at once.
         briefs: by id, what is known of a request beside its words (earlier turns, files that it does not
             name); where there is none, it has the files that it names.
+        warm: whether to plan the first request once before, uncounted, so that no time holds the loading.
+
+    Raises:
+        ConfigError: the planner can not plan as it is set up, or lacks a package.
+        InputError: `out` can not be read or written, or holds plans of another planner.
     """
     known = briefs or {}
 
-    def start(one: tuple[str, str]) -> asyncio.Task[Prediction]:
+    def plan(one: tuple[str, str]) -> asyncio.Task[Prediction]:
         record, request = one
         brief = known.get(record) or Brief(request, files=tuple(named_files(request)), specs=specs)
-        return asyncio.create_task(_predict(record, replace(brief, meter=Meter()), planner))
+        return asyncio.create_task(_predict(record, replace(brief, meter=Meter()), planner, name))
 
-    done = planned(out)
-    waiting = iter([(record, text) for record, text in requests.items() if record not in done])
-    with out.open("a", encoding="utf-8") if out else nullcontext() as file:
-        running = {start(one) for one in _take(waiting, concurrency)}
-        try:
-            while running:
-                ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                running |= {start(one) for one in _take(waiting, len(ended))}
-                for task in ended:
-                    prediction = task.result()
-                    if file:
-                        file.write(_line(prediction, requests[prediction.graph.id]))
-                        file.flush()
-                    yield prediction
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+    done = {record: one for record, one in held_in(out, name).items() if one.error is None}
+    for record in requests:
+        if record in done:
+            yield done[record]
+    missing = [(record, text) for record, text in requests.items() if record not in done]
+    with _appending(out) as file:
+        if warm and missing:
+            await plan(missing[0])
+        async with aclosing(_each(map(plan, missing), concurrency)) as planned:
+            async for prediction in planned:
+                if file:
+                    file.write(line_of(prediction, requests[prediction.id]))
+                    file.flush()
+                yield prediction
 
 
-def planned(out: Path | None) -> set[str]:
-    """The ids in a file of predictions; a last line that was cut off does not count, and is taken away."""
-    if out is None or not out.is_file():
-        return set()
-    lines = out.read_text(encoding="utf-8").splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        out.write_text("".join(lines[:-1]), encoding="utf-8")
-        lines.pop()
-    return {str(json.loads(line)["id"]) for line in lines if line.strip()}
+@contextmanager
+def _appending(out: Path | None) -> Iterator[IO[str] | None]:
+    if out is None:
+        yield None
+        return
+    with writing(out):
+        file = out.open("a", encoding="utf-8")
+    with file:
+        yield file
 
 
-def read_written(path: Path) -> list[Prediction]:
-    """The predictions that `predict` wrote to a file, with their plans in our own format.
-
-    Raises:
-        InputError: a line of the file is none that `predict` writes.
-    """
-    return [_from_record(record) for record in records_in(path)]
-
-
-def _from_record(record: dict[str, Any]) -> Prediction:
+async def _each(
+    started: Iterable[asyncio.Task[Prediction]], concurrency: int
+) -> AsyncGenerator[Prediction, None]:
+    """What the tasks come to, as they end; so many at once, each started when it is drawn."""
+    waiting = iter(started)
+    ended: set[asyncio.Task[Prediction]] = set()
+    running = set(islice(waiting, concurrency))
     try:
-        return Prediction(
-            graph=read_graph(record),
-            tasks=record["plan"],
-            seconds=record["seconds"],
-            usage=record["usage"],
-            error=record["error"],
-        )
-    except (KeyError, ValidationError) as error:
-        raise InputError(
-            f"the prediction {record['id']} was not written by `jarvis eval plans`: {error}"
-        ) from error
+        while running:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            running |= set(islice(waiting, len(ended)))
+            for task in ended:
+                yield task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, *ended, return_exceptions=True)
 
 
-def _take(waiting: Iterable[tuple[str, str]], count: int) -> list[tuple[str, str]]:
-    return [one for _, one in zip(range(count), waiting, strict=False)]
-
-
-async def _predict(record: str, brief: Brief, planner: Planner) -> Prediction:
+async def _predict(record: str, brief: Brief, planner: Planner, name: str) -> Prediction:
     began, plan, failure = perf_counter(), Plan(), None
     try:
         plan = await planner.plan(brief, lambda task: None)
+    except (ConfigError, InputError):
+        raise
     except JarvisError as error:
         failure = in_words(error)
     return Prediction(
@@ -140,6 +127,7 @@ async def _predict(record: str, brief: Brief, planner: Planner) -> Prediction:
         seconds=perf_counter() - began,
         usage=sum(brief.meter.usage.values(), Usage()),
         error=failure,
+        planner=name,
     )
 
 
@@ -152,12 +140,3 @@ def _kind(name: str) -> Modality:
     if name.lower().endswith((".csv", ".tsv")):
         return "table"
     return _KINDS.get((mimetypes.guess_type(name)[0] or "").partition("/")[0], "file")
-
-
-def _line(prediction: Prediction, request: str) -> str:
-    record: dict[str, Any] = to_record(prediction.graph, request)
-    record["plan"] = [task.model_dump() for task in prediction.tasks]
-    record["seconds"] = round(prediction.seconds, 4)
-    record["usage"] = prediction.usage.model_dump()
-    record["error"] = prediction.error
-    return json.dumps(record, ensure_ascii=False) + "\n"

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
-from jarvis_agent.eval.lines import records_in
+from jarvis_agent.errors import InputError
+from jarvis_agent.eval.alike import needs_of
+from jarvis_agent.eval.lines import records_in, what_is_wrong
 from jarvis_agent.eval.predict import named_files
 from jarvis_agent.request import Brief, Turn
 from jarvis_agent.tools.table import TASKS
@@ -43,7 +45,7 @@ class OwnRequest(Frozen):
         id: its name, which never changes.
         half: "dev" or "test"; it never changes either.
         kind: one task, a chain of tasks, any other graph of tasks, or no task at all.
-        language: "en" or "zh".
+        language: its code; English and Chinese have figures of their own.
         files: those that it names, and those that come with it. None of them exists.
         turns: earlier turns of the chat, oldest first.
         plan: the tasks, with the arguments that matter; others may be there too.
@@ -51,14 +53,26 @@ class OwnRequest(Frozen):
     """
 
     id: str
-    half: Half
+    half: Half = "dev"
     kind: Kind
-    language: Literal["en", "zh"]
+    language: str = "en"
     request: str
     files: list[str] = Field(default_factory=list)
     turns: list[Earlier] = Field(default_factory=list)
     plan: list[Task]
     alternatives: list[list[Task]] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _has_plans_that_can_be_run(self) -> Self:
+        for plan in self.plans:
+            before: set[int] = set()
+            for task in plan:
+                if task.task not in TASKS:
+                    raise ValueError(f'there is no task type "{task.task}"')
+                if not needs_of(task) <= before:
+                    raise ValueError(f"task {task.id} needs a task that does not stand before it")
+                before.add(task.id)
+        return self
 
     @property
     def plans(self) -> list[list[Task]]:
@@ -79,10 +93,22 @@ def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None)
         path: another file of such requests, instead of ours.
 
     Raises:
-        InputError: the file can not be read.
+        InputError: the file can not be read, holds none, or one that is not such as `OwnRequest` describes.
     """
-    read = [OwnRequest.model_validate(record) for record in records_in(path or data_file("requests.jsonl"))]
-    return [asked for asked in read if half in ("all", asked.half)]
+    path = path or data_file("requests.jsonl")
+    read: dict[str, OwnRequest] = {}
+    for record in records_in(path):
+        try:
+            asked = OwnRequest.model_validate(record)
+        except ValidationError as error:
+            raise InputError(f"{path}, the request {record['id']}: {what_is_wrong(error)}") from error
+        if asked.id in read:
+            raise InputError(f"{path} has two requests with the id {asked.id}")
+        read[asked.id] = asked
+    found = [asked for asked in read.values() if half in ("all", asked.half)]
+    if not found:
+        raise InputError(f"{path} holds no requests" + ("" if half == "all" else f" of the half {half}"))
+    return found
 
 
 def data_file(name: str) -> Path:

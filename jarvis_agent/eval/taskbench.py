@@ -5,8 +5,9 @@
     bench.specs["Object Detection"]    # a TaskSpec, for any planner
 
 TaskBench (Shen et al., "TaskBench: Benchmarking Large Language Models for Task Automation", 2023) writes one
-JSON object a line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`
-and `graph_desc.json`.
+JSON object a line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`.
+`graph_desc.json` is not read: it holds the pairs of tools of which one makes what the other takes, and that
+`tool_desc.json` says.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jarvis_agent.tools.spec import Arg, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Frozen
 
-TOOLS, LINKS, GOLD, REQUESTS = "tool_desc.json", "graph_desc.json", "data.json", "user_requests.json"
+TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 
 _KINDS = ("text", "image", "audio", "video")
 
@@ -35,14 +36,12 @@ class Bench(Frozen):
     Attributes:
         specs: its tools as task types, under the tools' own names.
         makes: by tool, the kind that it makes first; "none" if it makes nothing.
-        links: which tool can feed which, as (source, target).
         requests: by id.
         gold: the gold plans; empty if the folder has none.
     """
 
     specs: dict[str, Any]
     makes: dict[str, str]
-    links: frozenset[tuple[str, str]]
     requests: dict[str, str]
     gold: tuple[PlanGraph, ...]
 
@@ -53,23 +52,46 @@ def read_folder(folder: Path) -> Bench:
     Raises:
         InputError: a file is missing or can not be read; the message names it, and the line.
     """
-    tools = _object(folder / TOOLS).get("nodes")
-    if not isinstance(tools, list) or not tools:
-        raise InputError(f"{folder / TOOLS} describes no tools: it should be an object with `nodes`")
+    tools = _tools(folder / TOOLS)
     gold = list(records_in(folder / GOLD)) if (folder / GOLD).is_file() else []
     asked = list(records_in(folder / REQUESTS)) if (folder / REQUESTS).is_file() else gold
     if not asked:
         raise InputError(
             f"{folder} holds no requests: neither {REQUESTS} nor {GOLD} is there, or both are empty"
         )
-    links = _object(folder / LINKS).get("links", []) if (folder / LINKS).is_file() else []
+    try:
+        plans = tuple(map(read_graph, gold))
+    except InputError as error:
+        raise InputError(f"{folder / GOLD}: {error}") from error
     return Bench(
         specs={tool["id"]: spec_of(tool) for tool in tools},
         makes={tool["id"]: next(iter(tool["output-type"]), "none") for tool in tools},
-        links=frozenset((link["source"], link["target"]) for link in links),
         requests={str(record["id"]): _request(record) for record in asked},
-        gold=tuple(read_graph(record) for record in gold),
+        gold=plans,
     )
+
+
+def _tools(path: Path) -> list[dict[str, Any]]:
+    tools = _object(path).get("nodes")
+    if not isinstance(tools, list) or not tools:
+        raise InputError(f"{path} describes no tools: it should be an object with `nodes`")
+    for number, tool in enumerate(tools, 1):
+        if not isinstance(tool, dict) or not isinstance(tool.get("id"), str):
+            raise InputError(f"{path}, tool {number}, is no object with an `id`")
+        if "parameters" in tool and "input-type" not in tool:
+            raise InputError(
+                f'{path}: the tool "{tool["id"]}" has `parameters`, and not what it takes and makes. '
+                "Only plans of tools that hand on what they make can be scored (TaskBench's Hugging Face and "
+                "multimedia tools), not of those that follow each other in time (its daily life APIs)"
+            )
+        for kinds in ("input-type", "output-type"):
+            if not _is_texts(tool.get(kinds)):
+                raise InputError(f'{path}: the tool "{tool["id"]}" has no `{kinds}`, a list of kinds')
+    return tools
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _request(record: Mapping[str, Any]) -> str:
@@ -105,15 +127,6 @@ def _arguments(kinds: list[str]) -> Iterator[Arg]:
             else f"{kind}{seen[kind]}"
         )
         yield Arg(name, kind)  # type: ignore[arg-type]
-
-
-def read_predictions(path: Path) -> dict[str, PlanGraph]:
-    """Predictions by id, one JSON object a line; a later one of the same id counts.
-
-    Raises:
-        InputError: the file can not be read; the message names the line.
-    """
-    return {graph.id: graph for graph in map(read_graph, records_in(path))}
 
 
 def _object(path: Path) -> dict[str, Any]:
