@@ -85,6 +85,9 @@ async def test_the_demo_is_a_chain_of_three_and_two_branches() -> None:
     assert made.notes == []
 
 
+# Where the paper's plan has tasks that nobody asked for (the classes and boxes of a picture that is to be
+# described, captions beside a count in one picture or beside what an animal does), the plan without them is
+# right: they are a habit of its language model, and cost the user time.
 SCENARIOS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "Please generate an image where a girl is reading a book, and her pose is the same as the boy in the "
     "image example.jpg, then please describe the new image with your voice.": [

@@ -138,6 +138,18 @@ ARGUMENTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"image": "a.jpg", "text": "erase the dog", "mask": "b.jpg"},
     ),
     'rewrite "yo" politely': ("text-generation", {"text": "rewrite yo politely"}),
+    "where are the fire hoses in a.jpg?": (
+        "zero-shot-object-detection",
+        {"image": "a.jpg", "labels": ["fire hose"]},
+    ),
+    "is the pear in a.jpg green, ripe or brown?": (
+        "zero-shot-image-classification",
+        {"image": "a.jpg", "labels": ["green", "ripe", "brown"]},
+    ),
+    "a.jpg is a sketch. draw a castle like that": (
+        "scribble-text-to-image",
+        {"text": "a castle", "image": "a.jpg"},
+    ),
     "draw a fox in the snow": ("text-to-image", {"text": "a fox in the snow"}),
 }
 
@@ -184,8 +196,11 @@ def test_languages_are_codes() -> None:
     ("text", "prompt"),
     [
         ("generate an image of two cats", "two cats"),
-        ("I would like a video about trains, please", "trains, please"),
+        ("I would like a video about trains, please", "trains"),
         ("create a picture of a castle that follows the outlines of the house", "a castle"),
+        ("a very short clip of a kite in the wind", "a kite in the wind"),
+        ("compose some calm music for me", "some calm music"),
+        ("draw boxes round them", None),
         ("make an image of it", None),
         ("describe the new image with your voice", None),
         ("generate a new image", None),

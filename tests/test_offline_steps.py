@@ -38,6 +38,18 @@ def steps_of(request: str) -> list[str]:
         ("In a.jpg, what is it and what does it do?", ["In a.jpg, what is it", "what does it do?"]),
         ("classify and describe a.jpg", ["classify a.jpg", "describe a.jpg"]),
         ("Make a canny image of a.jpg and a depth map", ["Make a canny image of a.jpg", "Make a depth map"]),
+        ("make music and lay it under a.jpg", ["make music", "lay it under a.jpg"]),
+        ("Make a poem, make a song, join the two.", ["Make a poem", "make a song", "join the two."]),
+        ("it is too big, can you shrink a.jpg", ["can you shrink a.jpg"]),
+        ("a.jpg is a sketch, draw a castle like that", ["draw a castle like that"]),
+        ("They want a depth map. Make one from a.jpg", ["Make a depth map from a.jpg"]),
+        ("Listen to dir/b.wav: what is it?", ["Listen to dir/b.wav, what is it?"]),
+        ("Turn a.jpg into a clip and into a mesh", ["Turn a.jpg into a clip", "Turn a.jpg into a mesh"]),
+        ("who and what is in a.jpg", ["who and what is in a.jpg"]),
+        (
+            "for a.jpg i want the caption, the depth map and the edges",
+            ["for a.jpg i want the caption", "give me the depth map", "give me the edges"],
+        ),
         ("hello", ["hello"]),
         ("", []),
     ],
@@ -84,6 +96,9 @@ def test_a_clause_is_freed_of_what_leads_to_it() -> None:
             "Context: It rains. Question: Does it rain?",
             [Mark("text", "It rains.", role="context"), Mark("text", "Does it rain?", role="question")],
         ),
+        ("Who is named here: Ann met Bob in Rome.", [Mark("text", "Ann met Bob in Rome.")]),
+        ("No text this time: make a random image", []),
+        ("two things: how many are there, and why?", []),
         ("Do the following: describe a.jpg", [Mark("image", "a.jpg", is_file=True)]),
     ],
 )
@@ -98,7 +113,7 @@ def test_a_word_that_only_looks_like_a_file_is_no_mark() -> None:
 
 def test_characters_of_the_private_use_area_can_not_pose_as_marks() -> None:
     marked = mark("describe \ue000 and a.jpg", FILES)
-    assert marked.restored(marked.text) == "describe   and a.jpg"
+    assert marked.restored(marked.text) == "describe and a.jpg"
 
 
 def test_more_marks_than_there_are_characters_for_stay_text() -> None:

@@ -53,6 +53,7 @@ def test_storing_gives_the_vectors_that_are_stored(tmp_path: Path) -> None:
     store_vectors(load_embedder(Settings(offline=True)), tmp_path / "new.npz")
     with np.load(VECTORS) as stored, np.load(tmp_path / "new.npz") as new:
         assert np.allclose(stored["vectors"], new["vectors"], atol=2e-3)
+        assert np.allclose(stored["weights"], new["weights"], atol=0.05)
 
 
 @pytest.mark.starter
@@ -65,11 +66,11 @@ def test_other_phrases_than_the_stored_ones_are_computed(
     load_bank.cache_clear()
     try:
         matcher = Matcher(load_embedder(Settings(offline=True)))
-        (scores,) = matcher.scores(["count the sheep"], [])
+        (near,) = matcher.near(["count the sheep"], [])
     finally:
         monkeypatch.undo()
         load_bank.cache_clear()
-    assert scores == {"object-detection": pytest.approx(1.0, abs=1e-3)}
+    assert near.cosines == {"object-detection": pytest.approx(1.0, abs=1e-3)}
 
 
 def test_a_task_is_found_by_the_aliases_of_the_paper() -> None:
@@ -86,5 +87,6 @@ def test_a_task_outside_the_bank_is_worded_by_its_name_and_description() -> None
 @pytest.mark.starter
 def test_a_task_outside_the_bank_is_scored_beside_it() -> None:
     matcher = Matcher(load_embedder(Settings(offline=True)))
-    (scores,) = matcher.scores(["please clean the lines in this sketch"], [*TASKS.values(), OWN])
-    assert max(scores, key=lambda name: scores[name]) == "sketch-cleanup"
+    (near,) = matcher.near(["please clean the lines in this sketch"], [*TASKS.values(), OWN])
+    assert max(near.cosines, key=lambda name: near.cosines[name]) == "sketch-cleanup"
+    assert "sketch-cleanup" not in near.odds

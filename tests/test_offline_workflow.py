@@ -19,7 +19,7 @@ from jarvis_agent.offline import OfflinePlanner
 from jarvis_agent.offline.marks import mark
 from jarvis_agent.offline.workflow.classify import WEIGHTS, load_model, worded
 from jarvis_agent.offline.workflow.clauses import clauses
-from jarvis_agent.offline.workflow.fit import examples, load_templates
+from jarvis_agent.offline.workflow.fit import SEED, digest, load_templates, parted
 from jarvis_agent.offline.workflow.tools import family, is_workflow_kit
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
@@ -153,12 +153,61 @@ async def test_the_kit_decides_what_can_be_planned() -> None:
     assert {node.task for node in made.nodes} == few.keys()
 
 
-def test_only_a_kit_of_known_tools_with_kinds_is_read_as_a_workflow() -> None:
-    own = TaskSpec("weather", "tool", "Tells the weather.", (Arg("city", "any"),), ("text",))
+OWN = {
+    name: TaskSpec(name, "tool", description, (Arg("about", "any"),), ("text",))
+    for name, description in {
+        "weather": "Tells the weather forecast for a city.",
+        "currency-converter": "Converts an amount of money from one currency to another.",
+    }.items()
+}
+
+
+def test_only_a_kit_of_mostly_known_tools_is_read_as_a_workflow() -> None:
     assert is_workflow_kit(KIT, KNOWN)
+    assert is_workflow_kit({**KIT, **OWN}, KNOWN)
+    assert not is_workflow_kit({"Translation": KIT["Translation"], **OWN}, KNOWN)
     assert not is_workflow_kit(TASKS, KNOWN)
-    assert not is_workflow_kit({**KIT, "weather": own}, KNOWN)
+    assert not is_workflow_kit({**KIT, "translation": TASKS["translation"]}, KNOWN)
     assert not is_workflow_kit({}, KNOWN)
+
+
+@starter
+async def test_a_tool_that_is_not_known_is_found_by_what_it_says_of_itself() -> None:
+    made = await planned(
+        "What is the weather like in Paris? Translate the answer into French.", {**KIT, **OWN}
+    )
+    assert made.nodes[0].task == "weather"
+    assert made.nodes[0].arguments == ("Paris",)
+    assert links(made) == [("weather", "Translation")]
+
+
+@starter
+@pytest.mark.parametrize("request_", CHAINS)
+async def test_tools_of_ones_own_take_nothing_from_the_known_ones(request_: str) -> None:
+    assert await planned(request_, {**KIT, **OWN}) == await planned(request_)
+
+
+@starter
+@pytest.mark.parametrize(
+    ("request_", "tasks"),
+    [
+        ("Don't translate it, just describe a.jpg.", ["Image-to-Text"]),
+        ("Do not describe a.jpg; detect the objects in it.", ["Object Detection"]),
+        ("Segment a.jpg. There is no need to estimate its depth.", ["Image Segmentation"]),
+    ],
+)
+async def test_what_is_not_to_be_done_is_not_planned(request_: str, tasks: list[str]) -> None:
+    assert [node.task for node in (await planned(request_)).nodes] == tasks
+
+
+@starter
+async def test_no_question_is_asked_of_the_answer_to_another() -> None:
+    made = await planned(
+        "I have a.jpg. Answer the question 'What color is the car?' from the image. "
+        "Then answer the question 'Who is in the picture?' about the image too."
+    )
+    assert [node.task for node in made.nodes] == ["Visual Question Answering"] * 2
+    assert links(made) == []
 
 
 WORDS = (
@@ -199,9 +248,10 @@ def test_made_up_requests_are_the_same_each_time_and_their_links_fit() -> None:
             assert KIT[source].outputs[0] in {arg.kind for arg in KIT[target].inputs}
 
 
-def test_no_template_is_both_held_out_and_fitted_on() -> None:
-    bank, dice = load_templates(), random.Random(1)
-    seen, unseen = (set(examples(bank, dice, held_out=held)) for held in (False, True))
+@pytest.mark.parametrize("seed", [1, SEED])
+def test_no_clause_is_both_held_out_and_fitted_on(seed: int) -> None:
+    seen, unseen = parted(load_templates(), random.Random(seed))
+    assert not {text for text, _ in seen} & {text for text, _ in unseen}
     assert {name for _, name in seen} == {name for _, name in unseen} == KNOWN
     assert {family(spec) for spec in KIT.values()} <= KNOWN
 
@@ -210,3 +260,8 @@ def test_the_stored_classifier_is_small_and_holds_no_code() -> None:
     assert WEIGHTS.stat().st_size < 5_000_000
     with np.load(WEIGHTS, allow_pickle=False) as stored:
         assert {*map(str, stored["names"])} == {*load_templates().tasks}
+
+
+def test_the_stored_classifier_was_fitted_on_the_templates_as_they_are() -> None:
+    with np.load(WEIGHTS, allow_pickle=False) as stored:
+        assert str(stored["digest"]) == digest(), "run python -m jarvis_agent.offline.workflow"

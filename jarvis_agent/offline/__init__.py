@@ -5,10 +5,12 @@
     plan.notes       # why a step is missing, if one is
 
 The stages, a module each:
-    marks        files and quoted texts become single characters, so that nothing cuts through them
-    steps        the request is split into steps; `chinese` does that for plain Chinese
+    marks        files, quoted texts and `pasted` ones become single characters, so that nothing cuts through
+                 them; overlong lines are broken (`lengths`)
+    steps        the request is split into steps, where a clause asks for something (`asking`); `chinese`
+                 does that for plain Chinese
     plain        each step is put in the words that the bank of phrases (`wordings`) uses
-    rank         how likely each task is for it
+    rank         how likely each task is for it, by its nearest phrase, its `odds`, and what it names
     choose       the likeliest task that it can feed, and its `companions`
     fill, link   its arguments, from what it says (`arguments`), names and refers to (`supply`, `discourse`),
                  and the tasks that must go before
@@ -66,8 +68,11 @@ class OfflinePlanner:
         marked = mark(brief.request, brief.files)
         if is_workflow_kit(brief.specs, frozenset(load_model().names)):
             return Plan(tasks=read(marked, brief, load_embedder(self._settings)))
-        steps = chinese.steps(marked) if chinese.is_chinese(marked.text) else split(marked.text)
         linker = Linker(marked, brief)
+        if chinese.is_chinese(marked.text):
+            steps = chinese.steps(marked, linker.discourse.at_hand)
+        else:
+            steps = split(marked.text)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
         notes = Chooser(ranker, linker, marked).add_all(steps)
         return Plan(tasks=linker.tasks, notes=notes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 _TIMES = r"(?:rows?|steps?|points?|values?|periods?|hours?|days?|weeks?|months?|quarters?|years?)"
+_TO_NEXT = r"(?:\)?\s*(?:[,;/]|\bto\b|\band\b|-)\s*\(?|\s+)"
 _PIXELS = r"(?:\s*(?:px|pixels?))?"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
@@ -32,7 +33,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(\d+){_PIXELS}\s+(?:high|tall|in height)\b",
         r"\bheight(?:\s+(?:of|to|is|=))?\s+(\d+)\b",
     ),
-    "box": (r"(-?\d+)\s*[,;\s]\s*(-?\d+)\s*[,;\s]\s*(-?\d+)\s*[,;\s]\s*(-?\d+)",),
+    "box": (rf"(-?\d+){_TO_NEXT}(-?\d+){_TO_NEXT}(-?\d+){_TO_NEXT}(-?\d+)",),
 }
 """By argument: patterns, of which the first that is found counts; its groups are the numbers."""
 

@@ -37,7 +37,7 @@ _PLACE = re.compile(
 _ANY_VARIATION = re.compile(r"\b(?:vari(?:ation|ant|ety)s?|similar|another (?:version|one))\b", re.IGNORECASE)
 
 _QUESTION = re.compile(
-    r"(?:^|(?<=\s))(?:what|who|whom|whose|where|when|which|why|how|"
+    r"(?:^|(?<=\s))(?:(?:on|in|at|for|from|to|with|by|of|since|until|under)\s(?=wh(?:at|ich|om|ose)\b))?(?:what|who|whom|whose|where|when|which|why|how|"
     r"is|are|was|were|does|do|did|can|could|has|have)(?:'s|’s)?\s.+",
     re.IGNORECASE,
 )
@@ -46,7 +46,7 @@ _HANGS = re.compile(r"\b(?:is|are|was|were|there|shown|seen)$", re.IGNORECASE)
 _MADE = (
     r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|watercolou?r|cartoon|collage|artwork|icon|landscape|"
     r"video|clip|movie|animation|film|scene|story|model|mesh|object|"
-    r"music|song|melody|tune|soundtrack|sound effect|sound)"
+    r"music|song|melody|tune|jingle|soundtrack|sound effect|sound)"
 )
 _MAKES = (
     r"(?:generate|create|creating|make|making|draw|paint|produce|design|craft|render|film|compose|write|develop|"
@@ -54,20 +54,42 @@ _MAKES = (
 )
 _PROMPTS = (
     re.compile(
-        rf"(?:^(?:(?:an?|some|the) )?(?:\w+ )?|\b{_MAKES}\b.{{0,120}}?)\b{_MADE}s?\b(?:\s+\w+)?\s+"
+        rf"(?:^(?:(?:an?|some) (?:[\w-]+ ){{0,4}}?|(?:the )?(?:\w+ )?)|\b{_MAKES}\b.{{0,120}}?)"
+        rf"\b{_MADE}s?\b(?:\s+\w+)?\s+"
         r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|for|with)\s+(.+)",
         re.IGNORECASE,
     ),
     re.compile(
-        r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+(.+)",
+        r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+"
+        r"(?!(?:the |an? |some )?(?:\w+ )?(?:box(?:es)?|lines?|outlines?|masks?)\b)(.+)",
         re.IGNORECASE,
     ),
-    re.compile(r"^((?:an?|some)\s+.{1,200}?\s+(?:music|song|melody|tune|jingle))$", re.IGNORECASE),
+    re.compile(
+        rf"^(?:{_MAKES}\s+(?:me )?)?((?:an?|some)\s+.{{1,200}}?\s+(?:music|song|melody|tune|jingle))$",
+        re.IGNORECASE,
+    ),
     re.compile(
         rf"^{_MAKES}\s+(?:me )?(?:an? )?(?:3d|three-dimensional)\s+(?!{_MADE}|shape)(.+)$", re.IGNORECASE
     ),
+    re.compile(
+        rf"^(?:{_MAKES}|\w+)\s+(?:me )?((?:an?|the|some)\s+.{{1,300}}?)\s+"
+        r"(?:as|in) (?:an? )?(?:3-?d|three.dimension).*$",
+        re.IGNORECASE,
+    ),
     re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).{{1,300}}?)\s+{_MADE}$", re.IGNORECASE),
 )
+_FOR_ME = re.compile(r",?\s+(?:(?:for|to) (?:me|us|my \w+)|please|thanks?(?: you)?)$", re.IGNORECASE)
+_WITH_WHAT = re.compile(
+    r"^(?:use|take|with) (?:it|that|this|them|the [\w ]{2,20}?),? (?:to|and|for) ", re.IGNORECASE
+)
+_DRAWN = re.compile(
+    rf"(?:^|,\s+)"
+    rf"(?:{_MAKES}|put|place|have|(?:it|the \w+|this|that) (?:should|must|ought to) (?:be|become|show))\s+"
+    rf"(?:(?:it|this|that|them|{MARK})\s+(?:in)?to\s+)?(?:me\s+)?"
+    rf"(?!(?:the|its?|this|that|{_MADE}|new)\b)(?:an? (?:new |real )?{_MADE} of )?(.+)$",
+    re.IGNORECASE,
+)
+"""What is made where a control map is there, so that no picture need be spoken of."""
 _PROMPT_END = re.compile(
     r"""
     ,?\s+(?:and\s+)?
@@ -75,6 +97,12 @@ _PROMPT_END = re.compile(
       (?:whose|(?:with\s+)?(?:her|his|its|their|the)(?:\s+same)?)\s+(?:\w+\s+)?(?:pose|outlines?|edges?|depth|lines)\b
       | in\ the\ same\ pose | (?:that\ |which\ )?follow(?:s|ing)\b | based\ on | using | from\ the
       | with\ the\ (?:same|pose|edges|outlines|depth) | like\ the\ one | as\ a\ response
+      | (?:(?:standing|sitting|posed?|moving|looking|just|exactly)\ ){0,2}
+        (?:like|with|from|over|along|on|in|to|out\ of)\ (?:it|that|this|them|there|these|those|me|him|her|us)
+        (?:\ (?:pose|map|sketch|drawing|layout|image|lines?|edges?))?$
+      | for\ (?:me|us)$
+      | (?:with|in|of|following)\ (?:the|that|this|its)\ (?:same\ )?
+        (?:layout|composition|arrangement|perspective|shape|stance|posture)$
     ).*
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -99,7 +127,7 @@ _TEXTS = (
     r"transcription|translation|story|poem|result|output|message|letter|document|page|content|prompt|labels?|names?)"
 )
 _REFERENCE = re.compile(
-    r"(?:it|this|that|these|those|them|both|all|everything|"
+    r"(?:it|this|that|these|those|them|both|all|everything|ones?$|"
     rf"(?:the|this|that|these|those|its|my|an?|your|each|any|some)\s+(?:\w+\s+){{0,3}}(?:{_TEXTS}|it|one))\b",
     re.IGNORECASE,
 )
@@ -109,7 +137,8 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 QUERY = re.compile(
-    r"\b(?:query|question|search(?:ed|ing)? for|answers?|relevan(?:t|ce) (?:to|for)|respect to)"
+    r"\b(?:query|question|search(?:ed|ing)? for|look(?:ed|ing)? for|asks?|asked|asking|wants? to know|"
+    r"(?<!these )(?<!the )(?<!following )answers?|relevan(?:t|ce) (?:to|for)|respect to)"
     r"\W+(?:\w+\W+){0,2}$",
     re.IGNORECASE,
 )
@@ -143,7 +172,21 @@ _CHOICE = re.compile(
     r"(?:^|\b(?:whether|if)\s+)(?:is|are|does|do|did|would|could|can)?\b\s*"
     r"(?:it|this|that|they|there|the \w+)?"
     r"(?:\s*\b(?:is|are|shows?|depicts?|contains?|be|looks? (?:more )?like|resembles?))?"
-    r"\s+(an? [\w ,]+ or an? [\w ]+?)\W*$",
+    r"\s+(?:more (?:of|like) )?(an? [\w ,]+ or (?:more (?:of|like) )?an? [\w ]+?)\W*$",
+    re.IGNORECASE,
+)
+_EITHER = re.compile(
+    r"^(?:is|are|was|were|does|do|did|should|would|whether|if)\b.*?\s((?:(?!(?:is|are|the|an?)\b)[\w-]+,\s*)*"
+    r"(?!(?:is|are|the|an?)\b)[\w-]+,?\s+or\s+[\w-]+)\W*$",
+    re.IGNORECASE,
+)
+"""A question that ends with one word or another ("is it ripe, unripe or rotten")."""
+_THING_SOUGHT = re.compile(
+    r"^(?:find|locate|spot|where(?:\s+(?:is|are)|['’]s)|detect|point out|look for|search for|mark|pinpoint|"
+    r"(?:draw|put) (?:\w+ )?box(?:es)? (?:a?round|on))\s+"
+    r"(?:all |every |each |any |some )?(?:of )?(?:the |an? |my )?"
+    r"((?!(?:in|on|at)\b)[\w'-]+(?: (?!(?:and|that|which|who|is|are|in|on|at)\b)[\w'-]+){0,2}?)"
+    r"(?:\s+(?:in|on|at|from|within|of|here|there)\b.*)?\W*$",
     re.IGNORECASE,
 )
 _LISTED = r"((?!it\b|this\b|that\b)[\w -]+(?:,\s*[\w -]+)*,?\s+or\s+[\w -]+?)\W*$"
@@ -179,7 +222,7 @@ def asked(text: str) -> str | None:
 
 def prompt(text: str) -> str | None:
     """What is to be seen in the picture or video that a step asks for."""
-    clause = without_lead_in(text)
+    clause = _WITH_WHAT.sub("", _FOR_ME.sub("", without_lead_in(text)))
     for pattern in _PROMPTS:
         match = pattern.search(clause)
         if match is None:
@@ -188,6 +231,17 @@ def prompt(text: str) -> str | None:
         if found and not is_reference(found) and not re.search(MARK, found):
             return found
     return None
+
+
+def drawn(text: str) -> str | None:
+    """What is to be made of a control map ("draw a samurai standing like that", "make it a castle")."""
+    if found := prompt(text):
+        return found
+    match = _DRAWN.search(_FILE_PHRASE.sub("", _WITH_WHAT.sub("", without_lead_in(text))))
+    if match is None:
+        return None
+    words = _PROMPT_END.sub("", match.group(1).split(",")[0]).strip(" .,;:!?")
+    return words if words and not is_reference(words) else None
 
 
 def scene(text: str) -> str | None:
@@ -252,14 +306,30 @@ def labels(text: str) -> list[str]:
     match = _LABELS.search(words)
     if match is not None:
         return split_labels(match.group(1))
-    choice = _CHOICE.search(words) or _TOPICS.search(words) or _SOUGHT.search(words)
-    return [re.sub(r"^an? ", "", label) for label in split_labels(choice.group(1))] if choice else []
+    choice = _CHOICE.search(words) or _TOPICS.search(words) or _EITHER.search(words) or _SOUGHT.search(words)
+    return (
+        [re.sub(r"^(?:more (?:of|like) )?an? ", "", label) for label in split_labels(choice.group(1))]
+        if choice
+        else []
+    )
+
+
+def thing_sought(text: str) -> str | None:
+    """The kind of thing that a step looks for in a picture ("where are the fire hoses"), in the singular."""
+    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
+    match = _THING_SOUGHT.search(words)
+    if match is None or is_reference(match.group(1)):
+        return None
+    return re.sub(r"(?<=[^s])s$", "", match.group(1).strip().lower())
 
 
 def offers_choice(text: str) -> bool:
     """Whether a step asks which of several things something is ("is it a cat or a dog")."""
     words = _FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
     choice = _CHOICE.search(words) or _TOPICS.search(words)
+    several = _EITHER.search(words)
+    if several is not None and len(split_labels(several.group(1))) > 2:
+        return True
     return choice is not None and len(split_labels(choice.group(1))) > 1
 
 
@@ -293,9 +363,8 @@ def languages(text: str) -> dict[str, list[str]]:
     There are several for "into French, German and Spanish".
     """
     found: dict[str, list[str]] = {}
-    listed = (
-        rf"{_language()}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?{_language()})*"
-    )
+    between = r"(?:\s*,\s*(?:and\s+)?|\s+(?:and|as well as|plus|or)\s+)(?:also\s+)?(?:(?:in)?to\s+|in\s+)?"
+    listed = rf"{_language()}(?:{between}{_language()})*"
     for match in re.finditer(rf"\b(from|to|into|in|both)\s+({listed})\b", text, re.IGNORECASE):
         codes = [_code(name) for name in re.findall(rf"\b{_language()}\b", match[2], re.IGNORECASE)]
         found["src_lang" if match[1].lower() == "from" else "tgt_lang"] = codes

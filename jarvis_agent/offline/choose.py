@@ -21,10 +21,20 @@ from jarvis_agent.tools.spec import TaskSpec
 
 LEAST = 0.4
 """A step that no task is nearer to than this is not understood."""
+CLEAR = 0.6
+"""A wish about what was just made must be as near as this to a task to ask for more."""
 MARGIN = 0.15
 """How far behind the best a task may be and still stand in for it, where the best lacks an input."""
 MOST_STEPS = 50
 """What comes after that many steps is left out: no plain request is so long."""
+
+_AGAIN = re.compile(
+    r"\W*(?:i|we)(?: would|'d|’d)?(?: only| just| really)? (?:need|want|like)(?: to have)? "
+    r"(?:it|this|that|them|the)\b",
+    re.IGNORECASE,
+)
+_CHART = re.compile(r"\b(?:charts?|graphs?|plots?|histograms?|diagrams?)\b", re.IGNORECASE)
+"""What tables are drawn as, which no task does."""
 
 
 class Chooser:
@@ -44,6 +54,8 @@ class Chooser:
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
             self._linker.discourse.give(step.context)
             text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
+            if place and self._adds_nothing(step, scores, text_after):
+                continue
             if self._ranker.is_small_talk(step, scores):
                 talk.append(f"{self._told(step)} asks for nothing that an expert model does")
             elif note := self._add(step, scores, text_after):
@@ -51,6 +63,12 @@ class Chooser:
         if not self._linker.tasks and not notes:
             return talk or ["the request names nothing to do"]
         return notes
+
+    def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
+        """Whether a step only says again what the one before asks for ("I need it in writing")."""
+        if not (_AGAIN.match(step.text) and self._linker.tasks) or self._marked.within(step.text):
+            return False
+        return self._ranker.ranked(step, scores, text_after)[0][1] < CLEAR
 
     def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
         """Add a step's task. Returns why there is none, or None."""
@@ -73,6 +91,9 @@ class Chooser:
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         # A wish that is out of scope for the Hub's tasks may be just what a tool of the user's own is for.
         is_own = bool(likely) and bank_name(likely[0][0]) is None
+        is_of_table = any(mark.kind == "table" for mark in self._marked.within(step.text))
+        if is_of_table and not is_own and _CHART.search(step.text):
+            return f"{self._told(step)} is nothing that an expert model does"
         lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else MARGIN
         if nearness >= LEAST and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:

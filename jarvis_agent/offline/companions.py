@@ -18,11 +18,14 @@ from jarvis_agent.offline.arguments import language_phrase
 _ALOUD = re.compile(
     r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"
     r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|"
-    r"(?:let me|want to|can i) hear|spoken|(?:read|speak|say)\b.*\bto me)\b",
+    r"(?:let me|want to|can i) hear|(?:an?|as|into) spoken|"
+    r"spoken (?:summary|description|caption|answer|translation|version)|(?:read|speak|say)\b.*\bto me)\b",
     re.IGNORECASE,
 )
 _IN_DETAIL = re.compile(
-    r"\b(?:as much detail|every detail|all (?:the )?details|everything (?:you can|about))\b", re.IGNORECASE
+    r"\b(?:as (?:much|many) details?|as detailed as|every detail|all (?:the )?details|"
+    r"everything (?:you can|about))\b",
+    re.IGNORECASE,
 )
 _DUBBED = re.compile(r"\bdub\b", re.IGNORECASE)
 _COUNTING = re.compile(r"\bhow many\b|\bcount\b", re.IGNORECASE)

@@ -28,13 +28,24 @@ _EARLIER = re.compile(
     re.IGNORECASE,
 )
 _ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
-_PLURAL = re.compile(r"\b(?:both|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
+_PLURAL = re.compile(r"\b(?:both|they|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
 _VIEW = re.compile(
     r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?|aloud|voice)\b",
     re.IGNORECASE,
 )
-_LABELLING = frozenset({"text-classification", "zero-shot-classification", "token-classification"})
-"""The tasks that say something of a text, after which "it" still means the text."""
+_LABELLING = frozenset(
+    {
+        "text-classification",
+        "zero-shot-classification",
+        "token-classification",
+        "question-answering",
+        "table-question-answering",
+        "document-question-answering",
+        "visual-question-answering",
+        "sentence-similarity",
+    }
+)
+"""The tasks that say something of a text or a picture, after which "it" still means that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +93,15 @@ class Discourse:
         self._unnamed = [m for m in attached if m.value not in named and m.value not in brief.request]
         self._turns = brief.turns
 
+    @property
+    def at_hand(self) -> set[Modality]:
+        """The kinds of files that came with the request unnamed, and of those of the last turn with any."""
+        turn = next((turn for turn in reversed(self._turns) if turn.resources), None)
+        return {mark.kind for mark in self._unnamed} | {r.kind for r in (turn.resources if turn else ())}
+
     def give(self, text: str) -> None:
         """Note the files and texts that a piece of the request names, those of one kind together."""
-        marks = self._marked.within(text)
+        marks = [mark for mark in self._marked.within(text) if mark.role not in ("labels", "question")]
         for kind in dict.fromkeys(mark.kind for mark in marks):
             values = tuple(mark.value for mark in marks if mark.kind == kind)
             self.things.append(Thing(kind, values))

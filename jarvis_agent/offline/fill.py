@@ -16,7 +16,7 @@ from jarvis_agent.offline import arguments
 from jarvis_agent.offline.amounts import amount
 from jarvis_agent.offline.marks import MARK
 from jarvis_agent.offline.steps import without_lead_in
-from jarvis_agent.offline.supply import Supply
+from jarvis_agent.offline.supply import DETECTOR, FINDER, Supply
 from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.tools.spec import MEDIA, Arg, Modality, TaskSpec
 
@@ -29,8 +29,6 @@ _NOUNS: Mapping[str, str] = {
     "data": "a list of labels",
 }
 _CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
-DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
-"""The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 SOUND = "extract-audio"
 """The task that gives the sound of a video to what takes audio."""
 
@@ -102,8 +100,7 @@ class Filling:
         said = amount(arg.name, self._text)
         if said is not None or arg.name != "box":
             return [] if said is None else [said]
-        known = self._supply.elsewhere("data") if arguments.refers_to_found(self._text) else None
-        if known is not None:
+        if arguments.refers_to_found(self._text) and (known := self._supply.boxes((DETECTOR, FINDER))):
             return list(known.values)
         images, wanted = self._found.get("image", []), arguments.cut_out(self._text)
         if wanted and self._supply.offers(FINDER):
@@ -131,10 +128,15 @@ class Filling:
 
     def _is_said_to_be(self, nouns: str, file: str) -> bool:
         """Whether a file's name, or the sentence that names it, says that it is such a map."""
-        after = rf"{MARK}\W+(?:is|has|holds|shows)\b[\w ]{{0,20}}{nouns}"
+        is_ = r"(?:already |which |that )*(?:is|has|holds|shows|contains|that['’]s)"
+        after = rf"{MARK}\W+{is_}\b[\w -]{{0,20}}{nouns}"
         said = rf"{nouns}[\w ]{{0,20}}\W+(?:is|called|named)\W+{MARK}|{after}"
+        known = rf"\b(?:an?|this|my) (?:[\w-]+ )?{nouns}(?!\w* (?:of|from|in) (?:{MARK}|the|it))"
+        around = f"{self._supply.context} {self._text}"
         return bool(
-            re.search(nouns, file, re.I) or re.search(said, f"{self._supply.context} {self._text}", re.I)
+            re.search(nouns, file, re.I)
+            or re.search(said, around, re.I)
+            or re.search(known, self._supply.context, re.I)
         )
 
     def _texts(self, arg: Arg) -> list[str]:
@@ -186,6 +188,8 @@ class Filling:
             return [found]
         if quoted and "question" in self._text.lower():
             return self._supply.take(quoted[:1])
+        if found := arguments.question(self._supply.context):
+            return [found]
         wanted = arguments.asked(self._text)
         return [wanted] if wanted else []
 
@@ -196,12 +200,18 @@ class Filling:
             return found if self._wording.map or not takes_file else found[:1]
         if arguments.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
             return made
-        said = arguments.prompt(self._text)
+        said = arguments.drawn(self._text) if self._wording.map else arguments.prompt(self._text)
         return (
             ([said] if said else [])
             or self._supply.made_of_files(self._spec.name)
             or self._supply.values_elsewhere("text")
+            or self._told_before()
         )
+
+    def _told_before(self) -> list[str]:
+        """What the sentence before the step is about ("rain on a roof: can you make that sound?")."""
+        words = self._supply.context.strip(" .,;:!?-–—")
+        return [words] if len(words.split()) > 1 and not re.search(MARK, words) else []
 
     def _request(self) -> list[str]:
         """What a language model is asked: a quoted prompt, or the step with the text that it is about."""
@@ -210,7 +220,8 @@ class Filling:
             return found
         if about := self._supply.made_of_files(self._spec.name):
             return [f"{without_lead_in(re.sub(MARK, '', words))}: {value}" for value in about]
-        if not self._take_texts() and arguments.refers_to_text(self._text):
+        points = arguments.refers_to_text(self._text) or arguments.is_rewriting(self._text)
+        if not self._take_texts() and points:
             return [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
         return [self._supply.restored(words)]
 
@@ -226,7 +237,8 @@ class Filling:
         if found := self._take_texts():
             return found[:1]
         asked = arguments.question(self._text)
-        if asked and without_lead_in(self._text).lower().startswith(asked.split()[0].lower()):
+        words = re.sub(rf"^.*{MARK}\s*,\s*", "", self._text) or self._text
+        if asked and without_lead_in(words).lower().startswith(asked.split()[0].lower()):
             return [asked]
         said = arguments.instruction(self._text, self._noun())
         return [said] if said else []
@@ -245,10 +257,13 @@ class Filling:
     def _labels(self) -> list[Any]:
         for character in self._supply.left:
             if self._supply.mark(character).role == "labels":
-                return [arguments.split_labels(self._supply.take([character])[0])]
+                listed = self._supply.take([character])[0]
+                return [arguments.split_labels(listed) or [listed]]
         if quoted := arguments.quoted_labels(self._text):
             return [self._supply.take(quoted)]
         said = arguments.labels(self._text)
+        if not said and bank_name(self._spec) == FINDER and (sought := arguments.thing_sought(self._text)):
+            return [[sought]]
         return [said] if said else []
 
     def _whatever(self, arg: Arg) -> list[Any]:

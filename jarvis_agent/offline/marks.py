@@ -10,8 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import PurePath
 
+from jarvis_agent.offline.asking import ACTIONS, OPENERS, START
+from jarvis_agent.offline.lengths import bounded
+from jarvis_agent.offline.pasted import Span, above, below
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
 
@@ -20,9 +24,11 @@ MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
 """Pattern of a mark: a character of Unicode's private use area."""
 
 _QUOTES = re.compile(
-    r"\"(?P<a>[^\"]+)\"|“(?P<b>[^”]+)”|「(?P<c>[^」]+)」|『(?P<d>[^』]+)』|«(?P<e>[^»]+)»|`(?P<f>[^`\n]+)`"
-    r"|‘(?P<g>[^\n]+?)’(?!\w)|(?<!\w)'(?P<h>[^\n]+?)'(?!\w)"
+    r"\"(?P<a>[^\"]+)\"|“(?P<b>[^“”]+)”|「(?P<c>[^「」]+)」|『(?P<d>[^『』]+)』|«(?P<e>[^«»]+)»|`(?P<f>[^`\n]+)`"
+    r"|‘(?P<g>[^‘\n]+?)’(?!\w)|(?<!\w)'(?P<h>[^\n']+(?:'(?=\w)[^\n']*){0,200}?)'(?!\w)"
 )
+MOST_FIELDS, MOST_NAMES = 100, 1000
+"""Texts after colons, and spellings of files, that are looked for; more would take time without end."""
 _FIELD = re.compile(
     r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|things|objects|items|prompt|following|text|sentences?|paragraph|"
     r"passage|article|message|review|comment|tweet|words?|story|poem|line|quote|phrase|email|note|document|"
@@ -38,9 +44,13 @@ _ROLES = {
     "passage": "context",
 } | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
 _NEXT_FIELD = re.compile(
-    r"[\s,;]+(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
+    r"(?<![\s,;])[\s,;]+(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
     re.IGNORECASE,
 )
+_AFTER_COLON = re.compile(
+    r"(?P<label>^|[.!?;\n])(?P<asks>[^.!?;:\n]{4,}):[ \t]+(?P<value>(?:[^\n]|\n(?!\s*\n))+)", re.IGNORECASE
+)
+_ORDERS = re.compile(rf"\W*{OPENERS}(?:{ACTIONS})\b", re.IGNORECASE)
 _NEXT_STEP = re.compile(
     r"(?<=[.!?\"”])\s+(?=(?:and |then|also|next|after|finally|please|now)\b)", re.IGNORECASE
 )
@@ -96,13 +106,19 @@ class Marked:
 def mark(request: str, files: Iterable[Resource]) -> Marked:
     """Put every quoted text and every file name of a request as a mark.
 
-    What follows a colon after words such as "the following text" counts as quoted too.
+    What follows a colon after words such as "the following text" counts as quoted too, and so do texts that
+    `pasted` finds.
     """
     text = re.sub(MARK, " ", without_references(request))
     marked = Marked(text)
-    names = dict(_names(files))
+    names = dict(islice(_names(files), MOST_NAMES))
+    text = _mark_span(text, below(text), marked)
     text = _QUOTES.sub(lambda match: _quoted(match, names, marked), text)
-    marked.text = _mark_fields(_mark_files(text, names, marked), marked)
+    text = _mark_files(text, names, marked)
+    text = _AFTER_COLON.sub(lambda match: _after_colon(match, marked), _mark_fields(text, marked))
+    if not names and not marked.marks:
+        text = _mark_span(text, above(text), marked)
+    marked.text = bounded(text)
     return marked
 
 
@@ -147,19 +163,37 @@ def _mark_files(text: str, names: dict[str, Resource], marked: Marked) -> str:
     return text
 
 
+def _mark_span(text: str, span: Span | None, marked: Marked) -> str:
+    """A text with a mark in place of what was pasted into it; as it is where that holds marks itself."""
+    value = text[span.start : span.end] if span else ""
+    if span is None or re.search(MARK, value):
+        return text
+    character = marked.add(Mark("text", value.strip()))
+    return f"{text[: span.start]}{character}{text[span.end :]}"
+
+
 def _mark_fields(text: str, marked: Marked) -> str:
     """`Summarize this text: …` and `Question: …`: what stands after the colon becomes a mark."""
     start = 0
-    while match := _FIELD.search(text, start):
+    for _ in range(MOST_FIELDS):
+        match = _FIELD.search(text, start)
+        if match is None:
+            break
         value = match["value"]
         for stop in (_NEXT_FIELD, _NEXT_STEP):
             if cut := stop.search(value):
                 value = value[: cut.start()]
         start = match.end("label") + 1
-        if not value.strip() or re.search(MARK, value):
-            continue
         word = match["label"].split()[0].lower().rstrip("s")
         role = _ROLES.get(word) or _ROLES.get(match["label"].split()[-1].lower(), "")
+        is_step = role == "labels" and START.match(value)
+        if (
+            not value.strip()
+            or re.search(MARK, value)
+            or is_step
+            or (not role and _leads_to_order(text, match, value))
+        ):
+            continue
         begin = match.start("value")
         rest = text[begin + len(value) :]
         if _NEXT_FIELD.match(rest):
@@ -167,3 +201,18 @@ def _mark_fields(text: str, marked: Marked) -> str:
         text = f"{text[:begin]}{marked.add(Mark('text', value.strip(), role=role))}{rest}"
         start = begin + 1
     return text
+
+
+def _leads_to_order(text: str, match: re.Match[str], value: str) -> bool:
+    """Whether what stands before a colon asks for nothing, and what stands after it does."""
+    sentence = re.split(r"[.!?;\n]\s", text[: match.end("label")])[-1]
+    return bool(_ORDERS.match(value)) and not START.match(sentence)
+
+
+def _after_colon(match: re.Match[str], marked: Marked) -> str:
+    """`Who is named here: Marta left Oslo.`: after a clause that asks for something, a text to work on."""
+    asks, value = match["asks"], match["value"]
+    is_order = _ORDERS.match(value) is not None
+    if re.search(MARK, asks + value) or is_order or not START.match(asks.strip()) or len(value.split()) < 3:
+        return match.group()
+    return f"{match['label']}{asks}: {marked.add(Mark('text', value.strip()))}"

@@ -12,77 +12,79 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from jarvis_agent.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START
 from jarvis_agent.offline.marks import MARK
+from jarvis_agent.offline.wordings import load_bank
 
-_ACTIONS = (
-    "add adjust analyse analyze animate annotate answer apply arrange assess assign brainstorm "
-    "brighten build calculate caption categorise categorize change check choose clarify classify "
-    "clean color colorize colour colourise colourize compare complete compose compute condense "
-    "construct continue convert copy count craft create crop cut decide denoise depict derive "
-    "describe design detect determine develop differentiate display do draft draw dub edit embed "
-    "employ encode enhance estimate evaluate examine execute explain extract fill film filter find "
-    "finish forecast generate get give guess hear highlight identify illustrate imagine improve infer "
-    "inspect interpret isolate label let list listen locate look make mark match measure modify name "
-    "narrate obtain order outline paint paraphrase perform pick pinpoint play point predict prepare "
-    "process produce project pronounce provide pull put rank read recite recognise recognize record "
-    "reduce remove render rephrase replace reply report rerank rescale resize restore restyle "
-    "retrieve return rewrite run say scale score segment separate shorten show shrink sketch sort "
-    "speak split spot state sum summarise summarize synthesise synthesize tag take tell title "
-    "transcribe transform translate transliterate turn type upscale use verify visualise visualize "
-    "vocalize voice write"
-).replace(" ", "|")
-_QUESTIONS = "what|what's|whats|how|which|who|who's|whose|whom|where|where's|when|why"
-_AUXILIARIES = "is|are|was|were|does|do|did|can|could|has|have|will|would|should"
-
-_BEFORE = r"[\s\"'(*,.:;–-]*"
-_OPENERS = (
-    r"(?:(?:please|kindly|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|then|next|also|separately|"
-    r"in addition|additionally|besides|furthermore|moreover|meanwhile|"
-    r"finally|lastly|afterwards|"
-    r"after that|hi|hello|hey|ok(?:ay)?|so|just|and|jarvis|(?:can|could|would|will) you(?: please| kindly)?|"
-    r"help me(?: to)?|let us|let's|let me(?: know)?|i am (?:looking|trying) to|i want to|to|"
-    r"(?:i|we)(?: would|'d|’d)?(?: really)? (?:like|love|want|need|wish|have)(?: you)? to"
-    r"(?: know| see| hear(?= (?:what|how|who|if|whether)\b))?|"
-    r"you (?:should|must|need to)|your task is to|"
-    r"tell me(?= (?:what|how|which|who|whose|where|when|why|if|whether|the)\b))[,:]?\s+){0,6}"
-)
-_WISH = r"i(?: would|'d|’d)? (?:need|want|like|love)\s+(?!to\b|you\b)"
-_START = re.compile(
-    rf"^{_BEFORE}(?:tell me\b|{_OPENERS}(?!look at\b|here is\b)"
-    rf"(?:(?:{_ACTIONS}|{_QUESTIONS}|{_AUXILIARIES})\b|{_WISH}))",
-    re.IGNORECASE,
-)
-_LEAD_IN = re.compile(rf"^{_BEFORE}{_OPENERS}", re.IGNORECASE)
+_LEAD_IN = re.compile(rf"^{BEFORE}{OPENERS}", re.IGNORECASE)
 _INTRO = re.compile(
     r"(?:i|we|there|here|this|these|the|an?|my|based|using|from|with|in|for|given|according|after|on|at|by|"
-    r"considering|following)\b",
+    r"considering|following|but|because|since|as|it|they|he|she|you|that)\b",
     re.IGNORECASE,
 )
-_SETTING = re.compile(rf"{_BEFORE}{_OPENERS}(?:use|take)\b(?!.*\bout\b)", re.IGNORECASE)
+_STATES = re.compile(
+    r"^(?:but |because |since |as )?(?:(?:i|we|he|she|they|you|it)\b|"
+    r"[^,]*?\b(?:is|are|was|were|has|have|had|shows?|contains?|says?|will|can|could|should|must)\b|\w+['’](?:s|ve|re|m|d)\b)",
+    re.IGNORECASE,
+)
+"""A piece that says something by itself ("\ue000 is a sketch") and does not lead to the next."""
+_ONE = re.compile(r"\bone(?=(?: (?:from|of|for|out of|with|in|by|too|please)\b|\W*$))", re.IGNORECASE)
+_LAST_NOUN = re.compile(r"\b(an? [\w' -]{2,40})\W*$", re.IGNORECASE)
+_SETTING = re.compile(
+    rf"{BEFORE}{OPENERS}(?:use|take)\b(?!.*\bout\b)"
+    r"(?! (?:the|its) (?:audio|sound|voice|music|speech|frames?|stills?)\b)",
+    re.IGNORECASE,
+)
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+")
+_REGARD = re.compile(
+    rf"{BEFORE}{OPENERS}(?:listen to|look at|watch|open|consider|check|inspect)\s+"
+    rf"(?:(?:the|this|my) (?:\w+ )?)?{MARK}\W*$",
+    re.IGNORECASE,
+)
+"""A piece that only turns to a file ("listen to \ue000")."""
+_SENTENCE = re.compile(
+    r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=[A-Z][a-z]+\s)"
+)
 _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
 _AND = (
     r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+){1,3}(?:(?:also|next|please|finally)\s+)?"
 )
 _BEFORE_THAT = r"\s*,?\s+before\s+(?:you\s+)?"
+_ORDER = (
+    r"(?!(?:with|in|on|of|from|for|to|at|by|as|into|over|under|about|after|is|are|was|has|have|if|that|which|"
+    r"then|also|or|not|all|both|only|just|its?|the|an?|using|like|than|me|you)\b)"
+    r"[a-z]{2,}\s+(?:(?:up|out|down|off|back)\s+)?"
+)
+"""A word that is a verb if what is done to something follows it: "lay it", "sum up the text"."""
 _CUT = re.compile(
-    rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{_ACTIONS})\b)|\s*:\s+(?={_OPENERS}(?:{_ACTIONS})\b)|{_AND}(?={_OPENERS}(?:{_ACTIONS}|{_QUESTIONS})\b)"
-    rf"|\s*,\s*(?={_OPENERS}(?:{_ACTIONS}|what|how|tell)\b)"
-    rf"|\s*,?\s+before\s+(?:you\s+)?(?=(?:{_ACTIONS})\b)",
+    rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{ACTIONS})\b)|\s*:\s+(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
+    rf"|(?<!\bwho)(?<!\bwhat)(?<!\bwhich)(?<!\bwhere){_AND}(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
+    rf"|\s*,?\s+and\s+(?={_ORDER}(?:it|them|this|that|these|those|both|the|my|{MARK})(?!\w))"
+    rf"|\s*,\s*(?={_ORDER}(?:it|them|both|these|the (?:two|three|result))\b)"
+    rf"|\s*,\s*(?={OPENERS}(?:{ACTIONS}|what|how|tell)\b)",
     re.IGNORECASE,
 )
 _SEEN = re.compile(
-    rf"(?<=\band )what (?:you (?:can )?see|is (?:shown|seen)|can be seen) (?:in|on) (?={MARK}[^.!?]*,)",
+    rf"(?<=\band )what (?:you (?:can )?see|is (?:shown|seen)|can be seen) (?:in|on) "
+    rf"(?={MARK}[^.!?]{{0,200}},)",
     re.IGNORECASE,
 )
-_ANOTHER = re.compile(
-    r"\s*,?\s+and\s+(?=(?:the|its)\s+(?:depth|edge|normal|pose|segmentation|line|hed|canny)\s+(?:\w+\s+)?(?:map|image)\b"
-    r"|an?\s+(?:(?:depth|edge|normal|pose|segmentation|line|seg|hed|canny)\b.{0,12}?\b(?:map|image)|"
-    r"scribble|caption|description|summary|translation|transcript(?:ion)?)\b)",
+_GROUNDS = re.compile(
+    r"\W*(?:based|building|using|from|with|given|use|take|according|considering|combin\w+)\b", re.IGNORECASE
+)
+"""How a clause begins that says of what something is to be made."""
+_TOO_PLAIN = frozenset(
+    {"text", "words", "word", "image", "new image", "picture", "photo", "video", "clip", "movie", "result"}
+)
+"""Words for what tasks make that say nothing about the task."""
+_INTO = re.compile(
+    r"^(.*?\b(?:turn|make|convert|change|transform|put)\b.*?)\s+"
+    r"(into\s+.+?),?\s+and\s+(?:also\s+)?(into\s+an?\b.+)$",
     re.IGNORECASE,
 )
+"""Two results of one verb ("turn it into a video and into a model")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,27 +95,33 @@ class Step:
         text: its words, with marks for files and quoted texts.
         context: sentences around it that ask for nothing but may name what it is about.
         told: the clause as the user wrote it, where `text` puts it in other words.
+        task: the task that is meant, by its name in the bank of wordings, where that is known already.
     """
 
     text: str
     context: str = ""
     told: str = ""
+    task: str = ""
 
 
 def split(text: str) -> list[Step]:
     """The steps of a marked text, in its order. Where no clause asks for anything, each sentence is one."""
     text = _SEEN.sub("the description of ", text)
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
-    clauses = [_clauses(sentence) for sentence in sentences]
+    clauses = [
+        [(clause, asks and not REFUSES.match(clause)) for clause, asks in _clauses(sentence)]
+        for sentence in sentences
+    ]
     if not any(asks for sentence in clauses for _, asks in sentence):
-        return [Step(sentence) for sentence in sentences]
+        return [Step(sentence) for sentence in sentences if not REFUSES.match(sentence)]
     steps: list[Step] = []
     waiting: list[str] = []
     for clause, asks in (item for sentence in clauses for item in sentence):
         if not asks:
             waiting.append(clause)
             continue
-        steps.append(Step(clause, " ".join(waiting)))
+        context = " ".join(waiting)
+        steps.append(Step(_with_noun(clause, context), context))
         waiting = []
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
@@ -130,35 +138,63 @@ def _clauses(sentence: str) -> list[tuple[str, bool]]:
     pieces = [piece.strip() for piece in _CUT.split(sentence) if without_lead_in(f"{piece} ")]
     if not pieces:
         return [(sentence, False)]
-    clauses: list[str] = []
+    clauses: list[tuple[str, bool]] = []
     opening = ""
     for place, piece in enumerate(pieces):
         if place + 1 < len(pieces) and _is_opening(piece, is_first=place == 0):
-            opening = f"{piece}, "
+            if _STATES.search(piece) and not opening:
+                clauses.append((piece, False))
+            else:
+                opening = f"{piece}, "
             continue
-        clauses += _with_verb(f"{opening}{piece}")
+        clauses += [(clause, True) for clause in _with_verb(f"{opening}{piece}")]
         opening = ""
     if len(clauses) == 1:
-        return [(clauses[0], len(pieces) > 1 or bool(_START.search(sentence)))]
-    return [(_with_object(clause, clauses[place + 1 :]), True) for place, clause in enumerate(clauses)]
+        return [(clauses[0][0], len(pieces) > 1 or bool(START.search(sentence)))]
+    texts = [text for text, _ in clauses]
+    return [(_with_object(text, texts[n + 1 :]), asks) for n, (text, asks) in enumerate(clauses)]
+
+
+def _with_noun(clause: str, context: str) -> str:
+    """A clause that speaks of "one", with what the sentence before it ends with ("a depth map")."""
+    noun = _LAST_NOUN.search(context)
+    return _ONE.sub(noun[1].strip(), clause, count=1) if noun else clause
 
 
 def _with_verb(clause: str) -> list[str]:
     """The results that one verb asks for, each with the verb ("make a caption of \ue000 and a depth map")."""
+    if both := _INTO.match(clause):
+        return [f"{both[1]} {both[2]}", f"{both[1]} {both[3]}"]
+    first, *others = _another().split(clause)
+    if not others or _GROUNDS.match(clause):
+        return [clause]
     verb = without_lead_in(clause).partition(" ")[0]
-    first, *others = _ANOTHER.split(clause)
+    verb = verb if re.fullmatch(ACTIONS, verb, re.IGNORECASE) else "give me"
     return [first, *(f"{verb} {other}" for other in others)]
+
+
+@lru_cache(maxsize=1)
+def _another() -> re.Pattern[str]:
+    """Where another result begins, by the nouns for what tasks make."""
+    nouns = {noun for entry in load_bank().values() for noun in entry.made} - _TOO_PLAIN
+    named = "|".join(re.escape(noun) for noun in sorted(nouns, key=len, reverse=True))
+    return re.compile(
+        rf"\s*(?:,\s*(?:and\s+)?|,?\s+and\s+)(?=(?:also\s+)?(?:the|its?|an?)\s+(?:[\w-]+\s+)?"
+        rf"(?:(?:{named})s?\b|(?:image|picture|photo|video|clip) (?:of|showing)\b)"
+        rf"(?!\W*(?:is|are|was|were|should)\b))",
+        re.IGNORECASE,
+    )
 
 
 def _is_opening(piece: str, *, is_first: bool) -> bool:
     """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
-    if _SETTING.match(piece):
+    if _SETTING.match(piece) or _REGARD.match(piece):
         return True
-    return not _START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
+    return not START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
 
 
 def _with_object(clause: str, following: list[str]) -> str:
     """A bare verb ("classify and describe \ue000") with the files that the next clause names."""
-    if not following or not re.fullmatch(_ACTIONS, clause, re.IGNORECASE):
+    if not following or not re.fullmatch(ACTIONS, clause, re.IGNORECASE):
         return clause
     return " ".join([clause, *re.findall(MARK, following[0])])

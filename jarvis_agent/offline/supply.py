@@ -10,7 +10,7 @@ made or given last, then what the request names later or came with it, then earl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from jarvis_agent.errors import PlanError
@@ -22,6 +22,9 @@ from jarvis_agent.tools.spec import Modality, TaskSpec
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
 """The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+
+DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
+"""The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
 
 class Plans(Protocol):
@@ -94,6 +97,13 @@ class Supply:
             if QUERY.search(self.context[: self.context.index(character)]):
                 return self.mark(character).value
         return None
+
+    def boxes(self, makers: Collection[str]) -> Thing | None:
+        """What one of the tasks of these names found last in an image, in this request or an earlier turn."""
+        discourse = self._plans.discourse
+        found = (thing for thing in reversed(discourse.things) if thing.kind == "data" and thing.maker)
+        made = next((thing for thing in found if thing.maker and bank_name(thing.maker) in makers), None)
+        return made or discourse.earlier("data", self.text)
 
     def made_by(self, maker: str) -> Thing | None:
         """The latest image, if the task of that name made it."""

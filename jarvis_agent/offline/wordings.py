@@ -3,10 +3,11 @@
     bank = load_bank()
     bank["object-detection"].phrases      # ("detect the objects in the image", "how many objects …", …)
     matcher = Matcher(load_embedder(settings))
-    matcher.scores(["count the dogs in the image"], specs)     # [{"object-detection": 0.81, …}]
+    matcher.near(["count the dogs in the image"], specs)[0].cosines     # {"object-detection": 0.81, …}
 
-The phrases stand in data/wordings.json and their vectors in data/wordings.npz. After a change of the phrases,
-`python -m jarvis_agent.offline` computes the vectors anew; until then they are computed at each start.
+The phrases stand in data/wordings.json. Their vectors, and the weights of the regression that tells the
+entries apart (`odds`), stand in data/wordings.npz. After a change of the phrases,
+`python -m jarvis_agent.offline` computes both anew; until then that is done at each start.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jarvis_agent.embeddings import Embedder
+from jarvis_agent.offline.odds import fit, odds
 from jarvis_agent.sources.starter import MINILM
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import find_task
@@ -34,6 +36,9 @@ WORDINGS, VECTORS = DATA / "wordings.json", DATA / "wordings.npz"
 
 SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
 """The bank's entries for what is no task: greetings and the like, and wishes that no expert model fulfils."""
+
+UNKNOWN = "unknown"
+"""What stands for the task of a step that is known to be none of the bank's."""
 
 Role = Literal["content", "prompt", "question", "instruction", "wish", "request"]
 
@@ -113,19 +118,33 @@ def _bank_name(name: str) -> str | None:
     return known if known in load_bank() else None
 
 
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """How near a text is to each task, by name.
+
+    Attributes:
+        cosines: with the nearest phrase of each task; 1 is as near as can be.
+        odds: log-odds of each entry of the bank, up to a constant; tasks outside the bank have none.
+    """
+
+    cosines: Mapping[str, float]
+    odds: Mapping[str, float]
+
+
 class Matcher:
-    """Scores of steps against tasks, by the cosine between sentence embeddings. Thread-safe."""
+    """Compares steps with tasks, by sentence embeddings. Thread-safe."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._bank = _split(_stored_vectors(), load_bank()) or _split(_vectors(embedder), load_bank())
+        vectors, self._weights = _stored() or _computed(embedder)
+        self._bank = _split(vectors, load_bank())
         self._others: dict[tuple[str, ...], Floats] = {}
 
-    def scores(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[dict[str, float]]:
-        """For each text how near it is to each task, by name; 1 is as near as can be.
+    def near(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Nearness]:
+        """For each text how near it is to each task.
 
-        The bank's tasks are scored whether they are among `specs` or not, so that the caller can tell that a
-        step asks for something that is not on offer.
+        The bank's tasks are compared whether they are among `specs` or not, so that the caller can tell that
+        a step asks for something that is not on offer.
         """
         import numpy as np
 
@@ -133,8 +152,15 @@ class Matcher:
         vectors = {**self._bank, **{s.name: self._vectors_of(s) for s in specs if bank_name(s) is None}}
         near = rows @ np.concatenate(list(vectors.values())).T
         starts = np.cumsum([0, *(len(phrases) for phrases in vectors.values())])[:-1]
-        nearest = dict(zip(vectors, np.maximum.reduceat(near, starts, axis=1).T, strict=True))
-        return [{name: float(best[row]) for name, best in nearest.items()} for row in range(len(rows))]
+        nearest = np.maximum.reduceat(near, starts, axis=1)
+        likely = odds(self._weights, rows)
+        return [
+            Nearness(
+                dict(zip(vectors, map(float, cosines), strict=True)),
+                dict(zip(self._bank, map(float, log_odds), strict=True)),
+            )
+            for cosines, log_odds in zip(nearest, likely, strict=True)
+        ]
 
     def _vectors_of(self, spec: TaskSpec) -> Floats:
         phrases = wording(spec).phrases
@@ -150,29 +176,40 @@ def digest() -> str:
 
 
 def store_vectors(embedder: Embedder, path: Path = VECTORS) -> None:
-    """Compute the vectors of the bank's phrases and write them as float16, with their digest."""
+    """Write the vectors of the bank's phrases and the weights as float16, with their digest."""
     import numpy as np
 
-    np.savez_compressed(path, digest=np.array(digest()), vectors=_vectors(embedder).astype(np.float16))
+    vectors, weights = _computed(embedder)
+    np.savez_compressed(
+        path,
+        digest=np.array(digest()),
+        vectors=vectors.astype(np.float16),
+        weights=weights.astype(np.float16),
+    )
 
 
-def _vectors(embedder: Embedder) -> Floats:
-    return embedder.encode([phrase for entry in load_bank().values() for phrase in entry.phrases])
+def _computed(embedder: Embedder) -> tuple[Floats, Floats]:
+    """The vectors of the bank's phrases, and the weights that tell its entries apart."""
+    import numpy as np
+
+    bank = load_bank().values()
+    vectors = embedder.encode([phrase for entry in bank for phrase in entry.phrases])
+    return vectors, fit(vectors, np.repeat(np.arange(len(bank)), [len(entry.phrases) for entry in bank]))
 
 
-def _stored_vectors(path: Path = VECTORS) -> Floats | None:
-    """The stored vectors; None if they are of other phrases than the bank's."""
+def _stored(path: Path = VECTORS) -> tuple[Floats, Floats] | None:
+    """The stored vectors and weights; None if they are of other phrases than the bank's."""
     import numpy as np
 
     if not path.is_file():
         return None
     with np.load(path, allow_pickle=False) as stored:
-        return stored["vectors"].astype(np.float32) if str(stored["digest"]) == digest() else None
+        if str(stored["digest"]) != digest():
+            return None
+        return stored["vectors"].astype(np.float32), stored["weights"].astype(np.float32)
 
 
-def _split(vectors: Floats | None, bank: Mapping[str, Wording]) -> dict[str, Floats]:
-    if vectors is None:
-        return {}
+def _split(vectors: Floats, bank: Mapping[str, Wording]) -> dict[str, Floats]:
     parts, start = {}, 0
     for name, entry in bank.items():
         parts[name] = vectors[start : start + len(entry.phrases)]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 WEIGHTS = DATA / "clauses.npz"
 NONE = "none"
 """The class of clauses that speak of no tool."""
+LONGEST = 300
+"""Letters of a clause that are read; longer ones take time and are no orders."""
 WORDS = 4096
 """Columns for words and pairs of words, to which they are hashed."""
 
@@ -106,7 +108,7 @@ def worded(text: str, marked: Marked) -> str:
     words = re.sub(
         rf"{_NOUN}({MARK})", lambda m: f" {_noun(marked.marks[m[1]])} ", words, flags=re.IGNORECASE
     )
-    return re.sub(r"\s+", " ", words).strip(" .,;:!()'\"")
+    return re.sub(r"\s+", " ", words).strip(" .,;:!()'\"")[:LONGEST]
 
 
 def _noun(mark: Mark) -> str:

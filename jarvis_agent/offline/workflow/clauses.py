@@ -36,7 +36,8 @@ _DONE = (
 )
 _ADVERB = (
     r"(?:(?:also|then|next|finally|lastly|first|afterwards?|after that|later|subsequently|eventually|please|"
-    r"kindly|help me|to|simply|immediately|automatically|correctly|further|now|it|if possible|using that|"
+    r"kindly|help me|to|simply|just|instead|immediately|automatically|correctly|further|now|it|if possible|"
+    r"using that|"
     r"(?:can|could|would) you)\b,?\s+){0,4}"
 )
 _JOIN = (

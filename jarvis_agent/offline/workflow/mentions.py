@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jarvis_agent.embeddings import Embedder
+from jarvis_agent.offline.asking import REFUSES
 from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.workflow.classify import NONE, Model, worded
 from jarvis_agent.offline.workflow.clauses import Clause, clauses
 from jarvis_agent.offline.workflow.habits import SWAPS
+from jarvis_agent.offline.workflow.strangers import add_strangers
 from jarvis_agent.tools.spec import MEDIA, TaskSpec
 
 LEAST = -1.6
@@ -62,11 +64,11 @@ def mentions(marked: Marked, families: Families, embedder: Embedder, model: Mode
     pieces = clauses(marked.text)[:MOST] or [Clause(marked.text)]
     given = _given(pieces)
     asking = [piece for piece, is_known in zip(pieces, given, strict=True) if not is_known] or pieces
-    odds = model.log_odds(embedder, [worded(piece.text, marked) for piece in asking])
-    rows = {
-        piece: dict(zip(model.names, map(float, row), strict=True))
-        for piece, row in zip(asking, odds, strict=True)
-    }
+    words = [worded(piece.text, marked) for piece in asking]
+    odds = [dict(zip(model.names, map(float, row), strict=True)) for row in model.log_odds(embedder, words)]
+    strangers = {name: specs[0] for name, specs in families.items() if name not in model.names}
+    add_strangers(odds, words, strangers, embedder)
+    rows = dict(zip(asking, odds, strict=True))
     weigher = _Weigher(marked, families)
     found = [
         Mention(piece, NONE if is_known else weigher.tool(piece.text, rows[piece]))
@@ -80,12 +82,12 @@ def mentions(marked: Marked, families: Families, embedder: Embedder, model: Mode
 
 
 def _given(pieces: Sequence[Clause]) -> list[bool]:
-    """For each clause whether it says what there is, or goes on with such a sentence ("…, and a text")."""
+    """For each clause whether it says what there is, or goes on so ("…, and a text"), or what not to do."""
     found: list[bool] = []
     sentence = -1
     for piece in pieces:
         goes_on = sentence == piece.sentence and bool(_THING.match(piece.text))
-        found.append(goes_on or is_given(piece.text))
+        found.append(goes_on or is_given(piece.text) or bool(REFUSES.match(piece.text)))
         sentence = piece.sentence if found[-1] else -1
     return found
 

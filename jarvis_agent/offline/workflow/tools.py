@@ -27,14 +27,16 @@ def family(spec: TaskSpec) -> str:
 
 
 def is_workflow_kit(specs: Mapping[str, TaskSpec], known: frozenset[str]) -> bool:
-    """Whether all tools are of known classes, and each says what kinds it takes and makes.
+    """Whether most tools are of known classes, and say which kinds they take and make.
 
     Such a kit is not the Hub's table of tasks with its conventions: a tool is described by its kinds alone.
     """
-    return bool(specs) and all(
-        spec.category == "tool" and family(spec) in known and all(arg.kind != "any" for arg in spec.inputs)
+    fitting = [
+        spec
         for spec in specs.values()
-    )
+        if family(spec) in known and all(arg.kind != "any" for arg in spec.inputs)
+    ]
+    return all(spec.category == "tool" for spec in specs.values()) and 2 * len(fitting) > len(specs)
 
 
 @lru_cache(maxsize=1)

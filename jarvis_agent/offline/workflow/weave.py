@@ -20,7 +20,7 @@ from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.supply import BRIDGES
 from jarvis_agent.offline.workflow.tools import called, family
 from jarvis_agent.refs import ref, refs_in
-from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.tools.spec import MEDIA, TaskSpec
 from jarvis_agent.types import Task
 
 _ORIGINAL = re.compile(r"\b(?:original|initial|source|provided|given)\b", re.IGNORECASE)
@@ -44,11 +44,12 @@ _MAKES_ANEW = frozenset({"text-to-image", "text-to-video", "text-generation", "c
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a task made: its kind, the reference to it, and the family of the task."""
+    """What a task made: its kind, the reference to it, and the family and name of the tool."""
 
     kind: str
     value: str
     maker: str
+    tool: str
 
 
 class Weaver:
@@ -110,15 +111,16 @@ class Weaver:
             if arg.kind in MEDIA and arg.required
         }
         texts = [arg for arg in spec.inputs if arg.kind == "text" and arg.required]
-        args: dict[str, Any] = dict(media)
+        others = [arg.name for arg in spec.inputs if arg.kind not in ("text", *MEDIA) and arg.required]
+        args: dict[str, Any] = dict(media) | dict.fromkeys(others, self._subject(text))
         if len(texts) > 1 and family(spec) == "sentence-similarity":
-            args |= zip((arg.name for arg in texts), self._two_texts(text), strict=False)
+            args |= zip((arg.name for arg in texts), self._two_texts(spec, text), strict=False)
         elif len(texts) > 1:
-            args |= self._question_and_context(texts, text, question)
+            args |= self._question_and_context(spec, text, question)
         elif texts and question is not None:
-            args[texts[0].name] = self._with_latest(question, text)
+            args[texts[0].name] = self._with_latest(spec, question, text)
         elif texts and media:
-            args[texts[0].name] = self._instruction(text)
+            args[texts[0].name] = self._instruction(spec, text)
         elif texts:
             args[texts[0].name] = self._text(spec, text)
         args |= self._options(spec, text)
@@ -129,12 +131,12 @@ class Weaver:
         ordered = {arg.name: args[arg.name] for arg in spec.inputs if arg.name in args}
         self.tasks.append(Task(task=spec.name, id=number, dep=refs_in(ordered) or [-1], args=ordered))
         self._used.update(str(value) for value in ordered.values())
-        self.made += [Made(kind, ref(number), family(spec)) for kind in spec.outputs]
+        self.made += [Made(kind, ref(number), family(spec), spec.name) for kind in spec.outputs]
         return ref(number)
 
     def _options(self, spec: TaskSpec, text: str) -> dict[str, Any]:
         said = arguments.languages(text)
-        return {arg.name: said[arg.name] for arg in spec.inputs if not arg.required and arg.name in said}
+        return {arg.name: said[arg.name][0] for arg in spec.inputs if not arg.required and arg.name in said}
 
     def _files(self) -> list[Mark]:
         return [m for m in self._marked.marks.values() if m.is_file and m.value not in self._outputs]
@@ -171,22 +173,25 @@ class Weaver:
         """What the words of a clause name by what its task does; the latest of these."""
         for thing in reversed(made):
             words = called().get(thing.maker)
-            if words and re.search(
-                rf"\b(?:the|that|this|its|from|on|of|those|using|a|an)\s+(?:\w+\s+)?(?:{words})\b", text, re.I
-            ):
+            if words and re.search(rf"{_POINTING}\s+(?:\w+\s+)?(?:{words})\b", text, re.IGNORECASE):
                 return thing
         return None
 
-    def _latest_text(self, text: str, makes: tuple[str, ...] = ()) -> str | None:
-        """The text that a task made which a clause means; a picture or recording made since is read."""
-        texts = [thing for thing in self.made if thing.kind == "text"]
+    def _texts_for(self, spec: TaskSpec) -> list[Made]:
+        """The texts that were made, but for the tool's own: no question is asked of the answer to another."""
+        return [thing for thing in self.made if thing.kind == "text" and thing.tool != spec.name]
+
+    def _latest_text(self, text: str, spec: TaskSpec) -> str | None:
+        """The text that a clause means for a tool; a picture or recording made since is read."""
+        texts = self._texts_for(spec)
         if meant := self._called(texts, text):
             return meant.value
         for kind, words in _SPEAKS.items():
             things = [thing for thing in self.made if thing.kind == kind]
             newer = bool(things) and (not texts or self.made.index(things[-1]) > self.made.index(texts[-1]))
             files = [m.value for m in self._files() if m.kind == kind and m.value not in self._used]
-            if kind not in makes and words.search(text) and (newer or (files and not things and not texts)):
+            is_first = bool(files) and not things and not texts
+            if kind not in spec.outputs and words.search(text) and (newer or is_first):
                 return self._bridged(kind, things[-1].value if newer else files[0], text)
         return texts[-1].value if texts else None
 
@@ -225,12 +230,15 @@ class Weaver:
     def _said(self, text: str) -> str:
         return arguments.prompt(text) or self._marked.restored(text).strip(" .,;:") or "the text"
 
+    def _subject(self, text: str) -> str:
+        """What stands in an argument of which no kind is known."""
+        marks = self._marked.within(text)
+        return marks[0].value if marks else arguments.subject(text).strip(" .,;:?!") or "the text"
+
     def _text(self, spec: TaskSpec, text: str) -> str:
         """The one text that a task takes."""
         quoted = [m.value for m in self._marked.within(text) if m.kind == "text"]
-        latest = (
-            self._latest_text(text, spec.outputs) if not quoted or self._called(self.made, text) else None
-        )
+        latest = self._latest_text(text, spec) if not quoted or self._called(self.made, text) else None
         if latest is not None:
             return latest
         if quoted:
@@ -245,7 +253,7 @@ class Weaver:
                 return said or self._said(text)
         return self._any_text(text)
 
-    def _instruction(self, text: str) -> str:
+    def _instruction(self, spec: TaskSpec, text: str) -> str:
         """What is to be changed in a picture: quoted, what a text says, or the clause's own words."""
         quoted = self._quoted(text)
         last = self.made[-1] if self.made else None
@@ -257,35 +265,29 @@ class Weaver:
             return f"{quoted[0]} {meant.value}" if quoted else meant.value
         if quoted:
             return quoted[0]
-        if (
-            re.search(r"\b(?:audio|recording|spoken|command|voice)\b", text, re.I)
-            and self.has("audio")
-            and not texts
-        ):
-            found = self._latest_text(text)
-            if found:
-                return found
+        is_heard = not texts and self.has("audio") and _HEARD.search(text)
+        if is_heard and (found := self._latest_text(text, spec)):
+            return found
         return self._marked.restored(text).strip(" .,;:")
 
-    def _with_latest(self, question: str, text: str) -> str:
-        last = self.made[-1] if self.made else None
-        meant = self._called([t for t in self.made if t.kind == "text"], text)
-        if meant is None and last is not None and last.kind == "text":
-            meant = last
+    def _with_latest(self, spec: TaskSpec, question: str, text: str) -> str:
+        texts = self._texts_for(spec)
+        meant = self._called(texts, text)
+        if meant is None and texts and texts[-1] is self.made[-1]:
+            meant = texts[-1]
         if meant is None or re.search(r"\balso\b", text, re.IGNORECASE):
             return question or self._said(text)
         return f"{question} {meant.value}".strip()
 
-    def _question_and_context(self, args: list[Arg], text: str, question: str | None) -> dict[str, str]:
+    def _question_and_context(self, spec: TaskSpec, text: str, question: str | None) -> dict[str, str]:
         quoted = self._quoted(text)
-        context = quoted[-1] if quoted else self._latest_text(text) or self._any_text(text)
-        asked = question or self._said(text)
-        latest = self._latest_text(text) if quoted else None
-        if latest and not question:
-            asked = latest
-        return {args[0].name: asked, args[1].name: context}
+        latest = self._latest_text(text, spec)
+        context = quoted[-1] if quoted else latest or self._any_text(text)
+        asked = question or (latest if quoted else None) or self._said(text)
+        first, second = [arg.name for arg in spec.inputs if arg.kind == "text" and arg.required][:2]
+        return {first: asked, second: context}
 
-    def _two_texts(self, text: str) -> list[str]:
+    def _two_texts(self, spec: TaskSpec, text: str) -> list[str]:
         quoted = self._quoted(text)
         made = [thing.value for thing in self.made if thing.kind == "text"]
         if len(quoted) > 1:
@@ -295,7 +297,7 @@ class Weaver:
             return meant[-2:]
         others = [value for value in self._all_quoted() if value not in quoted]
         unused = [value for value in others if value not in self._used]
-        latest = self._latest_text(text)
+        latest = self._latest_text(text, spec)
         one = [latest] if latest else []
         if _ORIGINAL.search(text) and others:
             found = [*one, *quoted, *others]

@@ -1,0 +1,132 @@
+"""Whatever somebody pastes is planned in a time that grows with its length, no faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jarvis_agent.eval.made_up import toolkit
+from jarvis_agent.eval.predict import named_files
+from jarvis_agent.offline import OfflinePlanner
+from jarvis_agent.offline.lengths import MOST_LETTERS, bounded
+from jarvis_agent.offline.marks import mark
+from jarvis_agent.offline.workflow.classify import LONGEST
+from jarvis_agent.offline.workflow.mentions import MOST
+from jarvis_agent.offline.workflow.reader import read
+from jarvis_agent.request import Brief
+from jarvis_agent.settings import Settings
+from jarvis_agent.tools.table import TASKS
+
+PLANNER = OfflinePlanner(Settings(offline=True))
+KIT = toolkit()
+LETTERS = 10_000
+FOUR_TIMES, A_MOMENT, TRIES = 8.0, 0.1, 3
+"""How much longer a text of four times the length may take: linear time gives 4, the square of it 16. Seconds
+below which nothing can be said."""
+
+PASTED = {
+    "blanks": ("describe{} a.jpg", " "),
+    "blanks of all kinds": ("describe{} a.jpg", "\t \u00a0"),
+    "line breaks": ("describe{} a.jpg", "\n \n"),
+    "prose": ("{} Summarize this.", "The bridge was closed on Monday and nobody knew when it would open. "),
+    "one sentence": ("Summarize {}", "the bridge was closed on monday and nobody knew when it would open, "),
+    "no spaces": ("describe {}", "x"),
+    "digits": ("add {}", "7"),
+    "numbers": ("add {}", "12 "),
+    "commas": ("describe {}", ", "),
+    "full stops": ("describe {}", "."),
+    "quotation marks": ("say {}", "' "),
+    "opening quotation marks": ("say {}", "“"),
+    "apostrophes": ("say {}", "'a "),
+    "questions": ("{} why", "question: "),
+    "a repeated verb": ("{}", "translate "),
+    "a repeated join": ("{}", "then, "),
+    "a repeated wish": ("{}", "make an image and "),
+    "files": ("{}", "describe a.jpg and "),
+    "Chinese": ("请总结{}", "老桥在周一因维修而关闭，没人知道什么时候会重新开放。"),
+    "Chinese without punctuation": ("{}", "把图片里的文字读出来"),
+    "one Chinese letter": ("{}", "画"),
+}
+
+
+class Blind:
+    """Embeds every text as nothing, so that the time of rules alone is measured; counts the letters."""
+
+    def __init__(self) -> None:
+        self.letters = 0
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        self.letters += sum(map(len, texts))
+        return np.zeros((len(texts), 384), np.float32)
+
+
+def seconds(around: str, piece: str, letters: int, plan: Callable[[Brief], Any]) -> float:
+    """Processor time of planning a request that has so many letters."""
+    request = around.format(piece * (letters // len(piece)))
+    brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+    start = time.process_time()
+    plan(brief)
+    return time.process_time() - start
+
+
+def is_linear(around: str, piece: str, plan: Callable[[Brief], Any]) -> bool:
+    """Whether four times the text takes less than eight times the time, at the best of a few tries."""
+    for _ in range(TRIES):
+        short, long = (seconds(around, piece, letters, plan) for letters in (LETTERS, 4 * LETTERS))
+        if long < FOUR_TIMES * max(short, A_MOMENT):
+            return True
+    return False
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize("name", PASTED)
+def test_four_times_the_text_takes_about_four_times_the_time(name: str) -> None:
+    assert is_linear(*PASTED[name], PLANNER._plan)
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_so_it_does_where_a_workflow_is_read(name: str) -> None:
+    def plan(brief: Brief) -> None:
+        read(mark(brief.request, brief.files), replace(brief, specs=KIT), Blind())
+
+    assert is_linear(*PASTED[name], plan)
+
+
+@pytest.mark.parametrize("name", PASTED)
+def test_of_a_long_text_no_more_is_embedded_than_of_a_long_request(name: str) -> None:
+    around, piece = PASTED[name]
+    request = around.format(piece * (4 * LETTERS // len(piece)))
+    blind = Blind()
+    read(mark(request, ()), Brief(request, specs=KIT), blind)
+    assert blind.letters <= MOST * LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("describe     a", "describe a"),
+        ("describe\t\u00a0 a", "describe a"),
+        ("a.\n \n\n b", "a.\nb"),
+        ("x" * MOST_LETTERS, "x" * MOST_LETTERS),
+    ],
+)
+def test_only_runs_of_blanks_are_changed_in_what_people_write(text: str, found: str) -> None:
+    assert bounded(text) == found
+
+
+@pytest.mark.parametrize("piece", ["x", "word ", "One sentence. ", "一句话。", "一个，", "1.", ", "])
+def test_an_overlong_line_gets_breaks_and_loses_nothing_else(piece: str) -> None:
+    text = (piece * 3 * MOST_LETTERS).strip()
+    found = bounded(text)
+    assert found.replace("\n", "") == text
+    assert max(map(len, found.split("\n"))) <= MOST_LETTERS
+
+
+def test_breaks_are_put_after_sentences_where_there_are_any() -> None:
+    lines = bounded("Here is a sentence of a few words. " * 60).split("\n")
+    assert all(line.rstrip().endswith(".") for line in lines if line.strip())
