@@ -179,14 +179,19 @@ class JarvisAgent(Runnable[Any, Run]):
             async for chunk in found:
                 yield chunk
 
-    def confined(self, *dirs: Path) -> Self:
+    def confined(self, *dirs: Path, output_dir: Path | None = None) -> Self:
         """This agent for the requests of strangers: what they name is not read, only what is below `dirs`.
 
-        The directories that the settings allow stay allowed. It shares the models with this one, which is the
-        one to close, and remembers its own chats.
+        The directories that the settings allow stay allowed. Its runs write below `output_dir`, by default
+        where those of this agent do. It shares the models with this one, which is the one to close, and
+        remembers its own chats.
         """
-        allowed = (*self.settings.allowed_dirs, *dirs)
-        settings = self.settings.model_copy(update={"request_paths": False, "allowed_dirs": allowed})
+        changed = {
+            "request_paths": False,
+            "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
+            "output_dir": output_dir or self.settings.output_dir,
+        }
+        settings = self.settings.model_copy(update=changed)
         twin = copy.copy(self)
         twin.settings = settings
         twin.stages = replace(self.stages, settings=settings, memory=ChatMemory())

@@ -1,6 +1,6 @@
 r"""Text without what a terminal would obey and XML does not allow.
 
-    clean("\x1b[31mred\x1b[0m")       # "red"
+clean("\x1b[31mred\x1b[0m")       # "red"
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
     bank = load_bank()                                       # prompts/demos/bank.json
     nearest(bank, brief, similarity, count=6)                # the likest one last, next to the request
 
+An example suits a request whose steps are near to its tasks, and the other way round: a chain suits a chain.
 What is chosen uses only tasks that are offered, by the names and with the arguments that they are offered
 under, and no three show the same tasks.
 """
@@ -11,17 +12,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
+from statistics import fmean
 from typing import Any
 
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.similarity import Similarity, kind_by_name
-from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.spec import Modality, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Resource
 
@@ -29,8 +31,15 @@ MOST_ALIKE = 2
 """How many of the chosen may show the same tasks."""
 
 
-SAME_FILES = 0.15
-"""What it is worth that an example has files of the kinds of the request's, or none where that has none."""
+SAME_KINDS, SAME_FILES = 0.15, 0.1
+"""What it is worth that an example has files of the kinds of the request's, and as many of each."""
+
+_TASKS = 0.7
+"""How much of an example's nearness is that of its tasks to the steps of the request; the rest is that of its
+request."""
+
+_NO_TASK = ("small-talk", "out-of-scope")
+"""What the steps of a request are near to where an example without a task suits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,11 @@ class Demonstration:
         """The plan as the planner would write it."""
         return json.dumps(self.plan, ensure_ascii=False)
 
+    @property
+    def written_by_schema(self) -> str:
+        """The plan as a planner that is held to a schema has to write it."""
+        return json.dumps({"tasks": self.plan}, ensure_ascii=False)
+
     def uses_only(self, specs: Mapping[str, TaskSpec]) -> bool:
         """Whether every task of the plan is offered."""
         found = (find_task(name, specs) for name in self.tasks)
@@ -68,7 +82,7 @@ class Demonstration:
             spec = find_task(task["task"], specs)
             if spec is None or spec.name not in specs:
                 return None
-            args = {name: value for name, value in task["args"].items() if spec.arg(name)}
+            args = {arg.name: task["args"][arg.name] for arg in spec.inputs if arg.name in task["args"]}
             if not set(spec.required) <= args.keys():
                 return None
             plan.append({**task, "task": spec.name, "args": args})
@@ -83,15 +97,16 @@ def nearest(
     Those with a chat before them are for requests with a chat before them. A follow-up turn is shown one of
     them at least.
     """
-    offered = [
-        demo for each in bank if (demo := each.offered_as(brief.specs)) and (brief.turns or not each.chat)
+    known = [demo for demo in bank if brief.turns or not demo.chat]
+    near = similarity.scores(brief.request, [demo.request for demo in known])
+    steps = similarity.tasks(brief)
+    kinds = Counter(file.kind for file in brief.files)
+    scored = [
+        (_score(demo, likeness, steps, kinds), offered)
+        for demo, likeness in zip(known, near, strict=True)
+        if (offered := demo.offered_as(brief.specs))
     ]
-    near = similarity.scores(brief.request, [demo.request for demo in offered])
-    kinds = _kinds(brief.files)
-    scores = [
-        score + SAME_FILES * (_kinds(demo.files) == kinds) for score, demo in zip(near, offered, strict=True)
-    ]
-    ranked = [offered[i] for i in sorted(range(len(offered)), key=lambda i: -scores[i])]
+    ranked = [demo for _, demo in sorted(scored, key=lambda each: -each[0])]
     if brief.turns:
         ranked = sorted(ranked, key=lambda demo: demo is not next((d for d in ranked if d.chat), None))
     chosen: list[Demonstration] = []
@@ -103,8 +118,18 @@ def nearest(
     return chosen[::-1]
 
 
-def _kinds(files: Iterable[Resource]) -> frozenset[str]:
-    return frozenset(file.kind for file in files)
+def _score(
+    demo: Demonstration, likeness: float, steps: Sequence[Mapping[str, float]], kinds: Counter[Modality]
+) -> float:
+    """How well an example suits a request of such steps and files."""
+    own = Counter(file.kind for file in demo.files)
+    same = SAME_KINDS * (own.keys() == kinds.keys()) + SAME_FILES * (own == kinds)
+    near = [[step.get(name, 0.0) for name in demo.tasks or _NO_TASK] for step in steps]
+    if not near:
+        return likeness + same
+    asked_for = fmean(map(max, near))
+    done = fmean(map(max, zip(*near, strict=True))) if demo.tasks else asked_for
+    return (1 - _TASKS) * likeness + _TASKS * (asked_for + done) / 2 + same
 
 
 def load_bank() -> tuple[Demonstration, ...]:

@@ -35,7 +35,13 @@ from jarvis_agent.masking import masked
 
 
 class JarvisError(Exception):
-    """Base of every error of this package. Its message holds no secrets, whatever it was made with."""
+    """Base of every error of this package. Its message holds no secrets, whatever it was made with.
+
+    Tracers and checkpointers keep `repr(error)` and `error.args`, so those are masked too.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __str__(self) -> str:
         return masked(super().__str__())
@@ -172,6 +178,14 @@ def in_words(error: BaseException) -> str:
         return str(error)
     name = type(error).__name__
     return f"{name}: {masked(str(error))}" if str(error) else name
+
+
+def as_cause(error: BaseException) -> JarvisError:
+    """A stand-in for a foreign error that may hold an address or a key, for `raise … from as_cause(error)`.
+
+    Whoever prints the traceback of an error prints its causes as they are.
+    """
+    return JarvisError(in_words(error)).with_traceback(error.__traceback__)
 
 
 def traced(error: BaseException) -> str:

@@ -20,23 +20,22 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.errors import DeadlineError, InputError, JarvisError, NoCandidateError, in_words, traced
+from jarvis_agent.deadline import limit, stop
+from jarvis_agent.errors import DeadlineError, JarvisError, NoCandidateError, in_words, traced
 from jarvis_agent.foreign import foreign
-from jarvis_agent.refs import refs_in, substitute
+from jarvis_agent.inputs import inputs_of
+from jarvis_agent.refs import refs_in
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
 from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tracing import Attributes, bytes_of, here, span
-from jarvis_agent.types import Attempt, Resource, Selection, Status, Task, TaskResult
+from jarvis_agent.types import Attempt, Selection, Status, Task, TaskResult
 
 logger = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
-
-_GRACE = 5.0
-"""Seconds for which what was cancelled is waited for: code that goes on all the same must not hold a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +232,7 @@ class Executor:
             for course in self._courses.values()
             if course.running is not None and not course.running.done()
         }
-        for running in unfinished:
-            running.cancel()
-        if unfinished:
-            _, deaf = await asyncio.wait(unfinished, timeout=_GRACE)
-            for running in deaf:
-                logger.error("%s does not stop when it is cancelled; it is left alone", running.get_name())
+        await stop(unfinished)
         for course in unfinished.values():
             self._end(course.failed(why, DeadlineError.__name__))
 
@@ -262,7 +256,7 @@ class Executor:
             seen.show({"jarvis.task.args": task.args})
             result = await self._attempt(course)
             if seen.wanted:
-                seen.tell(_facts(result))
+                seen.tell(await asyncio.to_thread(_facts, result))
                 seen.show({"jarvis.task.output": result.output})
             if result.status != "ok":
                 seen.fail(result.failure or result.status, result.error or "")
@@ -294,16 +288,16 @@ class Executor:
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
 
     async def _chosen(self, task: Task) -> Selection | None:
-        late = asyncio.timeout(self._settings.task_timeout)
+        seconds = self._settings.task_timeout
         try:
-            async with late:
+            async with limit(seconds) as late:
                 with foreign(f"the choice of a model for {task.task}"):
                     chosen: Any = await self._worker(task).select(task, self._brief)
         except TimeoutError as error:
             if not late.expired():
                 raise
-            limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
-            raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
+            within = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
+            raise DeadlineError(f"no model for {task.task} was chosen within {within}") from error
         if chosen is None or isinstance(chosen, Selection):
             return chosen
         raise TypeError(f"the choice of a model for {task.task} is no Selection: {chosen!r}")
@@ -331,8 +325,8 @@ class Executor:
             except TimeoutError as error:
                 if not late.expired():
                     raise
-                limit = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
+                within = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
+                raise DeadlineError(f"{course.task.task} did not finish within {within}") from error
         return result
 
     async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
@@ -389,53 +383,3 @@ def _circle(graph: Mapping[int, set[int]]) -> set[int]:
 def _because(failed: TaskResult) -> str:
     verb = "failed" if failed.status == "failed" else "was skipped"
     return f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
-
-
-async def inputs_of(
-    task: Task, spec: TaskSpec, results: Mapping[int, TaskResult], store: ResourceStore
-) -> dict[str, Any]:
-    """The task's arguments with references replaced and files opened.
-
-    Raises:
-        InputError: a file is not there or of the wrong kind, or a result is not of the kind that is needed.
-    """
-    unknown = Arg("", "any")
-    return {
-        name: await _input(value, spec.arg(name) or unknown, results, store)
-        for name, value in task.args.items()
-    }
-
-
-async def _input(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: ResourceStore) -> Any:
-    if isinstance(value, list):
-        return [await _input(item, arg, results, store) for item in value]
-    if arg.kind in MEDIA:
-        refs = refs_in(value)
-        return await store.resolve(_made(results[refs[0]], arg.kind) if refs else value, arg.kind)  # type: ignore[arg-type]
-    if isinstance(value, dict):
-        return {key: await _input(item, arg, results, store) for key, item in value.items()}
-    if not isinstance(value, str):
-        return value
-    if not refs_in(value):
-        return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
-    return substitute(value, lambda i: _put(results[i], arg.kind))
-
-
-def _put(result: TaskResult, kind: str) -> Any:
-    """What a reference stands for in an argument that is not a file."""
-    if kind == "data":
-        return _made(result, "data").data
-    if kind == "text":
-        return _made(result, "text").as_text()
-    first = next(iter(result.resources), None)
-    if first is None:
-        return "" if result.output is None else result.output
-    return str(first.path) if first.path is not None else first.as_text()
-
-
-def _made(result: TaskResult, kind: str) -> Resource:
-    resource = result.resource(kind)
-    if resource is None:
-        made = ", ".join(r.kind for r in result.resources) or "nothing"
-        raise InputError(f"task {result.task.id} ({result.task.task}) made {made}, and its {kind} is needed")
-    return resource

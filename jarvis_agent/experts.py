@@ -130,12 +130,20 @@ class Experts:
         if failed:
             # The selection asks again, and records there what is wrong.
             logger.warning("the model source %s could not be asked: %s", source.name, failed)
-        names = {
-            spec.name
-            for spec, listed in zip(specs, lists, strict=True)
-            if isinstance(listed, list) and any(self._runs(spec, candidate) for candidate in listed)
+        listed = {
+            spec.name: (spec, found)
+            for spec, found in zip(specs, lists, strict=True)
+            if isinstance(found, list)
         }
-        return names, failed is None
+        return await asyncio.to_thread(self._able, listed), failed is None
+
+    def _able(self, listed: Mapping[str, tuple[TaskSpec, list[Candidate]]]) -> set[str]:
+        """Names of the tasks of which a candidate runs here; blocks while it looks for weights."""
+        return {
+            name
+            for name, (spec, found) in listed.items()
+            if any(self._runs(spec, candidate) for candidate in found)
+        }
 
     def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
         named = self.backends.get(candidate.backend or "")

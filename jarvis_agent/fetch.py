@@ -1,6 +1,9 @@
 """Fetch a URL that the user named: http(s) only, public addresses only, within limits of size and time.
 
 path = await fetch("https://example.org/cat.jpg", folder / "cat.jpg", settings)
+
+Where the environment names a proxy for the URL (HTTPS_PROXY, NO_PROXY), the addresses are checked here too,
+but the proxy is asked for the name: it looks the name up itself.
 """
 
 from __future__ import annotations
@@ -8,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-from jarvis_agent.errors import ForbiddenError, InputError
+from jarvis_agent.errors import ForbiddenError, InputError, as_cause
 from jarvis_agent.media import writing
 from jarvis_agent.settings import Settings
 
@@ -20,6 +27,10 @@ if TYPE_CHECKING:
     import httpx
 
 _MAX_REDIRECTS = 5
+_PLAIN, _GZIP = frozenset({"", "identity"}), frozenset({"gzip", "x-gzip"})
+_GZIP_BITS = 16 + zlib.MAX_WBITS
+_PIECE = 256 * 1024
+"""Bytes that are unpacked at once."""
 # Networks whose addresses end in the IPv4 address that they lead to: NAT64 and the old compatible ones.
 _ENDS_IN_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
 # For the NAT64 of one's own network, where an address says nothing of where it leads.
@@ -36,41 +47,75 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
     import httpx
 
     try:
-        async with asyncio.timeout(settings.url_timeout), httpx.AsyncClient(trust_env=True) as client:
+        async with asyncio.timeout(settings.url_timeout):
             for _ in range(_MAX_REDIRECTS + 1):
                 _refuse_other_schemes(url)
                 asked = httpx.URL(url)
-                pinned = {} if settings.allow_private_urls else await _pin(asked)
-                async with client.stream("GET", **{"url": asked, **pinned}) as response:
+                proxy = _proxy_of(asked)
+                request = await _request(asked, settings, proxy)
+                async with (
+                    httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(proxy=proxy)) as client,
+                    client.stream("GET", **request) as response,
+                ):
                     if response.has_redirect_location:
                         url = str(asked.join(response.headers["location"]))
                         continue
                     response.raise_for_status()
-                    await _save(response, target, settings.max_file_bytes)
+                    await _save(response, url, target, settings.max_file_bytes)
                     return target
         raise InputError(f"{url} redirects more than {_MAX_REDIRECTS} times")
     except TimeoutError as error:
-        raise InputError(
-            f"{url} did not arrive within {settings.url_timeout:g} s (JARVIS_URL_TIMEOUT)"
-        ) from error
+        late = f"{url} did not arrive within {settings.url_timeout:g} s (JARVIS_URL_TIMEOUT)"
+        raise InputError(late) from as_cause(error)
     except httpx.HTTPStatusError as error:
-        raise InputError(f"{url} answered {error.response.status_code}; check the address") from error
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise InputError(f"{url} can not be fetched: {error or type(error).__name__}") from error
+        told = f"{url} answered {error.response.status_code}; check the address"
+        raise InputError(told) from as_cause(error)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, zlib.error, ImportError) as error:
+        # An ImportError is httpx's for a kind of proxy that needs another package.
+        told = f"{url} can not be fetched: {error or type(error).__name__}"
+        raise InputError(told) from as_cause(error)
 
 
-async def _save(response: httpx.Response, target: Path, limit: int) -> None:
+async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
     size = 0
     try:
-        with writing(str(response.url)), target.open("wb") as file:
-            async for chunk in response.aiter_bytes():
-                size += len(chunk)
-                if size > limit:
-                    raise InputError(f"{response.url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
-                file.write(chunk)
+        with writing(url), target.open("wb") as file:
+            async with aclosing(_unpacked(response, url)) as pieces:
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > limit:
+                        raise InputError(f"{url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+                    file.write(piece)
     except BaseException:
         await asyncio.to_thread(target.unlink, missing_ok=True)
         raise
+
+
+async def _unpacked(response: httpx.Response, url: str) -> AsyncGenerator[bytes, None]:
+    """The content of an answer, in pieces that are small however much a few bytes unpack to.
+
+    Nothing packed is asked for. Stores of files send what was stored packed with gzip all the same.
+
+    Raises:
+        InputError: it is packed in another way, or is not whole.
+    """
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in _PLAIN | _GZIP:
+        raise InputError(f"{url} is packed with {coding!r}; only gzip is unpacked")
+    if coding in _PLAIN:
+        async for chunk in response.aiter_raw():
+            yield chunk
+        return
+    unpacker = zlib.decompressobj(_GZIP_BITS)
+    async for chunk in response.aiter_raw():
+        while chunk:
+            yield unpacker.decompress(chunk, _PIECE)
+            chunk = unpacker.unconsumed_tail
+        if unpacker.unused_data:
+            raise InputError(f"{url} goes on behind the end of what is packed")
+    yield unpacker.flush()
+    if not unpacker.eof:
+        raise InputError(f"{url} broke off while it was unpacked")
 
 
 def _refuse_other_schemes(url: str) -> None:
@@ -78,22 +123,37 @@ def _refuse_other_schemes(url: str) -> None:
         raise ForbiddenError(f"{url}: only http and https addresses are fetched")
 
 
-async def _pin(url: httpx.URL) -> dict[str, Any]:
-    """A request for `url` at an address that was looked up and found public.
+async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dict[str, Any]:
+    """What is asked for `url`: itself, once it was found public, at the address that was looked up.
 
-    The connection goes to that very address: looked up again, the name might lead elsewhere.
+    The connection goes to that very address: looked up again, the name might lead elsewhere. A proxy is given
+    the name, since it makes the connection, and the certificate is for the name.
     """
+    headers = {"Accept-Encoding": "identity"}
+    if settings.allow_private_urls:
+        return {"url": url, "headers": headers}
     addresses = await _addresses(url)
     for address in addresses:
         if not _is_public(ipaddress.ip_address(address)):
             raise ForbiddenError(
                 f"{url} leads to the private address {address}; set JARVIS_ALLOW_PRIVATE_URLS=1 to allow that"
             )
+    if proxy is not None:
+        return {"url": url, "headers": headers}
     return {
         "url": url.copy_with(host=addresses[0]),
-        "headers": {"Host": url.netloc.decode("ascii")},
+        "headers": {**headers, "Host": url.netloc.decode("ascii")},
         "extensions": {"sni_hostname": url.host},
     }
+
+
+def _proxy_of(url: httpx.URL) -> str | None:
+    """The proxy that the environment names for a URL; by its name, not by the address that it leads to."""
+    known = getproxies()
+    proxy = known.get(url.scheme) or known.get("all")
+    if not proxy or proxy_bypass(url.host):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -124,5 +184,6 @@ async def _addresses(url: httpx.URL) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"{url} can not be fetched: the host {url.host!r} is not known") from error
+        told = f"{url} can not be fetched: the host {url.host!r} is not known"
+        raise InputError(told) from as_cause(error)
     return [str(info[4][0]).partition("%")[0] for info in found]

@@ -10,13 +10,16 @@ Planning is one stored step, and execution starts after it: a plan that is repla
 task whose result is stored is not done again; one that was running when the process died is. A thread's
 earlier turns are kept in the checkpointer, too.
 
-`make_graph` gives the bare graph, for larger LangGraph applications; langgraph.json serves `graph`.
+`make_graph` gives the bare graph, for larger LangGraph applications. langgraph.json names serve/graph.py.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,17 +64,19 @@ def make_graph(
 
     teller = CommitTeller(checkpointer) if checkpointer is not None else None
 
-    async def begin() -> str:
-        return str(ResourceStore(agent.settings).directory)
+    def begin() -> dict[str, Any]:
+        return {"directory": str(ResourceStore(agent.settings).directory), "seconds": time.time()}
 
     @entrypoint(checkpointer=teller)
     async def jarvis(given: Any, *, previous: Any = None, config: RunnableConfig) -> Any:
-        steps = Steps(teller)
+        steps = Steps(teller if teller is not None and teller.hears(config) else None)
+        begun = await steps.once("begin", partial(asyncio.to_thread, begin))
         session = DurableSession(
             agent.stages,
             config,
-            Path(await steps.once("begin", begin)),
+            Path(begun["directory"]),
             steps=steps,
+            began=begun["seconds"],
             turns=turns_from(previous),
             ask=interrupt if approve else None,
         )
@@ -83,11 +88,6 @@ def make_graph(
         return entrypoint.final(value=run.model_dump(mode="json"), save=turns_to(session.turns))
 
     return jarvis
-
-
-def graph(config: RunnableConfig) -> Pregel[Any, Any, Any, Any]:
-    """The graph of an agent with everything from the environment, for `langgraph dev` and the platform."""
-    return make_graph(JarvisAgent())
 
 
 class DurableAgent:
@@ -102,6 +102,7 @@ class DurableAgent:
     ) -> None:
         """The parameters are those of `make_graph`; the agent is closed with this one."""
         self.agent = agent
+        self._saver = checkpointer
         self.graph = make_graph(agent, checkpointer, approve=approve)
 
     @property
@@ -126,7 +127,11 @@ class DurableAgent:
             async for event in events:
                 run = event.run or run
         if run is None:
-            raise ConfigError("the run waits for a decision on its plan; give one with Command(resume=…)")
+            waiting = await self.waiting(config)
+            problem = f"{waiting['problem']}; " if waiting and "problem" in waiting else ""
+            raise ConfigError(
+                f"{problem}the run waits for a decision on its plan; give one with Command(resume=…)"
+            )
         return run
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
@@ -149,8 +154,19 @@ class DurableAgent:
             async for event in told:
                 yield Event.model_validate(event)
 
+    async def unfinished(self, config: RunnableConfig) -> Request | None:
+        """What the thread's last run was asked, if it is not over; None if it is, or there is none."""
+        from langgraph.constants import START
+
+        found = await self._saver.aget_tuple(config)
+        asked = found.checkpoint["channel_values"].get(START) if found is not None else None
+        return None if asked is None else Request.of(asked)
+
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
-        """The plan that waits for a decision, as {request, plan, notes}; None if none does."""
+        """The plan that waits for a decision, as {request, plan, notes}; None if none does.
+
+        After a decision that was none it has its `problem` too, and the decision itself as `given`.
+        """
         interrupts = (await self.graph.aget_state(config)).interrupts
         return interrupts[0].value if interrupts else None
 

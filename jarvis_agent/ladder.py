@@ -24,6 +24,7 @@ from tenacity.wait import wait_random_exponential
 
 from jarvis_agent import breaker
 from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.drafts import Drafts
 from jarvis_agent.errors import (
     ConfigError,
     ExhaustedError,
@@ -132,20 +133,17 @@ class Ladder:
         """One attempt, which is recorded however it ends, even where it is not made."""
         started = self.clock()
         error: str | None = "cancelled"
-        made: list[Path] = []
-
-        def new_path(suffix: str) -> Path:
-            made.append(call.new_path(suffix))
-            return made[-1]
-
+        drafts = Drafts(call.new_path)
         try:
             with (
                 _span_of(call) as seen,
                 breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings),
             ):
-                result = await self._ask(replace(call, new_path=new_path))
                 if seen.wanted:
-                    seen.tell({"jarvis.bytes.out": bytes_of(result[1])})
+                    seen.tell({"jarvis.bytes.in": await asyncio.to_thread(bytes_of, call.inputs.values())})
+                result = await self._ask(replace(call, new_path=drafts.new_path, sweep=drafts.sweep))
+                if seen.wanted:
+                    seen.tell({"jarvis.bytes.out": await asyncio.to_thread(bytes_of, result[1])})
         except JarvisError as failure:
             error = str(failure)
             raise
@@ -154,7 +152,7 @@ class Ladder:
             return result
         finally:
             if error is not None:
-                _remove(made)
+                drafts.discard()
             self.attempts.append(
                 Attempt(
                     model=call.candidate.id,
@@ -173,7 +171,7 @@ class Ladder:
             async with limit:
                 with foreign(call.candidate.id):
                     raw = await self._backend(call.candidate).run(call)
-                return await asyncio.to_thread(adapt, self.spec, raw, call)
+                return await asyncio.to_thread(_adapted, self.spec, raw, call)
         except TimeoutError as late:
             if not limit.expired():
                 raise TransientError(in_words(late)) from late
@@ -200,18 +198,16 @@ def _span_of(call: Call) -> AbstractContextManager[Seen]:
         "jarvis.task.name": call.spec.name,
         "jarvis.model": call.candidate.id,
         "jarvis.backend": call.candidate.backend,
-        "jarvis.bytes.in": bytes_of(call.inputs.values()),
     }
     return span("jarvis.attempt", known, contents=call.settings.trace_contents)
 
 
-def _remove(paths: Iterable[Path]) -> None:
-    """Remove what an attempt that failed has written, whole or half."""
-    for path in paths:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            logger.warning("%s is of no use and can not be removed: %s", path, error)
+def _adapted(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
+    """As `adapt`, in a thread that may be late."""
+    try:
+        return adapt(spec, raw, call)
+    finally:
+        call.sweep()
 
 
 def _pause(state: RetryCallState) -> float:

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from jarvis_agent.errors import ConfigError, LLMError
+from jarvis_agent.errors import ConfigError, LLMError, as_cause, in_words
 from jarvis_agent.llm_cache import Replies
 from jarvis_agent.llm_errors import RejectedRequestError, describe_model, explain
-from jarvis_agent.llm_options import is_openai_like, options, transport
+from jarvis_agent.llm_options import is_openai_like, options, takes_schema, transport
 from jarvis_agent.tracing import counted, span
 from jarvis_agent.types import Usage
 
@@ -177,6 +177,11 @@ class Controller:
         self._plain_only = False
         self._replies = Replies(model, settings)
 
+    @property
+    def asks_schema(self) -> bool:
+        """Whether a schema is asked of the model, as far as is known before it has answered."""
+        return not self._plain_only and takes_schema(self.model, self.settings)
+
     async def stream(
         self,
         stage: str,
@@ -282,8 +287,8 @@ class Controller:
             raise
         except Exception as error:
             if type(error).__name__ not in _CUT_OFF:
-                raise explain(error, self.model, self.settings) from error
-            log.info("the reply was cut off: %s", error)
+                raise explain(error, self.model, self.settings) from as_cause(error)
+            log.info("the reply was cut off: %s", in_words(error))
             reply.reason = "length"
 
     async def _next(self, chunks: AsyncIterator[AIMessageChunk]) -> AIMessageChunk | None:

@@ -12,18 +12,29 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.globals import get_llm_cache
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import Generation
 
+from jarvis_agent.deadline import LateError, within
+from jarvis_agent.errors import DeadlineError, in_words
 from jarvis_agent.settings import Settings
 from jarvis_agent.shelf import Shelf
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
+
+PATIENCE = 3.0
+"""Seconds that a cache may take; one that needs longer, such as a server that is away, saves no time."""
+
+_REST = 60.0
+"""Seconds for which a cache that took longer is not asked again: a call of it may still hold a thread."""
 
 
 class ShelfCache(BaseCache):
@@ -48,21 +59,22 @@ class ShelfCache(BaseCache):
 
 
 class Replies:
-    """The replies of one model. A cache that fails is no reason not to answer; the log tells."""
+    """The replies of one model. A cache that fails or hangs is no reason not to answer; the log tells."""
 
     def __init__(self, model: Any, settings: Settings) -> None:
         self._model = model
         place = settings.llm_cache
         self._own = ShelfCache(Shelf(place, settings.cache_days)) if place else None
+        self._rests_until = 0.0
 
     async def find(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str | None:
         """The reply that is kept for a prompt and its options."""
         if (cache := self._cache()) is None:
             return None
         try:
-            found = await cache.alookup(*self._key(messages, options))
+            found = await self._soon(cache.alookup(*self._key(messages, options)))
         except Exception as error:
-            logger.warning("the cache of replies can not be read: %s", error)
+            logger.warning("the cache of replies can not be read: %s", in_words(error))
             return None
         return found[0].text if found else None
 
@@ -71,14 +83,23 @@ class Replies:
         if (cache := self._cache()) is None:
             return
         try:
-            await cache.aupdate(*self._key(messages, options), [Generation(text=said)])
+            await self._soon(cache.aupdate(*self._key(messages, options), [Generation(text=said)]))
         except Exception as error:
-            logger.warning("the cache of replies can not be written: %s", error)
+            logger.warning("the cache of replies can not be written: %s", in_words(error))
+
+    async def _soon(self, asked: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await within(PATIENCE, asked, "the cache of replies")
+        except LateError as error:
+            self._rests_until = time.monotonic() + _REST
+            raise DeadlineError(
+                f"it did not answer within {PATIENCE:g} s; it is left alone for {_REST:g} s"
+            ) from error
 
     def _cache(self) -> BaseCache | None:
         """The model's own cache, that of the settings, or LangChain's; none where the model wants none."""
         own = getattr(self._model, "cache", None)
-        if own is False:
+        if own is False or time.monotonic() < self._rests_until:
             return None
         return own if isinstance(own, BaseCache) else self._own or get_llm_cache()
 

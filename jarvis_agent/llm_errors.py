@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from jarvis_agent.errors import LLMError
-from jarvis_agent.masking import masked
+from jarvis_agent.masking import keep_secret, masked
 from jarvis_agent.settings import Settings
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
@@ -165,6 +165,7 @@ def base_url_of(model: Any) -> str | None:
 def redact(text: str, model: Any, settings: Settings) -> str:
     """`text` without any key that we know of, or that looks like one."""
     for secret in _secrets(model, settings):
+        keep_secret(secret)
         text = text.replace(secret, "(key)")
     return masked(_KEY_LIKE.sub("(key)", text))
 

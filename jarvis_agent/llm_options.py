@@ -41,7 +41,7 @@ def options(
         bias: words toward which the reply is drawn.
     """
     asked: dict[str, Any] = {}
-    if schema and _takes_schema(model, settings):
+    if schema and takes_schema(model, settings):
         form = {"name": stage, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
         asked["response_format"] = {"type": "json_schema", "json_schema": form}
     if bias and settings.logit_bias and (tokens := _tokens(model, bias)):
@@ -67,11 +67,17 @@ def is_openai_like(model: Any) -> bool:
     return any(cls.__module__.startswith("langchain_openai.") for cls in type(model).__mro__)
 
 
-def _takes_schema(model: Any, settings: Settings) -> bool:
+def takes_schema(model: Any, settings: Settings) -> bool:
+    """Whether a JSON schema is asked of a model.
+
+    "auto" goes by the model's profile. Where there is none, the model is behind a server of its own
+    (llama.cpp, vLLM, Ollama, …); most of them take a schema, and one that does not says so and is asked again
+    without.
+    """
     if settings.structured != "auto":
         return settings.structured == "always"
     profile = getattr(model, "profile", None) or {}
-    return is_openai_like(model) and bool(profile.get("structured_output"))
+    return is_openai_like(model) and bool(profile.get("structured_output", not profile))
 
 
 def _tokens(model: Any, words: Sequence[str]) -> list[int]:

@@ -12,36 +12,71 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
-_NAMED_SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
+_NAMED_SECRET = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|(?:API|ACCESS|SECRET|PRIVATE)KEY"
+    r"|(?:^|_)KEY|_PWD|_PASS)$",
+    re.IGNORECASE,
+)
 _SHORTEST = 8
 """Letters; a shorter value would be found in ordinary words."""
 
-_KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_](?=[\w*-]*\d)[\w*-]{12,}")
+_SHORT = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z]).{4,}", re.DOTALL)
+"""Shorter keys that are no ordinary words, nor numbers, nor what servers without keys are told ("ollama")."""
+
+# Whatever is looked for has a longest length, so that a long text takes no longer than its length.
+_KEY_LIKE = re.compile(
+    r"\b(?:"
+    r"(?:sk|hf|gsk|xai|pk|rk|r8|nvapi)[-_](?=[\w*-]{0,200}\d)[\w*-]{12,}"
+    r"|hf_[A-Za-z]{30,}"
+    r"|gh[oprsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeprs]-[\w-]{10,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[\w-]{30,}"
+    r"|eyJ[\w-]{8,400}\.eyJ[\w-]{8,}\.[\w-]+"
+    r")"
+)
 _BEARER = re.compile(r"\bBearer\s+[\w.~+/=-]{6,}", re.IGNORECASE)
-_LOGIN = re.compile(r"(?<=://)[^\s/?#@]*@")
-_QUERY = re.compile(r"(\bhttps?://[^\s?#\"'<>]*)\?[^\s\"'<>]+", re.IGNORECASE)
+_AUTHORIZATION = re.compile(
+    r"(\bauthorization[\"']?\s*[:=,]\s*[\"']?)(?:Basic|Digest|Token)\s+[\w.~+/=-]{6,}", re.IGNORECASE
+)
+_LOGIN = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
+_ADDRESS = re.compile(r"(?<=://)[^\s\"'<>]+")
 
 _kept: set[str] = set()
 
 
 def keep_secret(value: str) -> None:
-    """Mask this value from now on, wherever it stands."""
-    if len(value) >= _SHORTEST:
+    """Mask this value from now on, wherever it stands; one of less than eight letters only as a word."""
+    if len(value) >= _SHORTEST or _SHORT.fullmatch(value):
         _kept.add(value)
 
 
 def masked(text: str) -> str:
     """The text without secrets."""
     for secret in sorted(_kept | _of_environment(), key=len, reverse=True):
-        text = text.replace(secret, "(key)")
-    text = _KEY_LIKE.sub("(key)", _BEARER.sub("(key)", text))
-    return _QUERY.sub(r"\1?(hidden)", _LOGIN.sub("", text)) if "://" in text else text
+        if secret in text:
+            text = _found_as(secret).sub("(key)", text)
+    text = _AUTHORIZATION.sub(r"\1(key)", _BEARER.sub("(key)", text))
+    text = _KEY_LIKE.sub("(key)", text)
+    return _ADDRESS.sub(_without_query, _LOGIN.sub("", text)) if "://" in text else text
+
+
+def _without_query(address: re.Match[str]) -> str:
+    place, _, query = address[0].partition("?")
+    return f"{place}?(hidden)" if query and "#" not in place else address[0]
+
+
+def _found_as(secret: str) -> re.Pattern[str]:
+    word = re.escape(secret)
+    return re.compile(word if len(secret) >= _SHORTEST else rf"(?<!\w){word}(?!\w)")
 
 
 def _of_environment() -> set[str]:
+    """Variables that are named like a secret also hold where one is kept, which may be told."""
     return {
         value
         for name, value in os.environ.items()
-        if len(value) >= _SHORTEST and _NAMED_SECRET.search(name) and "/" not in value[:1]
+        if len(value) >= _SHORTEST
+        and _NAMED_SECRET.search(name)
+        and not (value.startswith("/") and Path(value).exists())
     }

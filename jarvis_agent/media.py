@@ -7,6 +7,8 @@ samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
 from __future__ import annotations
 
 import mimetypes
+import stat
+import struct
 import wave
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -49,6 +51,9 @@ _MARKS: tuple[tuple[int, bytes, Modality, str], ...] = (
 MAX_SAMPLES = 500_000_000
 """Most samples of all channels together that a sound may have: they take 2 GB when decoded."""
 
+_DAMAGE = (OSError, ValueError, RuntimeError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
+"""What the readers of pictures raise for a file that is not as it should be; each format has its own ways."""
+
 _KIND_OF_MIME: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
 
 
@@ -59,10 +64,9 @@ def sniff(path: Path) -> tuple[Modality, str]:
         InputError: the file is missing, empty, not readable, or of a kind that nothing here takes.
     """
     try:
+        _refuse_other_than_files(path)
         with path.open("rb") as file:
             head = file.read(8192)
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a directory; name a file in it") from error
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist; check its name and the working directory") from error
     except OSError as error:
@@ -70,6 +74,15 @@ def sniff(path: Path) -> tuple[Modality, str]:
     if not head:
         raise InputError(f"{path} is empty (0 bytes)")
     return sniff_bytes(head, path)
+
+
+def _refuse_other_than_files(path: Path) -> None:
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path} is a directory; name a file in it")
+    if not stat.S_ISREG(mode):
+        # Whoever opens a pipe to which nobody writes waits for ever.
+        raise InputError(f"{path} is a pipe, a socket or a device; store what it gives in a file")
 
 
 @contextmanager
@@ -130,14 +143,14 @@ def check_pixels(path: Path, limit: int) -> None:
     Raises:
         InputError: it has more than `limit` pixels, or no header that can be read.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as opened:
             width, height = opened.size
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except (UnidentifiedImageError, OSError, ValueError) as error:
+    except _DAMAGE as error:
         raise InputError(f"{path} can not be read as an image: {error}") from error
     if width * height > limit:
         raise InputError(
@@ -151,7 +164,7 @@ def open_image(resource: Resource) -> Image:
     Raises:
         BadInputError: it has no file, or the file can not be read as an image.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
 
     if resource.path is None:
         raise BadInputError(f"an image is needed, and this is a {resource.kind} without a file")
@@ -161,7 +174,7 @@ def open_image(resource: Resource) -> Image:
             return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
     except FileNotFoundError as error:
         raise BadInputError(f"{resource.path} does not exist any more") from error
-    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
+    except (*_DAMAGE, Image.DecompressionBombError) as error:
         raise BadInputError(f"{resource.path} can not be read as an image: {error}") from error
 
 
@@ -231,11 +244,12 @@ def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
                 parts += [part.to_ndarray() for part in resampler.resample(frame)]
                 size += parts[-1].size if parts else 0
                 _check_samples(path, size)
-    except (av.FFmpegError, OSError) as error:
+        if not parts:
+            raise BadInputError(f"{path} holds no sound (0 samples)")
+        return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
+    except (av.FFmpegError, OSError, ValueError) as error:
+        # A ValueError is for channels that come or go in the midst of the sound.
         raise BadInputError(f"{path} can not be read as audio: {error}") from error
-    if not parts:
-        raise BadInputError(f"{path} holds no sound (0 samples)")
-    return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
 
 
 def write_audio(path: Path, samples: Any, rate: int, tags: Mapping[str, str] | None = None) -> float:

@@ -1,10 +1,10 @@
 """Narrowing: which of many task types a language model is shown for a request.
 
-    narrowed(specs, brief, similarity, bank)      # the 24 likeliest, in the order of the table
+    narrowed(specs, brief, similarity, bank)      # the 16 likeliest, in the order of the table
 
 Seventy task types make a prompt of thousands of tokens, in which a small model loses its way. A task counts
-as likely when its description, or a demonstration that uses it, is near the request, when it takes a file
-that there is, and for certain when the request names it.
+as likely when its description or a demonstration that uses it is near the request, when a way to ask for it
+is near a step of the request, when it takes a file that there is, and for certain when the request names it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.demonstrations import Demonstration
+from jarvis_agent.offline.wordings import bank_name
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
 from jarvis_agent.similarity import Similarity
@@ -20,7 +21,7 @@ from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import canonical, find_task
 from jarvis_agent.window import window_of
 
-SHOWN, SHOWN_BY_WORDS = 24, 40
+SHOWN, SHOWN_BY_WORDS = 16, 30
 """How many task types are shown: by sentence embeddings, and where only shared words tell."""
 LONG_CONTEXT = 32_000
 """Tokens of context from which on a model is trusted with the whole list."""
@@ -61,6 +62,9 @@ def _scores(brief: Brief, similarity: Similarity, bank: Sequence[Demonstration])
             spec = find_task(name, brief.specs)
             if spec is not None and spec.name in scores:
                 scores[spec.name] = max(scores[spec.name], score)
+    for step in similarity.tasks(brief):
+        for name, spec in brief.specs.items():
+            scores[name] = max(scores[name], step.get(bank_name(spec) or name, 0.0))
     request = canonical(brief.request)
     kinds = {file.kind for file in brief.files}
     for name, spec in brief.specs.items():

@@ -3,14 +3,16 @@
     planner = CachedPlanner(LLMPlanner(...), Shelf(settings.plan_cache, settings.cache_days), "gpt-5-mini")
 
 The key holds all that a plan depends on: the request's words, the names and kinds of its files, the chat
-before it, the task types that are offered, the language model and its prompt. A plan says what to do with a
-file, whatever is in it, so a changed file is no other key. Words count letter for letter but for white space
-around them, since quoted words become a part of the plan.
+before it, the task types that are offered, the language model, its prompt with the worked examples, and the
+settings that say what is shown of them. A plan says what to do with a file, whatever is in it, so a changed
+file is no other key. Words count letter for letter but for white space around them, since quoted words become
+a part of the plan.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from jarvis_agent.prompting import PromptSet
     from jarvis_agent.settings import Settings
 
+_SHOWN = ("demos", "demos_shown", "tools_offered", "context_tokens", "structured", "logit_bias")
+"""The settings that say what the language model is shown, and in what form it replies."""
+
 FROM_CACHE = "this plan was made for an earlier request in the same words"
 
 
@@ -37,7 +42,7 @@ class CachedPlanner:
     """Looks for a plan before it has one made. Only plans in which nothing had to be mended are kept."""
 
     def __init__(self, planner: Planner, shelf: Shelf, by: str) -> None:
-        """`by` stands for the language model and its prompt."""
+        """`by` stands for the language model, and what it is shown (see `planned_by`)."""
         self._planner = planner
         self._shelf = shelf
         self._by = by
@@ -60,8 +65,15 @@ def kept(planner: Planner, settings: Settings, controller: Controller, prompts: 
     """The planner behind the cache that the settings want; as it is where they want none."""
     if settings.plan_cache is None:
         return planner
-    by = f"{describe_model(controller.model)}\n{prompts.texts['plan']}"
+    by = planned_by(describe_model(controller.model), settings, prompts)
     return CachedPlanner(planner, Shelf(settings.plan_cache, settings.cache_days), by)
+
+
+def planned_by(model: str, settings: Settings, prompts: PromptSet) -> str:
+    """All that a plan depends on besides its request, as text."""
+    demos = [(demo.request, demo.written) for demo in prompts.demonstrations]
+    shown = {name: getattr(settings, name) for name in _SHOWN}
+    return json.dumps([model, prompts.texts["plan"], demos, shown])
 
 
 def plan_key(brief: Brief, by: str) -> list[Any]:

@@ -7,17 +7,19 @@ It is shown the task types that are likely for the request where its context may
 examples that are nearest to it. A plan may use every task type of the brief, shown or not.
 
 What the model wrote wrong and no rule can mend goes back to it, with what is wrong and nothing else, at most
-`Settings.repair_rounds` times. What is broken then is left out, with a note.
+`Settings.repair_rounds` times. What is broken then is left out, with a note; if nothing is left, planning has
+failed, and whoever called may try another planner.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jarvis_agent.demonstrated_schema import demonstrated_schema
 from jarvis_agent.demonstrations import Demonstration, fixed, load_bank, nearest
 from jarvis_agent.errors import LLMError
 from jarvis_agent.narrowing import narrowed, narrows
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
     from jarvis_agent.settings import Settings
 
 
+SHOWN, SHOWN_ALONE = 6, 3
+"""How many of the nearest demonstrations are shown: beside the list of tasks, and in its place. A model that
+needs the latter often takes the wrong one of many."""
+
+
 class Planner(Protocol):
     """Plans requests."""
 
@@ -48,7 +55,7 @@ class Planner(Protocol):
             The plan, with the tasks that `on_task` was given.
 
         Raises:
-            LLMError: the language model failed before its first task.
+            LLMError: the language model failed before its first task, or wrote nothing that can be used.
         """
         ...
 
@@ -72,11 +79,10 @@ class LLMPlanner:
                 on_task(task)
 
         shown, demonstrations = await asyncio.to_thread(self._shown, brief)
-        messages = self._prompts.plan_messages(shown, demonstrations)
+        form = self._form(shown, demonstrations)
+        messages = self._prompts.plan_messages(shown, demonstrations, self._controller.asks_schema)
         try:
-            async with aclosing(
-                self._controller.stream("plan", messages, brief, **self._form(shown))
-            ) as pieces:
+            async with aclosing(self._controller.stream("plan", messages, brief, **form)) as pieces:
                 async for piece in pieces:
                     give_out(builder.feed(piece))
         except LLMError as error:
@@ -89,15 +95,20 @@ class LLMPlanner:
         for _ in range(self._settings.repair_rounds):
             if not builder.broken:
                 break
-            give_out(builder.mend(await self._written_again(builder, shown)))
+            give_out(builder.mend(await self._written_again(builder, shown, form)))
+        if builder.broken and not builder.plan.tasks:
+            raise LLMError(
+                f"it wrote nothing that can be used: {'; '.join(builder.plan.notes)}. "
+                "Use a larger model; for one of about a billion weights, JARVIS_PROMPTS=small may help."
+            )
         return builder.plan
 
-    async def _written_again(self, builder: PlanBuilder, brief: Brief) -> str:
+    async def _written_again(self, builder: PlanBuilder, brief: Brief, form: Mapping[str, Any]) -> str:
         """What the language model writes for what is broken; nothing if it fails."""
         broken = [(each.raw, each.error) for each in builder.broken]
         messages = self._prompts.repair_messages(broken, brief.specs)
         try:
-            return await self._controller.complete("repair", messages, brief, **self._form(brief))
+            return await self._controller.complete("repair", messages, brief, **form)
         except LLMError as error:
             builder.note(f"the language model could not mend its plan: {error}")
             return ""
@@ -111,11 +122,18 @@ class LLMPlanner:
             brief = replace(brief, specs=narrowed(brief, self._similarity, load_bank(), keep))
         demos = same
         if demos is None:
-            demos = nearest(load_bank(), brief, self._similarity, self._settings.demos_shown)
+            demos = nearest(load_bank(), brief, self._similarity, self._count)
         if not self._prompts.lists_tasks:
             used = {name for demo in demos for name in demo.tasks}
             brief = replace(brief, specs={name: spec for name, spec in brief.specs.items() if name in used})
         return brief, demos
+
+    @property
+    def _count(self) -> int:
+        """How many of the nearest demonstrations are shown."""
+        if self._settings.demos_shown is not None:
+            return self._settings.demos_shown
+        return SHOWN if self._prompts.lists_tasks else SHOWN_ALONE
 
     def _same_for_all(self) -> Sequence[Demonstration] | None:
         """The demonstrations that every request is shown; None: those nearest to it."""
@@ -126,7 +144,9 @@ class LLMPlanner:
             self._prompts.demonstrations if demos == "auto" and self._prompts.has_own_demonstrations else None
         )
 
-    def _form(self, brief: Brief) -> dict[str, Any]:
+    def _form(self, brief: Brief, demonstrations: Sequence[Demonstration]) -> dict[str, Any]:
         """What the reply should look like, for models that can be held to it."""
         names = list(brief.specs) if self._settings.logit_bias else []
-        return {"schema": plan_schema(brief.specs, files_by_kind(brief)), "bias": names}
+        if self._prompts.lists_tasks:
+            return {"schema": plan_schema(brief.specs, files_by_kind(brief)), "bias": names}
+        return {"schema": demonstrated_schema(demonstrations, brief), "bias": names}

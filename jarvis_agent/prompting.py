@@ -136,7 +136,7 @@ class PromptSet:
         return whole | fitted(short, left)
 
     def plan_messages(
-        self, brief: Brief, demonstrations: Iterable[Demonstration] | None = None
+        self, brief: Brief, demonstrations: Iterable[Demonstration] | None = None, by_schema: bool = False
     ) -> list[BaseMessage]:
         """Ask for a plan of the request.
 
@@ -144,6 +144,8 @@ class PromptSet:
             brief: the request, and the task types that are shown.
             demonstrations: those to show instead of the set's own. Where tasks of one are not offered, it is
                 left out.
+            by_schema: whether the reply is held to a schema. The turns of the chat that show demonstrations
+                have its form then: what a small model sees it can write.
         """
         given = self.demonstrations if demonstrations is None else demonstrations
         shown = self._last_that_fit([demo for demo in given if demo.uses_only(brief.specs)])
@@ -153,7 +155,8 @@ class PromptSet:
         chat: list[BaseMessage] = []
         for demo in shown:
             chat.append(self._plan_prompt(Brief(demo.request, demo.files, demo.chat, brief.specs))[1])
-            chat.append(AIMessage(demo.written, additional_kwargs=mark))
+            plan = demo.written_by_schema if by_schema else demo.written
+            chat.append(AIMessage(plan, additional_kwargs=mark))
         system, human = self._plan_prompt(brief, beside=sum(tokens(str(one.text)) for one in chat))
         return [system, *chat, human]
 

@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,7 +49,10 @@ _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>
 
 
 class ResourceStore:
-    """Files of one run. Thread-safe where backends use it (`new_path`)."""
+    """Files of one run. Thread-safe where backends use it (`new_path`).
+
+    Making one touches no disk; `prepare` and `close` do, and are for a thread.
+    """
 
     def __init__(
         self, settings: Settings, *, roots: Iterable[Path] = (), directory: Path | None = None
@@ -59,22 +63,35 @@ class ResourceStore:
         """
         run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         self.settings = settings
-        self.directory = (directory or settings.output_dir / run_id).absolute()
-        self._roots = [path.expanduser().resolve() for path in (*settings.allowed_dirs, *roots)]
+        self._place = directory or settings.output_dir / run_id
+        self._allowed = (*settings.allowed_dirs, *roots)
         self._granted: dict[str, Resource | InputError] = {}
         self._urls: dict[str, asyncio.Lock] = {}
-        self._taken: set[str] = set()
+        self._taken: set[str] | None = None
         self._kept: dict[str, Resource] = {}
         self._lock = threading.Lock()
+        self._decoding = asyncio.Lock()
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where files are written; absolute."""
+        return self._place.absolute()
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        return [path.expanduser().resolve() for path in self._allowed]
 
     def prepare(self) -> None:
         """Make the directory, so that a place that can not be written is known before any work is done.
+
+        What is in it already, from a process that died, keeps its name.
 
         Raises:
             InputError: it can not be made; the message says which.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            self._taken = {path.name for path in self.directory.iterdir()}
         except OSError as error:
             raise InputError(
                 f"the output directory {self.directory} can not be made ({error.strerror or error}); "
@@ -92,14 +109,21 @@ class ResourceStore:
         """A path in the run's directory that nobody else has been given; `suffix` is such as ".png"."""
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "file"
         with self._lock:
-            self.prepare()
+            taken = self._names()
             number = 1
             name = f"{stem}{suffix}"
-            while name in self._taken or (self.directory / name).exists():
+            while name in taken:
                 number += 1
                 name = f"{stem}-{number}{suffix}"
-            self._taken.add(name)
+            taken.add(name)
         return self.directory / name
+
+    def _names(self) -> set[str]:
+        """Names in the directory that are taken; it is made if it was not yet."""
+        if self._taken is None:
+            self.prepare()
+        assert self._taken is not None
+        return self._taken
 
     async def grant(self, name: str) -> Resource:
         """Allow a file or URL that the user gave, and say what it is.
@@ -177,7 +201,10 @@ class ResourceStore:
             raise InputError(
                 f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL"
             )
-        resource = await asyncio.to_thread(self._keep_data, data or url, str(block.get("mime_type") or ""))
+        async with self._decoding:
+            resource = await asyncio.to_thread(
+                self._keep_data, data or url, str(block.get("mime_type") or "")
+            )
         self.admit([resource])
         return resource
 
@@ -296,7 +323,8 @@ class ResourceStore:
             return await asyncio.to_thread(self._keep_data, name, "")
         if _URL.match(name):
             suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
-            path = await fetch(name, self.new_path(suffix, "download"), self.settings)
+            path = await asyncio.to_thread(self.new_path, suffix, "download")
+            path = await fetch(name, path, self.settings)
             return await asyncio.to_thread(_describe, path, name)
         return await asyncio.to_thread(self._open_file, name)
 
@@ -327,11 +355,19 @@ class ResourceStore:
         digest = hashlib.sha256(content).hexdigest()
         if digest in self._kept:
             return self._kept[digest]
-        path = self.new_path(suffix_of(content, mime), "input")
+        path = self._path_of(digest, suffix_of(content, mime))
         with writing("an attached file"):
-            path.write_bytes(content)
+            # A process that died may have left it, whole or in part.
+            if not path.is_file() or path.read_bytes() != content:
+                path.write_bytes(content)
         resource = self._kept[digest] = _describe(path, path.name)
         return resource
+
+    def _path_of(self, digest: str, suffix: str) -> Path:
+        """Where an attachment lies. Its name tells its content: a plan that was stored finds it again."""
+        with self._lock:
+            self._names().add(name := f"input-{digest[:12]}{suffix}")
+        return self.directory / name
 
     def _place_of(self, name: str) -> Path:
         """Where a name leads: from the working directory, else from a directory that the settings allow."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import Describer, Finder, ModelSource, candidates_of
+from jarvis_agent.deadline import limit
 from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
 from jarvis_agent.llm_errors import describe_model
 from jarvis_agent.prompting import PromptSet, load_prompts
@@ -89,18 +90,25 @@ class Selector:
     async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
         """The ladder of candidates for a task, the chosen one first.
 
+        It takes `Settings.select_timeout` at most, but for the time in which a joint choice waits for the
+        plan: what is not known then of the models is left out, and the rank decides.
+
         Raises:
             NoCandidateError: nothing can do the task; the message says why, and what would help.
         """
+        return await self._select(task, spec, brief, _clock() + self._settings.select_timeout)
+
+    async def _select(self, task: Task, spec: TaskSpec, brief: Brief, until: float) -> Selection:
+        """As `select`, until a time of the event loop's clock."""
         case = Case(task, spec, self._settings, hints(task, brief), script(brief.request))
         if pin := self._pins.get(spec.name):
-            return await self._pinned(pin, case)
+            return await self._pinned(pin, case, until)
         listed = await self.shortlist(case)
         if listed.kept:
-            selection = await self._choose(listed, case, brief)
+            selection = await self._choose(listed, case, brief, until)
             return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
         if case.wanted.get("ocr") is False:
-            other = await self._classify_instead(task, brief, listed.rejected)
+            other = await self._classify_instead(task, brief, listed.rejected, until)
             if other is not None:
                 return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
         raise _nothing_left(case, listed.rejected)
@@ -112,9 +120,9 @@ class Selector:
         return replace(listed, rejected={**failed, **listed.rejected})
 
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
-        limit = self._settings.top_k * _POOL
+        count = self._settings.top_k * _POOL
         answers = await asyncio.gather(
-            *(candidates_of(source, spec, limit, self._settings) for source in self._sources),
+            *(candidates_of(source, spec, count, self._settings) for source in self._sources),
             return_exceptions=True,
         )
         lists: list[list[Candidate]] = []
@@ -128,7 +136,7 @@ class Selector:
                 lists.append(list(answer))
         return lists, failed
 
-    async def _choose(self, listed: Shortlist, case: Case, brief: Brief) -> Selection:
+    async def _choose(self, listed: Shortlist, case: Case, brief: Brief, until: float) -> Selection:
         """One of the top K: the only one, the LLM's choice, or the first by rank."""
         top = listed.kept[: self._settings.top_k]
         ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
@@ -137,7 +145,8 @@ class Selector:
         if self._controller is None:
             return ranked
         try:
-            chosen, reason = await self._asked(case, await self._described(top), brief)
+            async with limit(until - _clock()):
+                chosen, reason = await self._asked(case, await self._described(top), brief)
         except TimeoutError:
             late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
@@ -193,12 +202,12 @@ class Selector:
         return [] if await self._kept_choice(task, top, brief) else top
 
     async def _classify_instead(
-        self, task: Task, brief: Brief, rejected: Mapping[str, str]
+        self, task: Task, brief: Brief, rejected: Mapping[str, str], until: float
     ) -> Selection | None:
         """Where nothing describes images, say at least what is in one; None if nothing does that either."""
         spec = TASKS["image-classification"]
         try:
-            selection = await self.select(task.model_copy(update={"task": spec.name}), spec, brief)
+            selection = await self._select(task.model_copy(update={"task": spec.name}), spec, brief, until)
         except NoCandidateError:
             return None
         note = (
@@ -207,8 +216,8 @@ class Selector:
         )
         return selection.model_copy(update={"note": note})
 
-    async def _pinned(self, pin: Pin, case: Case) -> Selection:
-        candidate, failed = await self._look_up(pin, case.spec)
+    async def _pinned(self, pin: Pin, case: Case, until: float) -> Selection:
+        candidate, failed = await self._look_up(pin, case.spec, until)
         bare = Case(case.task.model_copy(update={"args": {}}), case.spec, case.settings)
         listed = shortlist([candidate], bare, self._backends)
         if not listed.kept:
@@ -220,7 +229,7 @@ class Selector:
         listed = replace(listed, rejected=failed)
         return _selection(listed.kept[0], listed, "it was pinned by the user", "pinned", case)
 
-    async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
+    async def _look_up(self, pin: Pin, spec: TaskSpec, until: float) -> tuple[Candidate, dict[str, str]]:
         """What the sources know of a pinned model; for one that they do not know, just its id."""
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
@@ -231,9 +240,13 @@ class Selector:
         finders = [one for one in self._sources if isinstance(one, Finder) and _label(one) not in failed]
         for source in finders:
             try:
-                found = await source.find(spec, pin.id, pin.revision)
+                async with limit(until - _clock()):
+                    found = await source.find(spec, pin.id, pin.revision)
             except JarvisError as error:
                 failed[_label(source)] = str(error)
+                continue
+            except TimeoutError:
+                failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_SELECT_TIMEOUT)"
                 continue
             if found is not None:
                 return pin.at_revision(found), failed
@@ -242,6 +255,11 @@ class Selector:
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
         return pin.candidate(spec), failed
+
+
+def _clock() -> float:
+    """Seconds by the event loop."""
+    return asyncio.get_running_loop().time()
 
 
 def _label(source: ModelSource) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +17,8 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.answer.phrases import phrases
-from jarvis_agent.errors import InputError, JarvisError, LLMError, in_words, traced
+from jarvis_agent.deadline import LateError, each, within
+from jarvis_agent.errors import DeadlineError, InputError, JarvisError, LLMError, in_words, traced
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.foreign import foreign
 from jarvis_agent.memory import ChatMemory, turns_of
@@ -31,7 +31,7 @@ from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
 from jarvis_agent.tracing import Seen, counted, here, span
-from jarvis_agent.types import Task, TaskResult, Usage
+from jarvis_agent.types import Resource, Task, TaskResult, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class Session:
         self._config = config
         self._thread = str((config or {}).get("configurable", {}).get("thread_id") or "")
         self._began = perf_counter()
+        self._deadline = self._settings.run_timeout
         self._store = ResourceStore(stages.settings, directory=directory)
         self._timings: dict[str, float] = {}
         self._trace: Any = None
@@ -88,6 +89,7 @@ class Session:
 
         Raises:
             InputError: the request is empty, or one of its files can not be used.
+            DeadlineError: its files were not there when the run's time was over.
         """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -108,45 +110,80 @@ class Session:
             await working
         finally:
             working.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([working])
+            await asyncio.wait([working])
 
     async def plan(self, request: Request) -> Plan:
-        """The plan only; nothing is run."""
+        """The plan only; nothing is run. Raises as `events`."""
         try:
-            workers = await self._stages.workers()
-            brief = await self._brief(request, workers)
-            return await self._plan(brief, lambda task: None)
+            _, brief = await self._begin(request)
+            return await self._plan_in_time(brief, lambda task: None)
         finally:
-            self._store.close()
+            await asyncio.to_thread(self._store.close)
 
     def _clock(self) -> float:
         return perf_counter() - self._began
 
     async def _run(self, request: Request, emit: Emit) -> Run:
-        self._store.prepare()
+        await asyncio.to_thread(self._store.prepare)
         try:
-            workers = await self._stages.workers()
-            brief = await self._brief(request, workers)
+            workers, brief = await self._begin(request)
             with span("jarvis.execute"):
                 plan, results = await self._execute(brief, workers, emit)
             with span("jarvis.respond") as seen:
                 answer = await self._respond(brief, plan, results, emit)
                 seen.tell(counted(brief.meter.usage.get("respond", Usage())))
         finally:
-            self._store.close()
+            await asyncio.to_thread(self._store.close)
         self._remember(brief, answer, results)
         self._timings["total"] = self._clock()
         run = Run(answer=answer, plan=plan, results=results, usage=brief.meter.usage, timings=self._timings)
         emit(Event(kind="done", seconds=self._clock(), run=run))
         return run
 
+    def _limit(self, stage: float, variable: str) -> tuple[float, str]:
+        """Seconds that a stage has, by its own limit or what is left of the run; and by which, for people."""
+        left = self._deadline - self._clock()
+        if stage < left:
+            return stage, f"{stage:g} s, {variable}"
+        return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
+
+    async def _begin(self, request: Request) -> tuple[Mapping[str, Worker], Brief]:
+        """Who can do what, and what there is to do."""
+
+        async def begin() -> tuple[Mapping[str, Worker], Brief]:
+            workers = await self._stages.workers()
+            return workers, await self._brief(request, workers)
+
+        try:
+            return await within(self._deadline - self._clock(), begin(), "the beginning of a run")
+        except LateError as error:
+            limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
+            raise DeadlineError(
+                f"the request's files and what there is to work with were not there within {limit}; "
+                "try again with fewer files, or files of this machine"
+            ) from error
+
     async def _brief(self, request: Request, workers: Mapping[str, Worker]) -> Brief:
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
         turns = tuple([await self._recall(turn) for turn in self._turns(request)])
-        files = [await self._store.grant(name) for name in request.files]
-        files += [await self._store.keep(block) for block in request.blocks]
+        return Brief(
+            request=request.text,
+            files=tuple(await self._files(request)),
+            turns=turns,
+            specs={name: worker.spec for name, worker in workers.items()},
+            config=self._config,
+            announced=Announced(),
+            confined=not self._settings.request_paths,
+        )
+
+    async def _files(self, request: Request) -> list[Resource]:
+        """What the request gives and names; the run may read it from now on."""
+        count, most = len(request.files) + len(request.blocks), self._settings.max_files
+        if count > most:
+            raise InputError(f"the request has {count} files, more than {most} (JARVIS_MAX_FILES)")
+        files = await each(self._store.grant, request.files, self._settings.max_parallel)
+        files += await each(self._store.keep, request.blocks, self._settings.max_parallel)
         known = {file.name for file in files}
         for name in await asyncio.to_thread(mentions, request.text, self._store.knows):
             if name in known:
@@ -154,14 +191,7 @@ class Session:
             file = await self._store.grant_mention(name)
             if file not in files:
                 files.append(file)
-        return Brief(
-            request=request.text,
-            files=tuple(files),
-            turns=turns,
-            specs={name: worker.spec for name, worker in workers.items()},
-            config=self._config,
-            announced=Announced(),
-        )
+        return files
 
     def _turns(self, request: Request) -> tuple[Turn, ...]:
         """Earlier turns: those of the request's history, and those remembered, which know their resources."""
@@ -182,61 +212,61 @@ class Session:
         made = await self._store.grant_outputs(turn.answer)
         return replace(turn, resources=(*given, *made), blocks=())
 
-    async def _plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
-        """The planner's plan; the fallback's if the language model fails before its first task.
+    async def _plan_in_time(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        """The plan, or what there is of it when its time is over.
 
         What was given out may run already, so the plan holds it, whatever becomes of the planner.
         """
         started = self._clock()
         given: list[Task] = []
+        over = False
 
         def give(task: Task) -> None:
-            given.append(task)
-            on_task(task)
-
-        try:
-            with foreign("the planner"):
-                plan = await self._stages.planner.plan(brief, give)
-            return Plan(tasks=given) + plan
-        except LLMError as error:
-            logger.warning("planning with the language model failed: %s", error)
-            note = f"the language model could not plan: {error}"
-            rest = Plan() if given else await self._plan_without_llm(brief, give)
-            return Plan(tasks=given, notes=[note]) + rest
-        except JarvisError as error:
-            return Plan(tasks=given, notes=[str(error)])
-        except Exception as error:
-            # A fault of the planner's code is for the log: its words may be none for those who asked.
-            logger.error("planning failed: %s", traced(error))
-            return Plan(tasks=given, notes=[f"planning failed ({type(error).__name__}); the log says more"])
-        finally:
-            self._timings["plan"] = self._clock() - started
-
-    async def _plan_in_time(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
-        """The plan, or what there is of it when the run's time is over."""
-        limit, given = self._settings.run_timeout, list[Task]()
-
-        def give(task: Task) -> None:
-            given.append(task)
-            on_task(task)
+            # A planner that does not stop when it is told to may still write.
+            if not over:
+                given.append(task)
+                on_task(task)
 
         try:
             with span("jarvis.plan", under=self._trace) as seen:
-                async with asyncio.timeout(limit - self._clock()):
-                    plan = await self._plan(brief, give)
+                rest = await self._plan(brief, give, given)
+                plan = Plan(tasks=given) + rest
                 seen.tell({"jarvis.plan.tasks": len(plan.tasks), "jarvis.plan.notes": len(plan.notes)})
                 seen.tell(counted(brief.meter.usage.get("plan", Usage())))
                 return plan
-        except TimeoutError:
-            late = f"planning did not finish within {limit:g} s (JARVIS_RUN_TIMEOUT)"
-            return Plan(tasks=given, notes=[late])
+        finally:
+            over = True
+            self._timings["plan"] = self._clock() - started
 
-    async def _plan_without_llm(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
-        if self._stages.fallback is None:
-            return Plan()
+    async def _plan(self, brief: Brief, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
+        """The planner's plan; the fallback's if the planner fails or is late before its first task."""
+        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
         try:
-            with foreign("the planner without a language model"):
-                return await self._stages.fallback.plan(brief, on_task)
+            with foreign("the planner"):
+                return Plan() + await within(seconds, self._stages.planner.plan(brief, give), "the planner")
+        except LateError:
+            note = f"planning did not finish in its time ({limit})"
+        except LLMError as error:
+            logger.warning("planning with the language model failed: %s", error)
+            note = f"the language model could not plan: {error}"
+        except JarvisError as error:
+            return Plan(notes=[str(error)])
+        except Exception as error:
+            # A fault of the planner's code is for the log: its words may be none for those who asked.
+            logger.error("planning failed: %s", traced(error))
+            return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
+        return Plan(notes=[note]) + (Plan() if given else await self._plan_without_llm(brief, give))
+
+    async def _plan_without_llm(self, brief: Brief, give: Callable[[Task], None]) -> Plan:
+        left = self._deadline - self._clock()
+        if self._stages.fallback is None or left <= 0:
+            return Plan()
+        name = "the planner without a language model"
+        try:
+            with foreign(name):
+                return Plan() + await within(left, self._stages.fallback.plan(brief, give), name)
+        except LateError:
+            return Plan(notes=["planning without a language model did not finish in the run's time"])
         except JarvisError as error:
             return Plan(notes=[str(error)])
         except Exception as error:
@@ -251,7 +281,7 @@ class Session:
             plan = await self._plan_in_time(brief, executor.add)
             announce(brief, plan)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-            results = await executor.join(plan.tasks, self._settings.run_timeout)
+            results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)
         self._time_execution(results)
         return plan, results
@@ -270,20 +300,20 @@ class Session:
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             if not more.tasks:
                 break
-            results = await executor.join(plan.tasks, self._settings.run_timeout)
+            results = await executor.join(plan.tasks, self._deadline)
         return plan, results
 
     async def _replan(self, turn: int, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """What to add to the plan; nothing where there is no time for it."""
-        left = self._settings.run_timeout - self._clock()
-        if self._stages.replanner is None or left <= 0:
+        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        if self._stages.replanner is None or seconds <= 0:
             return Plan()
+        again = self._stages.replanner.replan(brief, plan, results)
         try:
-            async with asyncio.timeout(left):
-                with foreign("the planner"):
-                    return Plan() + await self._stages.replanner.replan(brief, plan, results)
-        except TimeoutError:
-            return Plan(notes=["planning again did not finish in the run's time (JARVIS_RUN_TIMEOUT)"])
+            with foreign("the planner"):
+                return Plan() + await within(seconds, again, "planning again")
+        except LateError:
+            return Plan(notes=[f"planning again did not finish in its time ({limit})"])
         except Exception as error:
             # What was done is worth more than the chance to do the rest.
             logger.error("planning again failed: %s", traced(error))
@@ -294,34 +324,41 @@ class Session:
         self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
     async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
-        """The answer; the report where its writer fails or the run's time is over."""
+        """The answer; the report where its writer fails or is late."""
         started = self._clock()
+        seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_RESPOND_TIMEOUT")
         pieces: list[str] = []
+        over = False
 
-        async def say(words: AsyncIterator[Any]) -> None:
-            async for piece in words:
-                if not isinstance(piece, str):
-                    raise TypeError(f"a piece of the answer is no text: {piece!r}")
-                pieces.append(piece)
-                emit(Event(kind="token", seconds=self._clock(), text=piece))
+        def say(piece: Any) -> None:
+            if not isinstance(piece, str):
+                raise TypeError(f"a piece of the answer is no text: {piece!r}")
+            pieces.append(piece)
+            emit(Event(kind="token", seconds=self._clock(), text=piece))
+
+        async def write() -> None:
+            async for piece in self._responder(plan).respond(brief, plan, results):
+                # A writer that does not stop when it is told to may still write.
+                if over:
+                    return
+                say(piece)
 
         try:
-            async with asyncio.timeout(max(0.0, self._settings.run_timeout - started)):
-                with foreign("the answer's writer"):
-                    await say(self._responder(plan).respond(brief, plan, results))
+            with foreign("the answer's writer"):
+                await within(seconds, write(), "the answer's writer")
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
-            late = self._clock() >= self._settings.run_timeout
-            limit = f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
-            why = f"there was no time left ({limit})" if late else in_words(error)
+            over = True
+            why = f"there was no time left ({limit})" if isinstance(error, LateError) else in_words(error)
             logger.warning("the answer could not be written: %s: %s", why, traced(error))
             words = phrases(brief.request)
             if pieces:
-                await say(_pieces(f"\n\n{words.broke_off.format(error=why)}\n\n"))
-                await say(self._stages.report.respond(brief, plan, results))
-            else:
-                await say(self._stages.report.respond(brief, plan, results))
-                await say(_pieces(f"\n\n{words.no_answer.format(error=why)}"))
+                say(f"\n\n{words.broke_off.format(error=why)}\n\n")
+            begun = bool(pieces)
+            async for piece in self._stages.report.respond(brief, plan, results):
+                say(piece)
+            if not begun:
+                say(f"\n\n{words.no_answer.format(error=why)}")
         self._timings["respond"] = self._clock() - started
         return "".join(pieces)
 
@@ -352,8 +389,3 @@ def _tell(seen: Seen, run: Run) -> None:
     seen.tell({"jarvis.run.tasks": len(run.results), "jarvis.run.failed": len(failed)})
     seen.tell({"jarvis.seconds": run.timings["total"]})
     seen.show({"jarvis.answer": run.answer})
-
-
-async def _pieces(*words: str) -> AsyncIterator[str]:
-    for word in words:
-        yield word

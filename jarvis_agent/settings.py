@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.masking import keep_secret
+from jarvis_agent.masking import keep_secret, masked
 
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
@@ -33,7 +34,8 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(None, description="key for base_url, if it wants one")
     llm_timeout: float = Field(60.0, gt=0, description="longest silence of the LLM, in seconds")
     structured: Literal["auto", "always", "never"] = Field(
-        "auto", description="ask for a JSON schema: where the model says that it can, always, or never"
+        "auto",
+        description="ask for a JSON schema: where the model can, as far as is known, always, or never",
     )
     logit_bias: float | None = Field(
         None, description="the paper's bias toward task names (0.2), where the model takes one"
@@ -49,7 +51,11 @@ class Settings(BaseSettings):
         description="worked examples for the planner: the paper's, a fixed set, or those nearest to it; "
         "auto: those of the prompt set if it has its own, else the nearest",
     )
-    demos_shown: int = Field(6, ge=0, description="how many of the nearest examples are shown")
+    demos_shown: int | None = Field(
+        None,
+        ge=0,
+        description="how many of the nearest examples are shown; None: 6, or 3 in the small prompts",
+    )
     tools_offered: Literal["auto", "all", "narrowed"] = Field(
         "auto",
         description="task types that the planner is shown: all, or those likely for the request; "
@@ -105,6 +111,8 @@ class Settings(BaseSettings):
     # Execution.
     max_parallel: int = Field(16, ge=1, description="tasks that run at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
+    plan_timeout: float = Field(300.0, gt=0, description="longest planning, in seconds")
+    respond_timeout: float = Field(120.0, gt=0, description="longest writing of the answer, in seconds")
     task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
     select_timeout: float = Field(
         60.0,
@@ -143,15 +151,16 @@ class Settings(BaseSettings):
         True, description="files that the request names may be read; a server sets this False"
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
+    max_files: int = Field(100, ge=0, description="most files and attachments of one request")
     max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
     upload_seconds: float = Field(
-        86_400.0, gt=0, description="how long a server keeps what clients send, in seconds"
+        86_400.0, gt=0, description="how long a server keeps uploads, and what its runs wrote, in seconds"
     )
     upload_bytes: int = Field(
-        20_000_000_000, gt=0, description="how much of that it keeps, in bytes; the oldest goes first"
+        20_000_000_000, gt=0, description="how much it keeps of either, in bytes; the oldest goes first"
     )
 
     # Tracing.
@@ -186,6 +195,11 @@ class Settings(BaseSettings):
         for key in (self.api_key, self.hf_token):
             if key is not None:
                 keep_secret(key.get_secret_value())
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What is printed: an address without its login and its query."""
+        for name, value in super().__repr_args__():
+            yield name, masked(value) if isinstance(value, str) else value
 
     def policy_for(self, task: str) -> Policy:
         """Where models of a task run: the task's own policy, else the general one."""

@@ -5,7 +5,8 @@
     shelf.get(["plan", "How many cats are in a.jpg?"])        # the value; None once it is too old
 
 A value is a file that is named by the hash of its key, written whole or not at all, so that processes can
-share a shelf. Keys are not kept, so that requests can not be read from it; values are.
+share a shelf, and nobody but their owner can read it. Keys are not kept, so that requests can not be read
+from it; values are. One that is found too old is deleted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -40,6 +42,8 @@ class Shelf:
         try:
             kept = json.loads(place.read_text(encoding="utf-8"))
             age = self._clock() - kept["at"]
+            if age > self._longest:
+                place.unlink(missing_ok=True)
             return kept["value"] if 0 <= age <= self._longest else None
         except FileNotFoundError:
             return None
@@ -54,7 +58,8 @@ class Shelf:
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             text = json.dumps({"at": self._clock(), "value": value}, ensure_ascii=False)
-            draft.write_text(text, encoding="utf-8")
+            with open(draft, "x", encoding="utf-8", opener=_for_me_alone) as file:
+                file.write(text)
             draft.replace(place)
         except OSError as error:
             with suppress(OSError):
@@ -64,3 +69,7 @@ class Shelf:
     def _place(self, key: Any) -> Path:
         text = json.dumps(key, sort_keys=True, default=str)
         return self.directory / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -3,24 +3,31 @@
     similarity = Similarity(settings)
     similarity.scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
     # [0.55, 0.08]
+    similarity.tasks(brief)                       # [{"object-detection": 0.86, …}], one for each step
 
 The embeddings know English. Texts in Chinese, Japanese or Korean are compared by the pairs of characters that
-they share, and are nearer to each other than to any text in another script.
+they share, and are nearer to each other than to any text in another script. Plain Chinese requests are split
+into steps that are put in English.
 """
 
 from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.errors import ConfigError, MissingExtraError
-from jarvis_agent.request import mentions
+from jarvis_agent.offline import chinese
+from jarvis_agent.offline.marks import mark
+from jarvis_agent.offline.plain import readings
+from jarvis_agent.offline.steps import split
+from jarvis_agent.offline.wordings import Matcher, load_bank, wording
+from jarvis_agent.request import Brief, mentions
 from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import Modality
+from jarvis_agent.tools.spec import Modality, TaskSpec
 
 if TYPE_CHECKING:
     from jarvis_agent.embeddings import Embedder, Floats
@@ -60,6 +67,34 @@ class Similarity:
         self._known.update(zip(new, vectors[1:], strict=True))
         return [float(self._known[other] @ vectors[0]) for other in others]
 
+    def tasks(self, brief: Brief) -> list[dict[str, float]]:
+        """For each step of a request how near it is to the ways in which each task is put in words.
+
+        Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.
+        """
+        marked = mark(brief.request, brief.files)
+        in_chinese = chinese.is_chinese(marked.text)
+        steps = chinese.steps(marked) if in_chinese else split(marked.text)
+        read = [readings(step.text, marked).as_is for step in steps]
+        texts = list(dict.fromkeys(text for each in read for text in each))
+        if not texts:
+            return []
+        found = dict(zip(texts, self._near_tasks(texts, brief.specs.values()), strict=True))
+        return [
+            {name: max(found[text][name] for text in each) for name in found[each[0]]}
+            for each in read
+            if each
+        ]
+
+    def _near_tasks(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
+        if self._matcher is None:
+            return _by_words(texts, specs)
+        return [near.cosines for near in self._matcher.near(texts, specs)]
+
+    @cached_property
+    def _matcher(self) -> Matcher | None:
+        return Matcher(self._embedder) if self._embedder else None
+
     @cached_property
     def _embedder(self) -> Embedder | None:
         from jarvis_agent.embeddings import load_embedder
@@ -84,6 +119,15 @@ def kind_by_name(name: str) -> Modality:
         return "table"
     kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
     return _KINDS.get(kind, "file")
+
+
+def _by_words(texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
+    ways = {name: entry.phrases for name, entry in load_bank().items()}
+    ways |= {spec.name: wording(spec).phrases for spec in specs}
+    return [
+        {name: max(_shared(text, phrase) for phrase in phrases) for name, phrases in ways.items()}
+        for text in texts
+    ]
 
 
 def _shared(one: str, other: str) -> float:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.video import even, h264, opened
+from jarvis_agent.video import even, h264, hold_to_head, opened
 
 Fill = Callable[[], None]
 
@@ -64,6 +64,7 @@ def add_pictures(source: Any, made: Any) -> Fill:
     stream = source.streams.video[0]
     if is_mp4(source):
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
+    hold_to_head(source)
     rate = stream.average_rate or stream.guessed_rate or Fraction(25)
     encoded = h264(made, even(stream.width, stream.height), rate)
     encoded.codec_context.time_base = stream.time_base

@@ -9,6 +9,7 @@ Videos are written as MP4 with H.264, which browsers and phones play.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,15 @@ from jarvis_agent.errors import BadInputError, MissingExtraError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+MAX_HELD = 700_000_000
+"""Most pixels of all pictures together that are taken out of a video at once: they take 2 GB."""
+
+_GROWN = 4096 * 2304
+"""Pixels that a later picture may have though the first ones have less: recorded calls grow in this way."""
+
+_FASTEST = 240
+"""Pictures a second, where a video says less; how many it has tells how long it lasts at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +67,22 @@ def opened(path: Path) -> Iterator[Any]:
         with av.open(path, metadata_errors="replace") as video:
             if not any(stream.codec_context for stream in video.streams.video[:1]):
                 raise BadInputError(f"{path.name} has no pictures that can be decoded; a video is needed")
+            hold_to_head(video)
             yield video
     except (av.FFmpegError, OSError) as error:
         raise BadInputError(f"{path.name} can not be read as a video: {error}") from error
+
+
+def hold_to_head(video: Any) -> None:
+    """Let no picture of an opened video be decoded that is much larger than the video says at its head.
+
+    The size at the head is what was checked (jarvis_agent.limits); every picture of a file can have its own.
+    """
+    for stream in video.streams.video:
+        if codec := stream.codec_context:
+            # Decoders count the whole blocks that a picture is made of.
+            most = max((stream.width + 128) * (stream.height + 128), _GROWN)
+            codec.options = {**codec.options, "max_pixels": str(most)}
 
 
 def probe_video(path: Path) -> VideoFacts:
@@ -82,17 +105,23 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
     The video is read twice, and never held as a whole: first its packets are counted, then it is decoded.
 
     Raises:
-        BadInputError: the file can not be read as a video, or has no pictures.
+        BadInputError: the file can not be read as a video, has no pictures, or ones too large to be held.
         MissingExtraError: PyAV is not installed.
     """
     with opened(path) as video:
         total = sum(packet.pts is not None for packet in video.demux(video.streams.video[0]))
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
-    found = []
+    found, held = [], 0
     with opened(path) as video:
         for place, frame in enumerate(video.decode(video.streams.video[0])):
             if place in wanted:
+                held += frame.width * frame.height
+                if held > MAX_HELD:
+                    raise BadInputError(
+                        f"{len(wanted)} pictures of {path.name} have more than {MAX_HELD:,} pixels together; "
+                        "take fewer, or make the video smaller"
+                    )
                 found.append((float(frame.time or 0.0), _upright(frame)))
             if len(found) == len(wanted):
                 break
@@ -148,12 +177,25 @@ def even(width: int, height: int) -> tuple[int, int]:
 
 
 def length_of(container: Any) -> float:
-    """Seconds of a container that PyAV has opened, up to the end of its last packet; all of it is read."""
+    """Seconds of a container that PyAV has opened; all of its packets are read.
+
+    It is the most that they tell: the end of the last one, how long those of a stream last together, and how
+    long so many pictures last at least. Each can be made up, and all packets must be decoded all the same.
+    """
     longest = 0.0
+    together: dict[int, float] = defaultdict(float)
+    pictures: dict[int, float] = defaultdict(float)
     for packet in container.demux():
-        if packet.pts is not None and packet.time_base is not None:
-            longest = max(longest, float((packet.pts + (packet.duration or 0)) * packet.time_base))
-    return longest
+        stream = packet.stream
+        if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
+            continue
+        lasts = float(max(packet.duration or 0, 0) * packet.time_base)
+        together[stream.index] += lasts
+        if packet.pts is not None:
+            longest = max(longest, float(packet.pts * packet.time_base) + lasts)
+        if stream.type == "video":
+            pictures[stream.index] += 1 / max(stream.average_rate or 0, _FASTEST)
+    return max(longest, *together.values(), *pictures.values(), 0.0)
 
 
 def _duration(video: Any, stream: Any) -> float:

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 KINDS = {
-    **dict.fromkeys(("png", "jpg", "gif", "webp", "bmp", "tif"), "image"),
-    **dict.fromkeys(("wav", "flac", "ogg", "mp3"), "audio"),
+    **dict.fromkeys(("png", "jpg", "gif", "webp", "bmp", "tif", "avif", "ico", "jp2"), "image"),
+    **dict.fromkeys(("wav", "flac", "ogg", "mp3", "aac", "m4a"), "audio"),
     **dict.fromkeys(("mp4", "webm"), "video"),
     "csv": "table",
     "txt": "text",
@@ -31,7 +31,7 @@ def good_files(folder: Path) -> dict[str, bytes]:
 
     pixels = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
     picture = Image.fromarray(pixels)
-    for suffix in ("png", "jpg", "gif", "webp", "bmp", "tif"):
+    for suffix in [suffix for suffix, kind in KINDS.items() if kind == "image"]:
         picture.save(folder / f"good.{suffix}")
     _write_sounds(folder)
     _write_videos(folder, picture)
@@ -47,6 +47,23 @@ def _write_sounds(folder: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, 3000)
     for suffix in ("wav", "flac", "ogg", "mp3"):
         soundfile.write(folder / f"good.{suffix}", noise, 16_000)
+    for suffix, form in (("aac", "adts"), ("m4a", "ipod")):
+        write_aac(folder / f"good.{suffix}", form, noise[None])
+
+
+def write_aac(path: Path, form: str, noise: np.ndarray) -> None:
+    """Write samples, shape (channels, n), as AAC in a container; one channel or two."""
+    import av
+
+    layout = ("mono", "stereo")[len(noise) - 1]
+    with av.open(path, "w", format=form) as made:
+        stream = made.add_stream("aac", rate=16_000, layout=layout)
+        for place in range(0, noise.shape[1] - 1023, 1024):
+            samples = np.ascontiguousarray(noise[:, place : place + 1024], np.float32)
+            frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
+            frame.rate, frame.pts = 16_000, place
+            made.mux(stream.encode(frame))
+        made.mux(stream.encode(None))
 
 
 def _write_videos(folder: Path, picture: object) -> None:

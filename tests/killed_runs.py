@@ -1,12 +1,14 @@
 """Runs that are killed at a random moment and resumed: python tests/killed_runs.py FOLDER TIMES
 
-It prints one JSON object a run: what was stored when the process died, what was executed before and after,
-and the Run in the end. Each run is a child of its own, forked, killed with SIGKILL, and forked again.
+It prints one JSON object a run that died before its end: what was stored by then, what was executed before
+and after, and the Run in the end. Each run is a child of its own, forked, killed with SIGKILL, and forked
+again. A run that was over before it could be killed does not count; another one takes its place.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import random
@@ -26,6 +28,12 @@ from jarvis_agent.request import Brief
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
 """The plan: for each task the ones that it needs."""
+
+MARK = b"GIF89a"
+"""Before the text in the files that tasks write, so that they are taken for pictures."""
+
+MOST = 5
+"""So many times as many runs are begun, at most, as shall be killed."""
 
 
 class Whim:
@@ -48,14 +56,21 @@ class Whim:
 
 
 def worker(log: Path) -> BaseTool:
-    """A tool that takes a few milliseconds and returns its input with a token that no other call returns."""
+    """A tool that takes a few milliseconds and returns its input with a token that no other call returns.
 
-    async def work(text: str) -> str:
+    It gives the same in a file.
+    """
+
+    async def work(text: str) -> list[dict[str, Any]]:
         await asyncio.sleep(random.uniform(0.01, 0.08))
         done = f"[{text.strip()} {os.urandom(4).hex()}]"
         with log.open("a") as file:
             file.write(f"{text.split()[1]} {done}\n")
-        return done
+        content = base64.b64encode(MARK + done.encode()).decode()
+        return [
+            {"type": "text", "text": done},
+            {"type": "image", "base64": content, "mime_type": "image/gif"},
+        ]
 
     return StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
 
@@ -69,17 +84,26 @@ async def run(folder: Path, request: str | None) -> None:
     (folder / "run.json").write_text(done.model_dump_json())
 
 
-async def stored(folder: Path) -> dict[int, str]:
-    """The results that the checkpointer holds, by task."""
+async def stored(folder: Path) -> dict[int, Any]:
+    """The results that the checkpointer holds, by task, as {output, path of the file}."""
     async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
         found = await saver.aget_tuple({"configurable": {"thread_id": "one"}})
     values = (
-        [value["value"] for _, _, value in (found.pending_writes or []) if isinstance(value, dict)]
+        [
+            value["value"]
+            for _, _, value in (found.pending_writes or [])
+            if isinstance(value, dict) and "step" in value
+        ]
         if found
         else []
     )
     results = [value for value in values if isinstance(value, dict) and "task" in value]
-    return {result["task"]["id"]: result["output"] for result in results}
+    return {result["task"]["id"]: told(result) for result in results}
+
+
+def told(result: dict[str, Any]) -> dict[str, str]:
+    """What a task gave: its text, and the file that says the same."""
+    return {"output": result["output"], "path": result["resources"][1]["path"]}
 
 
 def child(folder: Path, request: str | None) -> int:
@@ -100,20 +124,19 @@ def executed(folder: Path) -> list[str]:
     return log.read_text().splitlines() if log.is_file() else []
 
 
-def once(folder: Path, seconds: float) -> dict[str, Any]:
-    """One run that is killed after so many seconds, and resumed if it was not over by then."""
+def once(folder: Path, seconds: float) -> dict[str, Any] | None:
+    """One run that is killed after so many seconds and resumed; None if it was over by then."""
     process = child(folder, "work")
     time.sleep(seconds)
     os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    over = (folder / "run.json").is_file()
+    _, status = os.waitpid(process, 0)
+    if not os.WIFSIGNALED(status) or (folder / "run.json").is_file():
+        return None
     kept, before = asyncio.run(stored(folder)), executed(folder)
-    if not over:
-        begun = (folder / "runs.sqlite").is_file() and asyncio.run(has_run(folder))
-        os.waitpid(child(folder, None if begun else "work"), 0)
+    begun = (folder / "runs.sqlite").is_file() and asyncio.run(has_run(folder))
+    os.waitpid(child(folder, None if begun else "work"), 0)
     error = folder / "error"
     return {
-        "over": over,
         "stored": kept,
         "before": before,
         "after": executed(folder)[len(before) :],
@@ -128,15 +151,20 @@ async def has_run(folder: Path) -> bool:
 
 
 def main(folder: Path, times: int) -> None:
-    """Kill runs at moments spread over the time that a whole one takes, the first of which is not killed."""
+    """Kill so many runs at moments spread over the time that a whole one takes."""
     (folder / "warm").mkdir(parents=True)
     asyncio.run(run(folder / "warm", "work"))  # what it imports, the children have
     began = time.perf_counter()
     os.waitpid(child(folder / "whole", "work"), 0)
     whole = time.perf_counter() - began
-    moments = random.Random(0)
-    for number in range(times):
-        print(json.dumps(once(folder / str(number), moments.uniform(0.2 * whole, whole))), flush=True)
+    moments, killed = random.Random(0), 0
+    for number in range(MOST * times):
+        one = once(folder / str(number), moments.uniform(0.2 * whole, whole))
+        if one is not None:
+            print(json.dumps(one), flush=True)
+            killed += 1
+        if killed == times:
+            return
 
 
 if __name__ == "__main__":

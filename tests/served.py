@@ -45,6 +45,11 @@ class Served:
     outputs: Path
     script: dict[str, Any]
 
+    @property
+    def runs(self) -> Path:
+        """Where the runs of clients write."""
+        return self.outputs / "served"
+
     def forget(self) -> Self:
         """This server without a past."""
         shutil.rmtree(self.outputs, ignore_errors=True)

@@ -99,7 +99,7 @@ def test_without_a_tool_the_agent_just_talks() -> None:
     with JarvisAgent(llm, tools=[]) as agent:
         run = agent.invoke("Describe a.jpg")
     assert run.plan.tasks == []
-    assert run.answer == f"Hello!\n\nNo expert worked on this: {run.plan.notes[0]}"
+    assert run.answer == f"Hello!\n\nNo expert worked on this: {'; '.join(run.plan.notes)}"
 
 
 def test_a_tool_that_raises_fails_its_task_and_no_other() -> None:

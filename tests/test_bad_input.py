@@ -9,6 +9,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,10 @@ def test_a_file_that_may_not_be_read_is_named() -> None:
     assert "bad.jpg can not be read: Permission denied" in str(run_of(TWO).results[0].error)
 
 
-def described(content: dict[str, Any]) -> Run:
-    """A run on a message with an attachment."""
+def described(content: dict[str, Any], name: str = "input") -> Run:
+    """A run on a message with an attachment, whose plan calls it by a name."""
     message = {"role": "user", "content": [{"type": "text", "text": "Describe it"}, content]}
-    return run_of(plan(("image-to-text", [], {"image": "input"})), {"messages": [message]})
+    return run_of(plan(("image-to-text", [], {"image": name})), {"messages": [message]})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_an_attachment_without_data_is_refused(content: dict[str, Any], told: st
 
 
 def test_an_attachment_of_another_kind_fails_its_task() -> None:
-    run = described({"type": "image", "base64": "aGVsbG8="})
+    run = described({"type": "image", "base64": "aGVsbG8="}, f"input-{sha256(b'hello').hexdigest()[:12]}")
     assert "is a text file, and an image file is needed" in str(run.results[0].error)
 
 

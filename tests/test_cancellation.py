@@ -138,6 +138,50 @@ async def test_a_run_is_stopped_at_every_stage(
     assert not list((tmp_path / "outputs").rglob("*.*"))
 
 
+@pytest.mark.parametrize("by", ["a cancellation", "a time limit"])
+async def test_leaving_a_run_can_itself_be_cancelled(by: str) -> None:
+    """Whoever leaves a stream waits until its run has stopped, and no longer if he is stopped himself."""
+    begun, stopping, let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(call: Call) -> Any:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopping.set()
+            await let_go.wait()
+            raise
+
+    agent, _, _ = small_agent(DESCRIBE, {"image-to-text": slow})
+    went_on: list[str] = []
+
+    async def leave() -> None:
+        async with aclosing(agent.events(REQUEST)) as events:
+            async for event in events:
+                if event.kind == "started":
+                    await begun.wait()
+                    break
+        went_on.append("after the stream")
+
+    async def leave_in_time(late: asyncio.Timeout) -> None:
+        async with late:
+            await leave()
+
+    late = asyncio.timeout(None)
+    leaving = asyncio.create_task(leave() if by == "a cancellation" else leave_in_time(late))
+    async with asyncio.timeout(30):
+        await stopping.wait()
+        if by == "a cancellation":
+            leaving.cancel()
+        else:
+            late.reschedule(0)
+        with pytest.raises(asyncio.CancelledError if by == "a cancellation" else TimeoutError):
+            await leaving
+    assert not went_on
+    let_go.set()
+    await agent.aclose()
+
+
 async def _read(events: AsyncIterator[Any]) -> None:
     async for _ in events:
         continue

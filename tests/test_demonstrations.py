@@ -88,8 +88,23 @@ def test_the_chosen_are_varied_and_no_more_than_asked_for(by_words):
 
 
 def test_chinese_requests_are_shown_chinese_examples(by_words):
-    chosen = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 4)
-    assert all(re.search("[\u4e00-\u9fff]", demo.request) for demo in chosen)
+    nearest_two = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 2)
+    assert all(re.search("[\u4e00-\u9fff]", demo.request) for demo in nearest_two)
+
+
+def test_a_chain_is_shown_a_chain_of_the_same_tasks(by_words):
+    asked = "Extract the audio of b.mp4, then transcribe the recording"
+    assert nearest(BANK, brief(asked), by_words, 1)[0].tasks == (
+        "extract-audio",
+        "automatic-speech-recognition",
+    )
+
+
+def test_each_step_of_a_request_is_compared_with_the_ways_to_ask_for_each_task(by_words):
+    first, second = by_words.tasks(brief('Describe b.jpg and translate "hello" to German'))
+    assert max(first, key=first.get) == "image-to-text"
+    assert max(second, key=second.get) == "translation"
+    assert by_words.tasks(brief("")) == []
 
 
 def test_a_follow_up_turn_is_shown_one_and_other_requests_are_not(by_words):

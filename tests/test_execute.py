@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from jarvis_agent.errors import NoCandidateError
-from jarvis_agent.execute import Executor, Step, inputs_of
+from jarvis_agent.execute import Executor, Step
+from jarvis_agent.inputs import inputs_of
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_agents import plan
+from langchain_core.tools import tool
+from small_agents import picture, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
 from jarvis_agent.backends.base import Call
+from jarvis_agent.errors import DeadlineError
 from jarvis_agent.execute import Executor
 from jarvis_agent.planner import LLMPlanner
 from jarvis_agent.replan import LLMReplanner
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
-from jarvis_agent.respond import LLMResponder
+from jarvis_agent.respond import LLMResponder, ReportResponder
 from jarvis_agent.run import Event
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.tools.task_tool import HFTaskTool
@@ -47,7 +49,10 @@ SHORT = {
     "attempt_timeout": 1.0,
     "llm_timeout": 1.0,
     "retries": 0,
+    "demos": "default",
+    "tools_offered": "all",
 }
+"""Limits so short that planning must not wait for sentence embeddings."""
 FAULTS = ["exception", "hang", "cancel", "wrong type"]
 
 
@@ -85,13 +90,13 @@ def agent(tmp_path: Path, backend: FakeBackend | None = None, **settings: Any) -
     return JarvisAgent(llm, tools, settings=given)
 
 
-async def watched(jarvis: JarvisAgent) -> Run:
+async def watched(jarvis: JarvisAgent, request: str = "Say it shorter, aloud, and translate it") -> Run:
     """The run, after it is seen that it ended, once for each task, and left nothing behind."""
     tasks, threads = asyncio.all_tasks(), _threads()
     finished: Counter[int] = Counter()
     run = Run()
     async with asyncio.timeout(30):
-        async for event in jarvis.events("Say it shorter, aloud, and translate it"):
+        async for event in jarvis.events(request):
             if event.kind == "finished" and event.task:
                 finished[event.task.id] += 1
             run = event.run or run
@@ -129,7 +134,6 @@ def left_over(run: Run, tmp_path: Path) -> set[Path]:
         (HFTaskTool, "perform"),
         (FakeSource, "candidates"),
         (FakeBackend, "run"),
-        (ResourceStore, "text_of"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -146,11 +150,61 @@ async def test_a_fault_in_one_task_is_that_task_s(
 
     monkeypatch.setattr(place, seam, broken(fault, getattr(place, seam), meant))
     run = await watched(agent(tmp_path))
-    if (seam, fault) == ("text_of", "wrong type"):
-        return  # What the store gives out goes to the backend as it is; a double takes anything.
     assert statuses(run) == ["failed", "skipped", "ok"]
     assert "summarization" in run.answer
     assert not left_over(run, tmp_path)
+
+
+OPENED: dict[str, tuple[str, Any]] = {
+    "text_of": ("summarization", {"text": "a long text"}),
+    "path_of": ("ruined", {"text": "a long text"}),
+    "resolve": ("image-to-text", {"image": "a.jpg"}),
+    "grant": ("image-to-text", {"image": "http://example.org/a.jpg"}),
+}
+"""The store's coroutines that the executor awaits: a task whose argument each of them opens."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("seam", OPENED)
+async def test_a_fault_in_opening_an_argument_is_its_task_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seam: str, fault: str
+) -> None:
+    """What the planner wrote is opened when the task runs: a file, a text, a URL that the request named."""
+    picture(tmp_path / "a.jpg")
+    monkeypatch.chdir(tmp_path)
+    task, args = OPENED[seam]
+    struck: list[str] = []
+
+    def meant(store: Any, value: Any, *_: Any) -> bool:
+        struck.append(value)
+        return value in args.values() or str(value).endswith("a.jpg")
+
+    monkeypatch.setattr(ResourceStore, seam, broken(fault, getattr(ResourceStore, seam), meant))
+
+    @tool
+    async def ruined(text: str) -> str:
+        """A tool that is one of nobody's."""
+        return text
+
+    rows = [(task, [], args), ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"})]
+    results = {**RESULTS, "image-to-text": "a cat"}
+    given = Settings(output_dir=tmp_path / "out", **SHORT)
+    tools = hf_tools(
+        tasks=results,
+        sources=[FakeSource(fake_candidate(name) for name in results)],
+        backends=[FakeBackend(results)],
+        settings=given,
+    )
+    llm = ScriptedLLM({"plan": plan(*rows, *[("translation", [], {"text": "a", "tgt_lang": "fr"})])})
+    jarvis = JarvisAgent(llm, [*tools, ruined], responder=ReportResponder(), settings=given)
+    named = "at http://example.org/a.jpg" if seam == "grant" else "in a.jpg"
+    run = await watched(jarvis, f"What is {named}?")
+    assert struck
+    if fault == "wrong type":
+        # What the store gives goes on as it is, and a double takes anything.
+        assert run.results[2].status == "ok"
+    else:
+        assert statuses(run) == ["failed", "skipped", "ok"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -284,7 +338,7 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
 
 async def test_a_worker_that_does_not_stop_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
     """Code that swallows its cancellation holds its own task for good, and the run only for a moment."""
-    monkeypatch.setattr("jarvis_agent.execute._GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.deadline.GRACE", 0.1)
     let_go = asyncio.Event()
 
     async def deaf(call: Call) -> Any:
@@ -300,4 +354,81 @@ async def test_a_worker_that_does_not_stop_is_left_alone(tmp_path: Path, monkeyp
     assert statuses(run) == ["failed", "failed", "ok"]
     let_go.set()
     await asyncio.sleep(0.05)
+    await jarvis.aclose()
+
+
+class Deaf:
+    """A part that goes on whoever cancels it, until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+
+    async def wait(self, *_: Any) -> Any:
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+
+@pytest.mark.parametrize("way", ["limit", "cancel"])
+@pytest.mark.parametrize("stage", ["workers", "plan", "respond", "replan"])
+async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, way: str
+) -> None:
+    """Neither the run's limit nor a cancellation waits for it; what it writes later counts for nothing."""
+    monkeypatch.setattr("jarvis_agent.deadline.GRACE", 0.1)
+    deaf, begun = Deaf(), asyncio.Event()
+    late = Task(task="summarization", id=7, args={"text": "late"})
+
+    async def plan_late(self: Any, brief: Brief, on_task: Callable[[Task], None]) -> Any:
+        begun.set()
+        await deaf.wait()
+        on_task(late)
+
+    async def respond_late(self: Any, *args: Any) -> AsyncIterator[str]:
+        begun.set()
+        await deaf.wait()
+        yield "late"
+
+    async def wait(*_: Any) -> Any:
+        begun.set()
+        await deaf.wait()
+
+    if stage == "workers":
+        monkeypatch.setattr(JarvisAgent, "_workers", wait)
+    elif stage == "replan":
+        monkeypatch.setattr(LLMReplanner, "replan", wait)
+    else:
+        place = {"plan": LLMPlanner, "respond": LLMResponder}[stage]
+        monkeypatch.setattr(place, stage, {"plan": plan_late, "respond": respond_late}[stage])
+    backend = FakeBackend({**RESULTS, "summarization": ValueError("no")} if stage == "replan" else RESULTS)
+    limit = 60.0 if way == "cancel" else 1.5
+    jarvis = agent(tmp_path, backend, run_timeout=limit)
+    events: list[Event] = []
+
+    async def read() -> Run:
+        async for event in jarvis.events("Say it shorter"):
+            events.append(event)  # noqa: PERF401 - what came before it was stopped counts too
+        return events[-1].run or Run()
+
+    running = asyncio.create_task(read())
+    async with asyncio.timeout(30):
+        await begun.wait()
+        if way == "cancel":
+            running.cancel()
+        await asyncio.wait([running])
+    seen = len(events)
+    deaf.let_go.set()
+    await asyncio.sleep(0.05)
+    assert len(events) == seen
+    if way == "cancel":
+        assert running.cancelled()
+    elif stage == "workers":
+        assert isinstance(running.exception(), DeadlineError)
+    else:
+        run = running.result()
+        assert "late" not in run.answer.split()
+        assert late not in run.plan.tasks
+        assert run.answer
     await jarvis.aclose()

@@ -6,6 +6,7 @@ import gzip
 import ipaddress
 import socket
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -116,7 +117,7 @@ async def test_an_address_that_leads_to_a_private_or_shared_one_is_refused(host,
 @pytest.mark.parametrize("host", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1"])
 async def test_a_public_address_is_asked_for_by_itself(host):
     url = httpx.URL(f"http://[{host}]/" if ":" in host else f"http://{host}/")
-    assert (await fetch_module._pin(url))["url"].host == host
+    assert (await fetch_module._request(url, Settings(), None))["url"].host == host
 
 
 @pytest.mark.parametrize("url", ["http://[abc/x.png", "http://a..b/x.png"])
@@ -226,17 +227,78 @@ async def test_a_login_that_looks_like_a_host_is_none(tmp_path: Path) -> None:
         await fetch("http://example.com:80@10.0.0.1/", tmp_path / "x", Settings())
 
 
+def _answering(monkeypatch: pytest.MonkeyPatch, content: bytes, **headers: str) -> list[httpx.Request]:
+    """Let every URL answer so, with headers such as `content_encoding`; the list gets what is asked."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return httpx.Response(200, headers=named, stream=httpx.ByteStream(content))
+
+    client = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: client(transport=httpx.MockTransport(answer)))
+    return asked
+
+
+async def test_nothing_packed_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _answering(monkeypatch, b"x")
+    await fetch("http://some.example/a", tmp_path / "x", OPEN)
+    assert [request.headers["accept-encoding"] for request in asked] == ["identity"]
+
+
+@pytest.mark.parametrize("size", [0, 1000, 3_000_000])
+async def test_what_a_store_keeps_packed_is_unpacked(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * (size // 256)
+    _answering(monkeypatch, gzip.compress(content), content_encoding="gzip")
+    path = await fetch("http://store.example/a", tmp_path / "x", OPEN)
+    assert path.read_bytes() == content
+
+
 async def test_a_small_answer_that_unpacks_to_a_large_one_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = gzip.compress(b"\0" * 5_000_000)
-    bomb = httpx.MockTransport(
-        lambda request: httpx.Response(200, headers={"content-encoding": "gzip"}, content=packed)
-    )
-    client = httpx.AsyncClient
-    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: client(transport=bomb))
+    packed = gzip.compress(b"\0" * 100_000_000)
+    _answering(monkeypatch, packed, content_encoding="gzip")
     small = Settings(allow_private_urls=True, max_file_bytes=100_000)
     assert len(packed) < 100_000
-    with pytest.raises(InputError, match="larger than 100,000 bytes"):
-        await fetch("http://bomb.example/a.svg", tmp_path / "x", small)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="larger than 100,000 bytes"):
+            await fetch("http://bomb.example/a.svg", tmp_path / "x", small)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "deflate", "br", "zstd"])
+async def test_what_is_packed_otherwise_is_refused_unread(
+    coding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second layer of one such answer of three kilobytes unpacks to gigabytes in one step.
+    _answering(monkeypatch, gzip.compress(gzip.compress(b"\0" * 1_000_000)), content_encoding=coding)
+    with pytest.raises(InputError, match=f"is packed with '{coding}'; only gzip is unpacked"):
+        await fetch("http://bomb.example/a.svg", tmp_path / "x", OPEN)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (gzip.compress(b"x" * 1000)[:-9], "broke off"),
+        (gzip.compress(b"x") + gzip.compress(b"y"), "goes on behind the end"),
+        (b"<html>no gzip</html>", "incorrect header check"),
+        (b"", "broke off"),
+    ],
+    ids=["half", "two", "none", "nothing"],
+)
+async def test_an_answer_that_is_not_packed_as_it_says_is_refused(
+    content: bytes, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answering(monkeypatch, content, content_encoding="gzip")
+    with pytest.raises(InputError, match=complaint):
+        await fetch("http://some.example/a", tmp_path / "x", OPEN)
     assert not (tmp_path / "x").exists()

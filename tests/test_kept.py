@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from typer.testing import CliRunner
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.cli import app
 from jarvis_agent.console.kept import FILE, KeptAgent
-from jarvis_agent.errors import ConfigError
+from jarvis_agent.errors import ConfigError, InputError
 from jarvis_agent.run import Run
 from jarvis_agent.testing import ScriptedLLM
 
@@ -70,17 +74,148 @@ async def test_a_plan_runs_only_if_somebody_lets_it(tmp_path: Path, decision: bo
 
 async def test_a_waiting_plan_does_not_run_without_being_approved(tmp_path: Path) -> None:
     calls: list[str] = []
-
-    def walk_away(plan: dict[str, Any]) -> bool:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        await last(KeptAgent(an_agent(tmp_path, calls), "talk", walk_away).events({"input": "count"}))
+    await leave_unfinished(tmp_path)
     with pytest.raises(ConfigError, match="--approve"):
         await last(KeptAgent(an_agent(tmp_path, calls), "talk").events({"input": ""}))
     assert calls == []
     await last(KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""}))
     assert calls == ["one"]
+
+
+async def leave_unfinished(folder: Path, request: str = "count") -> None:
+    """A run named talk whose plan waits."""
+
+    def walk_away(plan: dict[str, Any]) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await last(KeptAgent(an_agent(folder, []), "talk", walk_away).events({"input": request}))
+
+
+async def test_an_unfinished_run_goes_on_with_its_own_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[str] = []
+    await leave_unfinished(tmp_path)
+    again = KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
+    run = await last(again.events({"input": "count", "files": []}))
+    assert (calls, run.answer) == (["one"], "Done.")
+    assert "Going on with the unfinished run talk" in capsys.readouterr().err
+
+
+async def test_another_request_does_not_take_the_place_of_an_unfinished_one(tmp_path: Path) -> None:
+    calls: list[str] = []
+    await leave_unfinished(tmp_path)
+    other = KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
+    with pytest.raises(ConfigError, match=r'unfinished.*"count".*--resume talk.*--restart'):
+        await last(other.events({"input": "count something else"}))
+    assert calls == []
+
+
+@pytest.mark.parametrize("request_", ["count something else", ""])
+async def test_an_unfinished_run_begins_anew_if_that_is_wanted(tmp_path: Path, request_: str) -> None:
+    shown: list[Any] = []
+
+    def decide(plan: dict[str, Any]) -> bool:
+        shown.append(plan["request"])
+        return True
+
+    await leave_unfinished(tmp_path)
+    again = KeptAgent(an_agent(tmp_path, []), "talk", decide, restart=True)
+    assert (await last(again.events({"input": request_}))).answer == "Done."
+    assert shown == [request_ or "count"]
+    with pytest.raises(ConfigError, match="wants a request"):
+        await last(KeptAgent(an_agent(tmp_path, []), "talk", restart=True).events({"input": ""}))
+
+
+async def test_an_error_that_leaves_a_run_unfinished_tells_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = {"input": "count", "files": [str(tmp_path / "lost.txt")]}
+    with pytest.raises(InputError, match=r"lost\.txt"):
+        await last(KeptAgent(an_agent(tmp_path, []), "talk").events(lost))
+    assert "jarvis --resume talk --restart begins it anew" in capsys.readouterr().err
+    anew = KeptAgent(an_agent(tmp_path, []), "talk", restart=True)
+    assert (await last(anew.events({"input": "count"}))).answer == "Done."
+
+
+async def test_a_run_without_a_name_is_not_kept(tmp_path: Path) -> None:
+    run = await last(KeptAgent(an_agent(tmp_path, []), None, lambda plan: True).events({"input": "count"}))
+    assert run.answer == "Done."
+    assert not (tmp_path / "out" / FILE).exists()
+
+
+async def test_a_plan_that_was_edited_badly_comes_back_with_what_is_wrong(tmp_path: Path) -> None:
+    shown: list[Any] = []
+    decisions = ['[{"task": "sing",\n', "yes"]
+
+    def decide(plan: dict[str, Any]) -> str:
+        shown.append(plan)
+        return decisions[len(shown) - 1]
+
+    calls: list[str] = []
+    await last(KeptAgent(an_agent(tmp_path, calls), None, decide).events({"input": "count"}))
+    assert "problem" not in shown[0]
+    assert shown[1]["problem"]
+    assert shown[1]["given"] == decisions[0]
+    assert calls == ["one"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it wants a terminal")
+def test_ctrl_c_at_the_question_ends_the_command_at_once(tmp_path: Path) -> None:
+    told = in_a_terminal(tmp_path, b"\x03")
+    assert "Run this plan?" in told
+    assert told.rstrip().endswith("Interrupted.")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it wants a terminal")
+def test_the_question_is_not_written_over_while_it_waits(tmp_path: Path) -> None:
+    told = in_a_terminal(tmp_path, b"y\n")
+    asked = told.index("Run this plan?")
+    assert "Planning" not in told[asked : told.index("y\r\n", asked)]
+    assert "Done." in told
+
+
+ASKING = """
+import sys
+sys.path.insert(0, {tests!r})
+from contextlib import suppress
+from pathlib import Path
+from test_kept import an_agent
+from jarvis_agent.console import terminal
+from jarvis_agent.console.kept import KeptAgent, ask_for_approval
+agent = KeptAgent(an_agent(Path("."), []), None, ask_for_approval)
+with suppress(KeyboardInterrupt):
+    terminal.one_shot(agent, {{"input": "count"}}, as_json=False)
+"""
+
+
+TERMINAL = """
+import pty, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+pty.spawn(sys.argv[1:])
+"""
+
+
+def in_a_terminal(folder: Path, keys: bytes) -> str:
+    """What `--approve` shows in a terminal in which these keys are pressed at the question."""
+    # A process of its own makes the terminal: to fork this one, which has threads, could lock up.
+    code = ASKING.format(tests=str(Path(__file__).parent))
+    command = [sys.executable, "-c", TERMINAL, sys.executable, "-c", code]
+    environment = {**os.environ, "TERM": "xterm"}
+    told, pressed = b"", False
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        while read := process.stdout.read(4096):
+            told += read
+            if b"[y]: " in told and not pressed:
+                time.sleep(0.5)  # for what might write over the question
+                process.stdin.write(keys)
+                pressed = True
+    return told.decode(errors="replace")
 
 
 def test_the_command_keeps_runs_and_goes_on_with_them(
@@ -98,6 +233,12 @@ def test_the_command_keeps_runs_and_goes_on_with_them(
     other = CliRunner().invoke(app, ["--resume", "two"])
     assert other.exit_code == 2
     assert "no run to go on with" in other.output
+
+
+def test_to_restart_something_it_must_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = CliRunner().invoke(app, ["Count to ten.", "--restart"])
+    assert asked.exit_code == 2
+    assert "--resume NAME" in asked.output
 
 
 def test_approval_needs_somebody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

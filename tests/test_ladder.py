@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from jarvis_agent import ladder as ladder_module
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, LocalBackend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.drafts import Drafts
 from jarvis_agent.errors import (
     RULES,
     BadInputError,
@@ -33,6 +36,7 @@ from jarvis_agent.errors import (
     rule_of,
 )
 from jarvis_agent.ladder import Climb, Ladder
+from jarvis_agent.resources import ResourceStore
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
@@ -184,6 +188,61 @@ async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
         perf_counter,
     ).climb({"text": "x"})
     assert tried(done) == [("a", False), ("b", True)]
+
+
+@pytest.mark.parametrize("where", ["adapter", "model"])
+async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monkeypatch, where):
+    """A thread can not be stopped: its file comes when nobody waits for it any more."""
+    let_go, ended, refused = threading.Event(), threading.Event(), threading.Event()
+
+    def write_late(call: Call) -> None:
+        path = call.new_path(".txt")
+        let_go.wait(20)
+        path.write_text("late")
+        try:
+            call.new_path(".txt")
+        except JarvisError:
+            refused.set()
+
+    class Local(LocalBackend):
+        name = "scripted"
+
+        def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+            return None
+
+        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
+            return write_late
+
+    def adapter(spec: TaskSpec, raw: Any, call: Call) -> Any:
+        write_late(call)
+        return raw, []
+
+    swept = Drafts.sweep
+
+    def sweep(drafts: Drafts) -> None:
+        swept(drafts)
+        if let_go.is_set():
+            ended.set()
+
+    monkeypatch.setattr(Drafts, "sweep", sweep)
+    if where == "adapter":
+        monkeypatch.setattr(ladder_module, "adapt", adapter)
+    pool = ModelPool(10**9)
+    backend = Local(pool) if where == "model" else Scripted(a=["ok"])
+    done = await Ladder(
+        SPEC,
+        Selection(model="a", reason="", ladder=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
+        {"scripted": backend},
+        Settings(attempt_timeout=1.0, retries=0),
+        ResourceStore(Settings(), directory=tmp_path).new_path,
+        perf_counter,
+    ).climb({"text": "x"})
+    assert tried(done) == [("a", False)]
+    let_go.set()
+    assert await asyncio.to_thread(ended.wait, 20)
+    assert refused.is_set()
+    assert not list(tmp_path.iterdir())
+    await pool.close()
 
 
 async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):

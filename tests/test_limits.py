@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
+import itertools
 import struct
 import wave
 import zlib
+from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,6 +105,95 @@ def test_a_video_is_measured_by_its_packets(tmp_path: Path) -> None:
         _resolve(path, "video", max_seconds=1.5)
     with pytest.raises(InputError, match=r"pictures of 32 x 24 pixels.*JARVIS_MAX_PIXELS"):
         _resolve(path, "video", max_pixels=700)
+
+
+def _film(path: Path, pictures: list[bytes], *, times: Iterable[int] | None = None) -> Path:
+    """A video of these JPEGs, 64 x 64 by its head, ten a second unless `times` say otherwise."""
+    import av
+
+    with av.open(path, "w") as made:
+        stream = made.add_stream("mjpeg", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuvj420p"
+        for picture, time in zip(pictures, times or itertools.count(), strict=False):
+            packet = av.Packet(picture)
+            packet.stream, packet.time_base = stream, Fraction(1, 10)
+            packet.pts = packet.dts = time
+            made.mux(packet)
+    return path
+
+
+def _jpg(width: int, height: int) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (width, height)).save(content, "JPEG")
+    return content.getvalue()
+
+
+def test_a_later_picture_of_a_video_is_not_much_larger_than_the_head_says(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    from jarvis_agent.streams import to_mp4
+    from jarvis_agent.video import spread_frames
+
+    path = _film(tmp_path / "bomb.avi", [_jpg(64, 64)] * 12 + [_jpg(6000, 6000)] + [_jpg(64, 64)])
+    assert _resolve(path, "video", max_pixels=10_000).kind == "video"
+    with pytest.raises(BadInputError, match=r"bomb\.avi can not be read as a video"):
+        spread_frames(path, 14)
+    with pytest.raises(BadInputError, match=r"bomb\.avi can not be read as a video"):
+        to_mp4(path, tmp_path / "new.mp4", {})
+
+
+def test_a_video_may_grow_as_recorded_calls_do(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    from jarvis_agent.video import spread_frames
+
+    path = _film(tmp_path / "call.avi", [_jpg(64, 64), _jpg(1280, 720)])
+    assert [image.size for _, image in spread_frames(path, 2)] == [(64, 64), (1280, 720)]
+
+
+def test_pictures_of_a_video_are_held_up_to_a_limit_of_all_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("av")
+    from jarvis_agent import video
+
+    path = _film(tmp_path / "a.avi", [_jpg(64, 64)] * 10)
+    monkeypatch.setattr(video, "MAX_HELD", 6 * 64 * 64)
+    assert len(video.spread_frames(path, 6)) == 6
+    with pytest.raises(BadInputError, match=r"7 pictures of a\.avi have more than 24,576 pixels together"):
+        video.spread_frames(path, 7)
+
+
+def test_pictures_that_are_all_shown_at_once_last_as_long_as_so_many_do(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    path = _film(tmp_path / "same.mkv", [_jpg(16, 16)] * 3001, times=itertools.repeat(0))
+    resource = Resource(kind="video", path=path)
+    check_limits(resource, Settings(max_seconds=301))
+    with pytest.raises(InputError, match=r"lasts 0:05:00, longer than 0:00:05"):
+        check_limits(resource, Settings(max_seconds=5))
+
+
+def test_pictures_that_last_no_time_at_all_still_count() -> None:
+    from jarvis_agent.video import length_of
+
+    stream = SimpleNamespace(index=0, type="video", average_rate=Fraction(10))
+    packet = SimpleNamespace(size=1, pts=0, duration=0, time_base=Fraction(1, 10), stream=stream)
+    container = SimpleNamespace(demux=lambda: itertools.repeat(packet, 2400))
+    assert length_of(container) == pytest.approx(10)
+
+
+def test_sound_that_is_all_heard_at_once_lasts_as_long_as_its_packets(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    path = tmp_path / "same.nut"
+    with av.open(path, "w") as made:
+        stream = made.add_stream("aac", rate=16_000, layout="mono")
+        silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        silence.rate = 16_000
+        for place in range(400):
+            silence.pts = place * 1024
+            for packet in stream.encode(silence):
+                packet.pts = packet.dts = 0
+                made.mux(packet)
+    with pytest.raises(InputError, match=r"lasts 0:00:25, longer than 0:00:05"):
+        check_limits(Resource(kind="audio", path=path), Settings(max_seconds=5))
 
 
 def test_a_sound_that_claims_a_terabyte_is_refused(tmp_path: Path) -> None:

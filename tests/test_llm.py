@@ -289,11 +289,16 @@ class TestOverTheWire:
         with OpenAIDouble([Failure(429, retry_after=0.001), Failure(503, retry_after=0.001), "ok"]) as server:
             assert await served(server).complete("plan", ASK, Brief("hi")) == "ok"
 
-    async def test_a_server_that_knows_no_schema_is_asked_once_without_and_never_with_it_again(self) -> None:
+    @pytest.mark.parametrize("structured", ["always", "auto"])
+    async def test_a_server_that_knows_no_schema_is_asked_once_without_and_never_with_it_again(
+        self, structured: Any
+    ) -> None:
         with OpenAIDouble("[]", rejects=("response_format",)) as server:
-            controller = served(server, structured="always")
+            controller = served(server, structured=structured)
+            assert controller.asks_schema
             for _ in range(2):
                 assert await controller.complete("plan", ASK, Brief("hi"), schema=SCHEMA) == "[]"
+                assert not controller.asks_schema
             sent = ["response_format" in request.body for request in server.requests]
         assert sent == [True, False, False]
 
@@ -319,15 +324,17 @@ class TestOverTheWire:
 
 
 class TestOptions:
-    def test_auto_asks_for_a_schema_where_the_models_profile_says_so(self) -> None:
+    def test_auto_asks_for_a_schema_where_the_models_profile_says_so_or_says_nothing(self) -> None:
         able = ChatOpenAI(model="gpt-4o", api_key="k")
+        unable = ChatOpenAI(model="gpt-3.5", api_key="k", profile={"structured_output": False})
         unknown = ChatOpenAI(model="some-local-model", api_key="k")
         form = options(able, Settings(), "plan", SCHEMA)["response_format"]
         assert form == {
             "type": "json_schema",
             "json_schema": {"name": "plan", "schema": SCHEMA, "strict": True},
         }
-        assert options(unknown, Settings(), "plan", SCHEMA) == {}
+        assert options(unknown, Settings(), "plan", SCHEMA)["response_format"] == form
+        assert options(unable, Settings(), "plan", SCHEMA) == {}
         assert options(ScriptedLLM("", profile={"structured_output": True}), Settings(), "plan", SCHEMA) == {}
 
     def test_the_user_may_always_or_never_ask_for_a_schema(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from small_agents import DESCRIBE, small_agent
 
-from jarvis_agent import Settings
+from jarvis_agent import Settings, llm_cache
+from jarvis_agent.demonstrations import Demonstration
 from jarvis_agent.errors import LLMError
 from jarvis_agent.llm import Controller
 from jarvis_agent.plan import Plan
-from jarvis_agent.plan_cache import FROM_CACHE, plan_key
+from jarvis_agent.plan_cache import FROM_CACHE, plan_key, planned_by
 from jarvis_agent.prompting import load_prompts
 from jarvis_agent.request import Brief, Turn
 from jarvis_agent.shelf import Shelf
@@ -41,6 +44,13 @@ class TestShelf:
         assert shelf.get("key") == "value"
         now[0] += 1
         assert shelf.get("key") is None
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+    def test_a_value_is_for_its_owner_alone(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
+        Shelf(tmp_path, days=1).put("key", "value")
+        assert [file.stat().st_mode & 0o777 for file in tmp_path.iterdir()] == [0o600]
 
     @pytest.mark.parametrize("content", ["", "[]", "{", '{"at": "x", "value": 1}', '{"at": 1}'])
     def test_a_broken_file_is_as_good_as_none(self, tmp_path: Path, content: str) -> None:
@@ -114,6 +124,25 @@ class TestReplies:
         assert await said(ScriptedLLM("hello", cache=Broken()), Brief("")) == ["hello"]
         assert "no disk" in caplog.text
 
+    @pytest.mark.parametrize("way", ["alookup", "aupdate"])
+    async def test_a_cache_that_hangs_is_waited_for_once_and_not_long(
+        self, way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        async def hang(self: Any, *_: Any) -> Any:
+            asked.append(way)
+            await asyncio.Event().wait()
+
+        cache = type("Away", (InMemoryCache,), {way: hang})()
+        monkeypatch.setattr(llm_cache, "PATIENCE", 0.05)
+        controller = Controller(ScriptedLLM(["one", "two"], cache=cache), Settings())
+        async with asyncio.timeout(30):
+            replies = [await controller.complete("chat", MESSAGES, Brief("")) for _ in range(2)]
+        assert replies == ["one", "two"]
+        assert asked == [way]
+        assert "it did not answer within 0.05 s" in caplog.text
+
 
 class TestPlans:
     async def test_the_same_request_gets_its_plan_again_and_a_note(self, tmp_path: Path) -> None:
@@ -155,6 +184,26 @@ class TestPlans:
         assert plan_key(replace(brief, **changes), "m") != plan_key(brief, "m")
         assert plan_key(brief, "other") != plan_key(brief, "m")
         assert plan_key(replace(brief, config={"tags": ["x"]}), "m") == plan_key(brief, "m")
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"demos": "paper"},
+            {"demos_shown": 2},
+            {"tools_offered": "all"},
+            {"context_tokens": 4096},
+            {"structured": "never"},
+            {"logit_bias": 0.2},
+        ],
+    )
+    def test_what_the_language_model_is_shown_is_in_the_key(self, changes: dict[str, Any]) -> None:
+        settings, prompts = Settings(), load_prompts("default")
+        own = replace(prompts, demonstrations=(Demonstration("Say hi", []),))
+        by = planned_by("m", settings, prompts)
+        assert planned_by("m", Settings(**changes), prompts) != by
+        assert planned_by("m", settings, own) != by
+        assert planned_by("m", settings, load_prompts("paper")) != by
+        assert planned_by("m", Settings(), load_prompts("default")) == by
 
     async def test_a_broken_entry_is_planned_anew(self, tmp_path: Path) -> None:
         settings = Settings(output_dir=tmp_path / "out", plan_cache=tmp_path / "plans")

@@ -137,6 +137,7 @@ def test_a_mended_plan_needs_no_mending(written):
 def test_no_text_raises(text, data):
     plan, given_out, _ = stream(text, data.draw(st.lists(st.integers(0, len(text)), max_size=2)))
     assert given_out == plan.tasks
+    assert_valid(plan)
 
 
 def test_lone_surrogates_do_not_raise():

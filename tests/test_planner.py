@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from jarvis_agent.demonstrations import load_bank
 from jarvis_agent.errors import LLMError
 from jarvis_agent.llm import Controller
 from jarvis_agent.plan_schema import files_by_kind, plan_schema
@@ -67,7 +68,7 @@ async def test_the_prompt_shows_tasks_request_files_and_earlier_turns():
 
 
 async def test_what_is_broken_goes_back_once_with_its_error_and_nothing_else():
-    planning = Planning({"plan": f"[{NOISE}, {SPEAK}]", "repair": "[]"})
+    planning = Planning({"plan": f"[{NOISE}, {SPEAK}]", "repair": f"[{LOOK}]"})
     await planning.plan()
     assert planning.llm.stages() == ["plan", "repair"]
     prompt = planning.llm.calls[1].prompt
@@ -89,9 +90,11 @@ async def test_what_waits_for_a_broken_task_is_given_out_when_it_is_mended():
 
 
 async def test_what_is_broken_still_is_left_out_with_what_needs_it():
-    planning = Planning({"plan": f"[{NOISE}, {SPEAK}]", "repair": f"[{NOISE}]"})
+    depth = '{"task": "depth-estimation", "id": 2, "dep": [-1], "args": {"image": "a.jpg"}}'
+    planning = Planning({"plan": f"[{NOISE}, {SPEAK}, {depth}]", "repair": f"[{NOISE}]"})
     plan = await planning.plan()
-    assert plan.tasks == planning.given_out == []
+    assert plan.tasks == planning.given_out
+    assert [task.task for task in plan.tasks] == ["depth-estimation"]
     assert planning.llm.stages() == ["plan", "repair"]
     assert [note.split(":")[0] for note in plan.notes] == [
         "task 0",
@@ -100,9 +103,19 @@ async def test_what_is_broken_still_is_left_out_with_what_needs_it():
     ]
 
 
+@pytest.mark.parametrize("written", [f"[{NOISE}, {SPEAK}]", "Hello!", '{"tasks": [7]}'])
+async def test_where_nothing_that_was_written_can_be_used_planning_has_failed(written):
+    planning = Planning({"plan": written, "repair": written})
+    with pytest.raises(LLMError, match=r"it wrote nothing that can be used: .*Use a larger model"):
+        await planning.plan()
+    assert planning.given_out == []
+    assert planning.llm.stages() == ["plan", "repair"]
+
+
 @pytest.mark.parametrize(("rounds", "stages"), [(0, ["plan"]), (3, ["plan", "repair", "repair", "repair"])])
 async def test_the_settings_say_how_often_a_plan_is_mended(rounds, stages):
-    planning = Planning({"plan": f"[{NOISE}]", "repair": f"[{NOISE}]"}, repair_rounds=rounds)
+    other = LOOK.replace("0", "1")
+    planning = Planning({"plan": f"[{NOISE}, {other}]", "repair": f"[{NOISE}]"}, repair_rounds=rounds)
     await planning.plan()
     assert planning.llm.stages() == stages
 
@@ -118,14 +131,6 @@ async def test_words_instead_of_a_plan_go_back_once():
     plan = await planning.plan()
     assert [task.id for task in plan.tasks] == [0]
     assert "I would look at a.jpg first." in planning.llm.calls[1].prompt
-
-
-async def test_words_again_are_an_empty_plan_with_a_note():
-    planning = Planning({"plan": "Hello!", "repair": "Hello again!"})
-    plan = await planning.plan()
-    assert plan.tasks == []
-    assert plan.notes == ["no plan was found in: Hello!"]
-    assert planning.llm.stages() == ["plan", "repair"]
 
 
 async def test_a_failure_in_the_middle_keeps_what_was_planned():
@@ -163,9 +168,10 @@ class RecordingController:
     """Writes an empty plan and remembers what form was asked for."""
 
     model = ScriptedLLM("")
+    asks_schema = True
 
     async def stream(self, stage, messages, brief, *, schema=None, bias=()):
-        self.asked = (stage, schema, list(bias))
+        self.asked, self.messages = (stage, schema, list(bias)), messages
         yield "[]"
 
 
@@ -228,12 +234,37 @@ async def test_the_papers_prompts_keep_the_papers_examples():
     assert "pose-text-to-image" in llm.calls[0].prompt
 
 
-async def test_the_small_prompts_allow_the_tasks_of_the_examples_alone():
-    settings, controller = Settings(prompts="small"), RecordingController()
+async def small_plan(**fields):
+    settings, controller = Settings(prompts="small", **fields), RecordingController()
     await LLMPlanner(controller, settings, load_prompts("small")).plan(BRIEF, lambda task: None)
+    return controller
+
+
+async def test_the_small_prompts_allow_the_tasks_of_the_examples_alone():
+    controller = await small_plan()
+    shown = [json.loads(message.text)["tasks"] for message in controller.messages if message.type == "ai"]
     forms = controller.asked[1]["properties"]["tasks"]["items"]["anyOf"]
     names = {name for form in forms for name in form["properties"]["task"]["enum"]}
+    assert names <= {task["task"] for plan in shown for task in plan}
     assert "text-to-speech" in names
-    assert len(names) <= 3 * settings.demos_shown
     assert not load_prompts("small").lists_tasks
     assert load_prompts("paper").lists_tasks
+
+
+@pytest.mark.parametrize(("fields", "count"), [({}, 3), ({"demos_shown": 5}, 5)])
+async def test_the_small_prompts_show_few_examples_unless_the_settings_say_how_many(fields, count):
+    controller = await small_plan(**fields)
+    assert sum(message.type == "ai" for message in controller.messages) == count
+
+
+@pytest.mark.parametrize(("by_schema", "form"), [(True, dict), (False, list)])
+async def test_examples_have_the_form_in_which_the_model_has_to_write(by_schema, form):
+    messages = load_prompts("small").plan_messages(BRIEF, load_bank()[:2], by_schema)
+    shown = [json.loads(message.text) for message in messages if message.type == "ai"]
+    assert [type(each) for each in shown] == [form, form]
+
+
+async def test_the_small_prompts_ask_for_mended_tasks_in_few_words():
+    messages = load_prompts("small").repair_messages([({"task": "x"}, "there is no x")], TASKS)
+    assert "there is no x" in messages[-1].text
+    assert sum(len(message.text) for message in messages) < 400

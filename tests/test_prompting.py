@@ -188,7 +188,7 @@ class TestPlanMessages:
         brief = Brief("x", turns=(Turn("make a canny\nimage", "done", (canny, said)),))
         human = texts(self.prompts.plan_messages(brief))[1]
         assert 'User: "make a canny image"' in human
-        assert '- image "/out/canny.png" (canny-control)' in human
+        assert '- image "/out/canny.png" ("canny-control")' in human
         assert '- text "a cat"' in human
 
     @pytest.mark.parametrize(("turns", "shown"), [(2, [3, 4]), (0, [])])

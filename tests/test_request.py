@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -115,3 +117,22 @@ def test_the_meter_adds_up_by_stage():
     for _ in range(2):
         meter.add("plan", Usage(calls=1, input_tokens=10, output_tokens=3))
     assert meter.usage == {"plan": Usage(calls=2, input_tokens=20, output_tokens=6)}
+
+
+async def test_a_meter_tells_what_a_part_of_a_run_has_cost() -> None:
+    meter, other = Meter(), Meter()
+
+    async def call(stage: str) -> None:
+        await asyncio.sleep(0)
+        meter.add(stage, Usage(calls=1))
+        other.add(stage, Usage(calls=1))
+
+    async def part(*stages: str) -> dict[str, Usage]:
+        with meter.part() as cost:
+            await asyncio.gather(*map(call, stages))
+        return cost.usage
+
+    first, second = await asyncio.gather(part("select", "select"), part("select", "repair"))
+    assert first == {"select": Usage(calls=2)}
+    assert second == {"select": Usage(calls=1), "repair": Usage(calls=1)}
+    assert meter.usage == {"select": Usage(calls=3), "repair": Usage(calls=1)}

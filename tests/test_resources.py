@@ -124,6 +124,28 @@ async def test_a_content_block_becomes_a_file_of_the_run(store, picture):
     assert (await store.resolve(kept.name, "image")) == kept
 
 
+async def test_an_attachment_has_the_same_name_in_each_process(store, picture, tmp_path):
+    block = {"type": "image", "base64": base64.b64encode(picture.read_bytes()).decode()}
+    kept = await store.keep(block)
+    again = ResourceStore(store.settings, directory=store.directory)
+    assert await again.keep(block) == kept
+    assert [path.name for path in store.directory.iterdir()] == [kept.name]
+
+
+async def test_what_a_process_left_half_written_is_written_anew(store, picture):
+    block = {"type": "image", "base64": base64.b64encode(picture.read_bytes()).decode()}
+    kept = await store.keep(block)
+    kept.path.write_bytes(b"\x89PNG")
+    assert await ResourceStore(store.settings, directory=store.directory).keep(block) == kept
+    assert kept.path.read_bytes() == picture.read_bytes()
+
+
+def test_what_a_process_left_is_not_written_over(store):
+    left = store.new_path(".png", "0-task")
+    left.write_bytes(b"x")
+    assert ResourceStore(store.settings, directory=store.directory).new_path(".png", "0-task") != left
+
+
 async def test_a_block_that_is_no_base64_is_an_input_error(store):
     with pytest.raises(InputError, match="base64"):
         await store.keep({"type": "image", "base64": "%%%", "mime_type": "image/png"})

@@ -222,6 +222,23 @@ def test_an_upload_can_not_be_read_without_its_name(served: Served) -> None:
 
 
 @pytest.mark.parametrize("asking", [ASKING["invoke"], ASKING["stream"]], ids=["invoke", "stream"])
+def test_a_run_that_is_late_before_it_has_begun_says_so(
+    tmp_path: Path, asking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(self: JarvisAgent) -> Any:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(JarvisAgent, "_workers", slow)
+    agent = JarvisAgent(
+        model=ScriptedLLM([]), settings=Settings(output_dir=tmp_path, run_timeout=0.2, offline=True)
+    )
+    late = pytest.raises(httpx.HTTPStatusError, match="JARVIS_RUN_TIMEOUT")
+    with listening(create_app(agent)) as url, late as caught:
+        asking(RemoteRunnable(f"{url}/agent"), "What animal is this?")
+    assert caught.value.response.status_code == 504
+
+
+@pytest.mark.parametrize("asking", [ASKING["invoke"], ASKING["stream"]], ids=["invoke", "stream"])
 def test_a_fault_of_the_server_tells_nothing(
     tmp_path: Path, asking: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

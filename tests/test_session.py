@@ -46,6 +46,10 @@ class Planner:
         return Plan(tasks=list(self.then))
 
 
+QUICK = {"demos": "default", "tools_offered": "all"}
+"""Planning does not wait for sentence embeddings."""
+
+
 def agent(
     tmp_path: Any, responder: Responder, planner: Planner | None = None, **settings: Any
 ) -> JarvisAgent:
@@ -55,7 +59,7 @@ def agent(
         backends=[FakeBackend({"summarization": {"summary_text": "short"}})],
         planner=planner,
         responder=responder,
-        settings=Settings(output_dir=tmp_path, offline=True, **settings),
+        settings=Settings(output_dir=tmp_path, offline=True, **QUICK, **settings),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from jarvis_agent.errors import InputError
 from jarvis_agent.media import sniff
 
 pytest.importorskip("filetype")
@@ -40,3 +43,19 @@ def test_the_content_tells_the_kind(tmp_path: Path, name: str, head: bytes, kind
     path = tmp_path / name
     path.write_bytes(head)
     assert sniff(path) == (kind, mime)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+@pytest.mark.timeout(30)
+def test_what_is_no_file_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe to which nobody writes would keep its reader waiting for ever."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("a.png")
+    Path("link.png").symlink_to("a.png")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("a.sock")
+        for path in ("a.png", "link.png", "a.sock", "/dev/zero"):
+            with pytest.raises(InputError, match=f"{path} is a pipe, a socket or a device"):
+                sniff(Path(path))
+    with pytest.raises(InputError, match="is a directory"):
+        sniff(tmp_path)

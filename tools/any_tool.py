@@ -4,21 +4,28 @@
     worker.spec         # TaskSpec(name="weather", category="tool", …)
 
 A str result is text; content blocks of images, audio and video become files; an artifact becomes the output.
+A tool without a coroutine runs in a thread of its own, so that one which hangs keeps no other from running.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
+from jarvis_agent.drafts import Drafts
+from jarvis_agent.errors import ExpertError
 from jarvis_agent.execute import Step
+from jarvis_agent.masking import masked
 from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.request import Brief
+from jarvis_agent.threads import in_thread
 from jarvis_agent.tools.tool_spec import spec_of
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
 
@@ -35,39 +42,83 @@ class AnyTool:
         return None
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
-        """Call the tool; its error message, if it gives one, is the task's error."""
+        """Call the tool; its error message, if it gives one, is the task's error.
+
+        Raises:
+            ExpertError: a file that it gave can not be used.
+            InputError: a file can not be written, or is of no kind that is known.
+            Exception: what the tool raises.
+        """
         call = {
             "type": "tool_call",
             "id": str(step.task.id),
             "name": self.tool.name,
             "args": dict(step.inputs),
         }
-        reply = await self.tool.ainvoke(call, config=step.brief.config)
+        config = step.brief.config
+        if _blocks(self.tool):
+            reply = await in_thread(self.tool.invoke, call, config)
+        else:
+            reply = await self.tool.ainvoke(call, config=config)
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(step.task.id))
         if reply.status == "error":
-            return TaskResult(task=step.task, status="failed", error=str(reply.text))
-        resources = [_resource(block, step) for block in reply.content_blocks]
+            return TaskResult(task=step.task, status="failed", error=masked(str(reply.text)))
         return TaskResult(
             task=step.task,
             status="ok",
-            resources=[resource for resource in resources if resource is not None],
+            resources=await _resources(reply.content_blocks, step),
             output=_plain(reply.artifact) if reply.artifact is not None else str(reply.text),
         )
 
 
-def _resource(block: Mapping[str, Any], step: Step) -> Resource | None:
+def _blocks(tool: BaseTool) -> bool:
+    """Whether a tool has no coroutine of its own; LangChain would run it in the event loop's few threads."""
+    kind = type(tool)
+    as_it_comes = kind._arun is BaseTool._arun and kind.ainvoke is BaseTool.ainvoke
+    return as_it_comes or getattr(tool, "coroutine", tool) is None
+
+
+async def _resources(blocks: Sequence[Mapping[str, Any]], step: Step) -> list[Resource]:
+    """Content blocks as resources. If one of them can not be used, no file is left of the others."""
+    drafts = Drafts(step.new_path)
+
+    def write() -> list[Resource]:
+        try:
+            found = [_resource(block, step, drafts) for block in blocks]
+        finally:
+            drafts.sweep()
+        return [resource for resource in found if resource is not None]
+
+    try:
+        return await asyncio.to_thread(write)
+    except BaseException:
+        drafts.discard()
+        raise
+
+
+def _resource(block: Mapping[str, Any], step: Step, drafts: Drafts) -> Resource | None:
     """A content block as a resource; None for blocks that hold neither text nor a file."""
     if block["type"] == "text":
         return Resource(kind="text", text=block["text"])
     if "base64" not in block:
         return None
-    content = base64.b64decode(block["base64"])
-    path = step.new_path(suffix_of(content, block.get("mime_type")))
+    content = _decoded(block["base64"], f"a file that {step.task.task} gave", step.settings.max_file_bytes)
+    path = drafts.new_path(suffix_of(content, block.get("mime_type")))
     with writing(f"a file of {step.task.task}"):
         path.write_bytes(content)
     kind, mime = sniff(path)
     return Resource(kind=kind, path=path, mime=mime)
+
+
+def _decoded(data: str, what: str, limit: int) -> bytes:
+    # Four letters for three bytes; it is not decoded to find out.
+    if len(data) // 4 * 3 > limit + 3:
+        raise ExpertError(f"{what} has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+    try:
+        return base64.b64decode(data)
+    except (binascii.Error, ValueError) as error:
+        raise ExpertError(f"{what} is not valid base64") from error
 
 
 def _plain(value: Any) -> Any:

@@ -21,8 +21,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from jarvis_agent import portal
 from jarvis_agent.callbacks import as_tool_run
 from jarvis_agent.errors import JarvisError
-from jarvis_agent.execute import Step, inputs_of
+from jarvis_agent.execute import Step
 from jarvis_agent.experts import Experts
+from jarvis_agent.inputs import inputs_of
 from jarvis_agent.ladder import Ladder
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore

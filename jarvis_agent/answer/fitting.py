@@ -51,7 +51,7 @@ def rows(make: Callable[[int], Sequence[Any]], nothing: str = "(none)") -> Fit:
 
 
 def lines_within(lines: Sequence[str], most: int) -> str:
-    """The first lines that there is room for, without those that are too long, and how many more there are."""
+    """The first lines that there is room for, without too long ones, and how many more there are."""
     kept: list[str] = []
     for line in lines:
         length = tokens(line)

@@ -38,6 +38,8 @@ class Call:
         new_path: makes a fresh path for a file that the backend writes; its parameter is the suffix (".wav").
         settings: the user's settings.
         hints: what else is known ("ocr": True where the request asks to read an image's text).
+        sweep: removes what was written after the call was cancelled. A thread that calls `new_path`, and may
+            go on after that, calls it at its end; the pool does so for those of local models.
     """
 
     spec: TaskSpec
@@ -46,6 +48,7 @@ class Call:
     new_path: Callable[[str], Path]
     settings: Settings
     hints: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Callable[[], None] = lambda: None
 
 
 @runtime_checkable

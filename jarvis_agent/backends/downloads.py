@@ -11,14 +11,16 @@ The threads are daemons, so that neither a cancelled call nor the end of the pro
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.errors import TransientError
+from jarvis_agent.threads import in_daemon
 
 _THREADS = 4
 _LOOK = 0.1
@@ -94,36 +96,29 @@ def fetch(model: str, sizes: Mapping[str, int], revision: str | None, token: str
 
 def _in_daemons(work: Callable[[str], Path], names: Sequence[str], download: Download) -> list[Path]:
     """The work on every name, in a few threads; nothing waits for them once the call is cancelled."""
-    jobs = [(name, Future[Path]()) for name in names]
-    left = iter(jobs)
-    lock = threading.Lock()
-    for _ in range(min(_THREADS, len(jobs))):
-        threading.Thread(target=_work, args=(work, left, lock, download), daemon=True).start()
-    waiting = {done for _, done in jobs}
+    left: SimpleQueue[str] = SimpleQueue()
+    for name in names:
+        left.put(name)
+    jobs = [in_daemon(_work, work, left, download) for _ in range(min(_THREADS, len(names)))]
+    waiting = set(jobs)
     while waiting:
         finished, waiting = wait(waiting, timeout=_LOOK, return_when=FIRST_EXCEPTION)
         for done in finished:
             done.result()
         if abandoned():
             raise _given_up(download.model)
-    return [done.result() for _, done in jobs]
+    return [path for done in jobs for path in done.result()]
 
 
-def _work(
-    work: Callable[[str], Path],
-    left: Iterator[tuple[str, Future[Path]]],
-    lock: threading.Lock,
-    download: Download,
-) -> None:
+def _work(work: Callable[[str], Path], left: SimpleQueue[str], download: Download) -> list[Path]:
+    made: list[Path] = []
     while not download.stopped:
-        with lock:
-            name, done = next(left, (None, None))
-        if name is None or done is None:
-            return
         try:
-            done.set_result(work(name))
-        except BaseException as error:
-            done.set_exception(error)
+            name = left.get_nowait()
+        except Empty:
+            break
+        made.append(work(name))
+    return made
 
 
 def _given_up(model: str) -> TransientError:

@@ -145,7 +145,8 @@ class ModelPool:
             return await asyncio.wrap_future(job.done)
         except asyncio.CancelledError:
             job.abandoned = True
-            job.done.cancel()
+            if not job.done.cancel():
+                job.done.add_done_callback(lambda _: call.sweep())
             raise
 
     async def close(self) -> None:
@@ -289,7 +290,8 @@ class ModelPool:
             try:
                 return [(result, None) for result in self._with_room(lambda: batch(calls))]
             except Exception as error:
-                logger.info("%d calls of %s are run one by one: %s", len(calls), calls[0].candidate.id, error)
+                model, why = calls[0].candidate.id, in_words(error)
+                logger.info("%d calls of %s are run one by one: %s", len(calls), model, why)
         return [self._outcome(expert, job) for job in jobs]
 
     def _outcome(self, expert: Expert, job: _Job) -> _Outcome:

@@ -1,7 +1,8 @@
-"""Runs that the command line keeps under a name, to be resumed.
+"""Runs that the command line keeps under a name, to be resumed, and plans that wait for a word.
 
-    jarvis "Transcribe a.wav" --resume talk      # begin, or go on
-    jarvis --resume talk                         # go on
+    jarvis "Transcribe a.wav" --resume talk               # begin, or go on
+    jarvis --resume talk                                  # go on
+    jarvis "Transcribe b.wav" --resume talk --restart     # begin anew, whatever was unfinished
 
 They are stored in runs.sqlite in the output directory, and outlive the process.
 """
@@ -10,33 +11,49 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from jarvis_agent.agent import JarvisAgent
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.plan import Plan
+from jarvis_agent.request import Request
 from jarvis_agent.run import Event
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    from jarvis_agent.graph import DurableAgent
 
 FILE = "runs.sqlite"
 
 Decide = Callable[[dict[str, Any]], Any]
-"""Shows a plan, as {request, plan, notes}, and returns True, False, or another plan."""
+"""Shows a plan, as `DurableAgent.waiting` tells it, and returns True, False, or another plan."""
 
 
 class KeptAgent:
     """An agent whose runs are kept under a name; what the terminal uses of a JarvisAgent."""
 
-    def __init__(self, agent: JarvisAgent, name: str, decide: Decide | None = None) -> None:
-        """With `decide`, plans run only when it lets them."""
+    def __init__(
+        self, agent: JarvisAgent, name: str | None, decide: Decide | None = None, *, restart: bool = False
+    ) -> None:
+        """Without a name, the run is kept in memory, and only as long as it takes.
+
+        Args:
+            decide: plans run only when it lets them.
+            restart: an unfinished run of this name begins anew.
+        """
         self._agent = agent
         self._name = name
         self._decide = decide
+        self._restart = restart
 
     @property
     def model_name(self) -> str | None:
@@ -48,48 +65,109 @@ class KeptAgent:
         return await self._agent.aplan(request, config)
 
     async def events(self, request: Any, config: Any = None) -> AsyncGenerator[Event, None]:
-        """What happens in the run. An unfinished one of this name goes on, whatever the request says.
+        """What happens in the run. An unfinished one of this name goes on.
 
         Raises:
-            ConfigError: there is no request, and no run of this name.
+            ConfigError: there is no request, and no run of this name; or its request is another one.
             MissingExtraError: the checkpointer is not installed.
         """
-        try:
-            from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-            from langgraph.types import Command
-        except ImportError as error:
-            raise MissingExtraError("--resume", "durable") from error
-        from jarvis_agent.graph import DurableAgent
+        thread: Any = {"configurable": {"thread_id": self._name or "unnamed"}}
+        async with self._saver() as saver:
+            from jarvis_agent.graph import DurableAgent
 
-        folder = Path(self._agent.settings.output_dir)
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        thread: Any = {"configurable": {"thread_id": self._name}}
-        async with AsyncSqliteSaver.from_conn_string(str(folder / FILE)) as saver:
             durable = DurableAgent(self._agent, saver, approve=self._decide is not None)
-            unfinished = (await durable.graph.aget_state(thread)).next
-            given = request if request.get("input") and not unfinished else None
-            if unfinished:
-                typer.echo(f"Going on with the unfinished run {self._name}.", err=True)
-            while True:
-                shown = await durable.waiting(thread)
-                if shown is not None:
-                    given = Command(resume=await self._decision(shown))
-                async with aclosing(durable.events(given, thread)) as events:
+            given = await self._to_do(durable, thread, request)
+            try:
+                async with aclosing(self._going_on(durable, thread, given)) as events:
                     async for event in events:
                         yield event
-                if await durable.waiting(thread) is None:
-                    return
+            except Exception as error:
+                if not isinstance(error, ConfigError) and await durable.unfinished(thread) is not None:
+                    self._tell_what_now()
+                raise
 
-    async def _decision(self, shown: dict[str, Any]) -> Any:
+    @asynccontextmanager
+    async def _saver(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+        try:
+            from langgraph.checkpoint.memory import InMemorySaver
+            from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+        except ImportError as error:
+            raise MissingExtraError("--resume or --approve", "durable") from error
+
+        if self._name is None:
+            yield InMemorySaver()
+            return
+        folder = Path(self._agent.settings.output_dir)
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        async with AsyncSqliteSaver.from_conn_string(str(folder / FILE)) as saver:
+            yield saver
+
+    async def _to_do(self, durable: DurableAgent, thread: Any, request: Any) -> Request | None:
+        """The request to begin with; None to go on with what there is."""
+        asked = await durable.unfinished(thread)
+        new = Request.of(request) if request.get("input") else None
+        if asked is None and new is None and self._restart:
+            raise ConfigError(f"--restart wants a request, for no run {self._name} is unfinished")
+        if asked is None:
+            return new
+        if self._restart:
+            return new or asked
+        if new is not None and new != asked:
+            raise ConfigError(
+                f'the run {self._name} is unfinished, and its request is another one ("{asked.text}"): '
+                f"jarvis --resume {self._name} goes on with it; another name, or --restart, begins anew"
+            )
+        typer.echo(f"Going on with the unfinished run {self._name}.", err=True)
+        return None
+
+    async def _going_on(self, durable: DurableAgent, thread: Any, given: Any) -> AsyncGenerator[Event, None]:
+        """The run's events, to its end, through all decisions on its plan."""
+        from langgraph.types import Command
+
+        while True:
+            shown = await durable.waiting(thread) if given is None else None
+            if shown is not None:
+                yield Event(kind="note", text="the plan waits for a decision")
+                given = Command(resume=self._decision(shown))
+            async with aclosing(durable.events(given, thread)) as events:
+                async for event in events:
+                    yield event
+            if await durable.waiting(thread) is None:
+                return
+            given = None
+
+    def _decision(self, shown: dict[str, Any]) -> Any:
+        """What was decided. The event loop stands still meanwhile: there is nothing to do without it."""
         if self._decide is None:
             raise ConfigError(
                 f"the plan of the run {self._name} waits for approval; resume it with --approve"
             )
-        return await asyncio.to_thread(self._decide, shown)
+        with _ctrl_c_at_once():
+            return self._decide(shown)
+
+    def _tell_what_now(self) -> None:
+        if self._name is not None:
+            again = f"jarvis --resume {self._name}"
+            typer.echo(
+                f"The run is kept: {again} goes on with it, {again} --restart begins it anew.", err=True
+            )
 
     async def aclose(self) -> None:
         """Free the agent."""
         await self._agent.aclose()
+
+
+@contextmanager
+def _ctrl_c_at_once() -> Iterator[None]:
+    """A block in which Ctrl-C raises KeyboardInterrupt; asyncio would wait for what blocks its loop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:
@@ -97,17 +175,33 @@ def ask_for_approval(shown: dict[str, Any]) -> Any:
 
     Raises:
         ConfigError: there is nobody to ask.
+        KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
     """
+    from jarvis_agent.cleaning import clean
     from jarvis_agent.console.show import make_console, plan_tree
 
     if not sys.stdin.isatty():
         raise ConfigError("--approve asks in a terminal, and the input is none; leave it out")
     plan = Plan.parse(json.dumps(shown["plan"]), tools=[task["task"] for task in shown["plan"]])
     make_console(stderr=True).print(plan_tree(plan))
-    answer = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip().lower()[:1]
-    if answer == "e":
-        import click
+    if "problem" in shown:
+        typer.echo(f"That is no decision: {clean(shown['problem'])}", err=True)
+    try:
+        while True:
+            answer: str = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip()
+            if answer.lower() not in ("e", "edit"):
+                return answer
+            if (edited := _edited(shown)) is not None:
+                return edited
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
-        edited = click.edit(json.dumps(shown["plan"], indent=2, ensure_ascii=False), extension=".json")
-        return True if edited is None else edited
-    return answer == "y"
+
+def _edited(shown: dict[str, Any]) -> str | None:
+    """The plan as it was left in an editor, which opens with what was written there before; None if it was
+    left as it is."""
+    import click
+
+    given = shown.get("given")
+    rows = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
+    return click.edit(given if isinstance(given, str) and "\n" in given else rows, extension=".json")

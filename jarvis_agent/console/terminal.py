@@ -113,7 +113,7 @@ async def _ask(agent: Agent, request: dict[str, Any], config: Any, *, as_json: b
                     if event.kind == "token" and not as_json:
                         typer.echo(clean(event.text), nl=False)
                     run = event.run or run
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         _print_interrupted(board.run, as_json=as_json)
         raise
     _print_run(run, board.answer, as_json=as_json)
@@ -137,11 +137,14 @@ def _progress(board: Board) -> Iterator[Callable[[Event], None]]:
         get_renderable=lambda: board, console=console, refresh_per_second=8, redirect_stdout=False
     ) as live:
 
-        def stop_at_the_answer(event: Event) -> None:
-            if event.kind == "token":
+        def leave_room(event: Event) -> None:
+            """For the answer, and for a question that comes after a note."""
+            if event.kind in ("token", "note"):
                 live.stop()
+            elif event.kind != "done":
+                live.start()
 
-        yield stop_at_the_answer
+        yield leave_room
 
 
 def _print_run(run: Run, streamed: str, *, as_json: bool) -> None:

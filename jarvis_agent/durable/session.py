@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
 from jarvis_agent.durable.steps import Steps, TaskJournal
-from jarvis_agent.errors import InputError
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.memory import turns_of
 from jarvis_agent.plan import Plan, PlanBuilder
@@ -19,15 +19,19 @@ from jarvis_agent.request import Brief, Request, Turn
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event
 from jarvis_agent.session import Session, Stages, announce, turn_of
-from jarvis_agent.types import TaskResult, Usage
+from jarvis_agent.types import Resource, TaskResult
 
 Ask = Callable[[dict[str, Any]], Any]
 """Shows a plan, stops the run until somebody has decided, and returns what was decided."""
 
 REJECTED = "the plan was rejected, so nothing was run"
 
+_WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved"), True) | dict.fromkeys(
+    ("false", "no", "n", "reject", "rejected"), False
+)
+"""What people say for True and False."""
+
 _TURNS = TypeAdapter(list[Turn])
-_USAGE = TypeAdapter(dict[str, Usage])
 
 
 def turns_from(stored: Any) -> list[Turn]:
@@ -44,7 +48,8 @@ class DurableSession(Session):
     """The run of one request, whose stages are steps.
 
     `turns` are the thread's earlier turns, and this one when it is over. With `ask`, the plan is put before
-    somebody ahead of its execution.
+    somebody ahead of its execution. Times count from `began` (seconds since the epoch), when the run began
+    for the first time; the deadline, from now.
     """
 
     def __init__(
@@ -54,10 +59,14 @@ class DurableSession(Session):
         directory: Path,
         *,
         steps: Steps,
+        began: float,
         turns: Sequence[Turn] = (),
         ask: Ask | None = None,
     ) -> None:
         super().__init__(stages, config, directory)
+        elapsed = max(0.0, time.time() - began)
+        self._began -= elapsed
+        self._deadline += elapsed
         self.turns = list(turns)
         self._steps = steps
         self._ask = ask
@@ -67,23 +76,37 @@ class DurableSession(Session):
         told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
         return (*told, *self.turns)
 
+    async def _files(self, request: Request) -> list[Resource]:
+        """As a step: what was opened once is not asked for again, and may be gone where no task needs it."""
+
+        async def look() -> list[Any]:
+            files = await super(DurableSession, self)._files(request)
+            return [file.model_dump(mode="json") for file in files]
+
+        files = [Resource.model_validate(file) for file in await self._steps.once("files", look)]
+        self._store.admit(files)
+        for file in files:
+            if file.path is None:
+                await self._store.grant_mention(file.name)
+        return files
+
     async def _execute(
         self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
         async def make_plan() -> dict[str, Any]:
             plan = await self._plan_in_time(brief, lambda task: None)
-            return {"plan": plan.model_dump(mode="json"), "usage": _dumped(brief)}
+            return {"plan": plan.model_dump(mode="json"), "seconds": self._timings["plan"]}
 
-        stored = await self._steps.once("plan", make_plan)
-        brief.meter.usage.update(_USAGE.validate_python(stored["usage"]))
+        stored = await self._steps.once("plan", make_plan, brief.meter)
+        self._timings["plan"] = stored["seconds"]
         plan = self._approved(Plan.model_validate(stored["plan"]), brief)
         announce(brief, plan)
         emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        journal = TaskJournal(self._steps)
+        journal = TaskJournal(self._steps, brief.meter)
         async with Executor(
             workers, self._store, brief, self._settings, emit, self._clock, journal
         ) as executor:
-            results = await executor.join(plan.tasks, self._settings.run_timeout)
+            results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)
         self._time_execution(results)
         return plan, results
@@ -98,50 +121,48 @@ class DurableSession(Session):
 
         async def plan_again() -> dict[str, Any]:
             more = await super(DurableSession, self)._replan(turn, brief, plan, results)
-            return {"plan": more.model_dump(mode="json"), "usage": _dumped(brief)}
+            return more.model_dump(mode="json")
 
-        stored = await self._steps.once(f"replan {turn}", plan_again)
-        brief.meter.usage.update(_USAGE.validate_python(stored["usage"]))
-        return Plan.model_validate(stored["plan"])
+        return Plan.model_validate(await self._steps.once(f"replan {turn}", plan_again, brief.meter))
 
     def _approved(self, plan: Plan, brief: Brief) -> Plan:
         """The plan that somebody decided on: this one, an edited one, or none.
 
-        Raises:
-            InputError: the decision is none of these.
+        It asks until the decision is one. An edited plan that had to be mended is shown again as it is now:
+        none is run that nobody has seen.
         """
         if self._ask is None or not plan.tasks:
             return plan
-        shown = {"request": brief.request, "plan": json.loads(plan.to_json()), "notes": plan.notes}
-        decision = self._ask(shown)
-        if decision in (True, "approve"):
-            return plan
-        if decision in (False, None, "reject"):
-            return Plan(notes=[REJECTED])
-        if isinstance(decision, Mapping):
-            decision = decision.get("plan")
-        if not isinstance(decision, list | str):
-            raise InputError(
-                "a plan is approved with True, rejected with False, or replaced by a list of tasks; "
-                f"this is none of them: {decision!r}"
-            )
-        builder = PlanBuilder(brief.specs)
-        builder.feed(decision if isinstance(decision, str) else json.dumps(decision))
-        builder.finish()
-        return builder.plan
+        shown: dict[str, Any] = {"request": brief.request, "plan": _rows(plan), "notes": plan.notes}
+        while True:
+            decision = self._ask(shown)
+            if isinstance(decision, Mapping):
+                decision = decision.get("plan", decision)
+            if isinstance(decision, str):
+                decision = _WORDS.get(decision.strip().strip(".!").casefold(), decision)
+            if decision is True:
+                return plan
+            if decision is False or decision == []:
+                return Plan(notes=[REJECTED])
+            edited = _edited(decision, brief)
+            if edited.tasks and not edited.notes:
+                return edited
+            if edited.tasks:
+                plan = edited
+            shown |= {"plan": _rows(plan), "notes": plan.notes, "given": decision}
+            shown["problem"] = "; ".join(edited.notes)
 
     async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         said: list[str] = []
 
-        async def write() -> dict[str, Any]:
+        async def write() -> str:
             said.append(await super(DurableSession, self)._respond(brief, plan, results, emit))
-            return {"answer": said[0], "usage": _dumped(brief)}
+            return said[0]
 
-        stored = await self._steps.once("answer", write)
-        brief.meter.usage.update(_USAGE.validate_python(stored["usage"]))
+        answer = str(await self._steps.once("answer", write, brief.meter))
         if not said:
-            emit(Event(kind="token", seconds=self._clock(), text=stored["answer"]))
-        return str(stored["answer"])
+            emit(Event(kind="token", seconds=self._clock(), text=answer))
+        return answer
 
     def _responder(self, plan: Plan) -> Responder:
         return self._stages.report if plan.notes == [REJECTED] else super()._responder(plan)
@@ -150,5 +171,20 @@ class DurableSession(Session):
         self.turns.append(turn_of(brief, answer, results))
 
 
-def _dumped(brief: Brief) -> Any:
-    return _USAGE.dump_python(brief.meter.usage, mode="json")
+def _rows(plan: Plan) -> Any:
+    return json.loads(plan.to_json())
+
+
+def _edited(decision: Any, brief: Brief) -> Plan:
+    """The plan that somebody put in the place of another one; its notes tell what is wrong with it."""
+    if not isinstance(decision, list | str):
+        return Plan(
+            notes=[
+                "a plan is approved with True, rejected with False, or replaced by a list of tasks; "
+                f"this is none of them: {decision!r}"
+            ]
+        )
+    builder = PlanBuilder(brief.specs)
+    builder.feed(decision if isinstance(decision, str) else json.dumps(decision))
+    builder.finish()
+    return builder.plan

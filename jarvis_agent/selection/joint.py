@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from jarvis_agent.deadline import uncounted
 from jarvis_agent.errors import LLMError
 from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.request import Announced, Brief
@@ -58,7 +59,11 @@ class JointChoice:
         Raises:
             LLMError, TimeoutError: the language model failed; every task of the plan is told the same.
         """
-        if brief.announced is None or task not in (planned := await brief.announced.tasks()):
+        if brief.announced is None:
+            return None
+        with uncounted():
+            planned = await brief.announced.tasks()
+        if task not in planned:
             return None
         turn = self._rounds.setdefault(brief.announced, _Round())
         async with turn.lock:

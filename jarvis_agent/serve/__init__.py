@@ -57,7 +57,9 @@ def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Seque
 
 
 def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve until interrupted. On a loopback address, requests for other host names are refused, and what pages of other hosts send.
+    """Serve until interrupted.
+
+    On a loopback address, requests for other host names are refused, and what pages of other hosts send.
 
     Raises:
         MissingExtraError: the extra "serve" is not installed.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
@@ -13,24 +14,25 @@ from langserve import add_routes
 
 from jarvis_agent import __version__
 from jarvis_agent.agent import JarvisAgent
-from jarvis_agent.errors import InputError
 from jarvis_agent.request import Request as AgentRequest
 from jarvis_agent.run import Run
-from jarvis_agent.serve.faults import FaultTelling, answer_input_error
+from jarvis_agent.serve.faults import TOLD, FaultTelling, answer_fault
 from jarvis_agent.serve.files import Upload, Uploads, find_output
 from jarvis_agent.serve.hosts import TrustedHosts
+from jarvis_agent.serve.runs import sweep_runs
 from jarvis_agent.serve.wire import WholeSerializer
 
 THREAD_HEADER = "X-Thread-Id"
 """A request header: the chat that a request belongs to."""
 
 _FORM = 64 * 1024
-_HOUR = 3600.0
+_LONGEST_PAUSE = 60.0
 
 
 def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> FastAPI:
     """As `create_app`."""
     settings = agent.settings
+    runs = settings.output_dir / "served"
     uploads = Uploads(
         settings.output_dir / "uploads",
         settings.max_file_bytes,
@@ -38,10 +40,16 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         total=settings.upload_bytes,
     )
 
+    def sweep() -> None:
+        uploads.sweep()
+        sweep_runs(
+            runs, seconds=settings.upload_seconds, total=settings.upload_bytes, busy=settings.run_timeout
+        )
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(
-            _sweep(uploads, every=min(max(settings.upload_seconds / 2, 1.0), _HOUR))
+            _sweep(sweep, every=min(max(settings.upload_seconds / 2, 1.0), _LONGEST_PAUSE))
         )
         try:
             yield
@@ -57,9 +65,10 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         max_body_size=settings.max_file_bytes * 4 // 3 + _FORM,
     )
     app.add_middleware(TrustedHosts, allowed=allowed_hosts)
-    app.add_exception_handler(InputError, answer_input_error)
-    app.include_router(_agent_routes(agent.confined(uploads.directory), path))
-    app.include_router(_file_routes(uploads, agent))
+    for fault in TOLD:
+        app.add_exception_handler(fault, answer_fault)
+    app.include_router(_agent_routes(agent.confined(uploads.directory, output_dir=runs), path))
+    app.include_router(_file_routes(uploads, runs))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -69,10 +78,10 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
     return app
 
 
-async def _sweep(uploads: Uploads, every: float) -> None:
-    """Delete old uploads also while nobody sends new ones."""
+async def _sweep(sweep: Callable[[], None], every: float) -> None:
+    """Delete what is old also while nobody sends anything new."""
     while True:
-        await asyncio.to_thread(uploads.sweep)
+        await asyncio.to_thread(sweep)
         await asyncio.sleep(every)
 
 
@@ -97,7 +106,7 @@ def _with_thread(config: dict[str, Any], request: Request) -> dict[str, Any]:
     return {**config, "configurable": {**config.get("configurable", {}), "thread_id": thread}}
 
 
-def _file_routes(uploads: Uploads, agent: JarvisAgent) -> APIRouter:
+def _file_routes(uploads: Uploads, runs: Path) -> APIRouter:
     router = APIRouter(tags=["files"])
 
     @router.post("/files", status_code=201)
@@ -111,7 +120,7 @@ def _file_routes(uploads: Uploads, agent: JarvisAgent) -> APIRouter:
     @router.get("/outputs/{run}/{name}")
     async def output(run: str, name: str) -> FileResponse:
         """Give a file that a run made: the last two parts of its path in the Run."""
-        found = await asyncio.to_thread(find_output, agent.settings.output_dir, run, name)
+        found = await asyncio.to_thread(find_output, runs, run, name)
         if found is None:
             raise HTTPException(404, "there is no such file")
         return FileResponse(

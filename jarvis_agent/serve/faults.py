@@ -1,7 +1,7 @@
-"""How a fault of a request reaches its client: status 422 with our message, also in the middle of a stream.
+"""How a fault of a request reaches its client: a status with our message, also in the middle of a stream.
 
-LangServe answers an exception with a bare "Internal Server Error", so that nothing secret leaks. An
-InputError is written for the person who sent the request, and passes; all others stay as LangServe has them.
+LangServe answers an exception with a bare "Internal Server Error", so that nothing secret leaks. What is
+written for the person who sent the request passes; all else stays as LangServe has it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from sse_starlette import EventSourceResponse
 
-from jarvis_agent.errors import InputError
+from jarvis_agent.errors import DeadlineError, InputError, JarvisError
 
-UNPROCESSABLE = 422
+TOLD: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
+"""The errors that clients are told, and their status."""
 
 
 class FaultTelling(APIRoute):
-    """A route whose streams tell an InputError, and where input that does not fit is the client's fault."""
+    """A route whose streams tell the errors of `TOLD`, and where wrong input is the client's fault."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, with its stream and its errors looked through."""
@@ -42,9 +43,13 @@ class FaultTelling(APIRoute):
         return telling
 
 
-async def answer_input_error(request: Request, error: Exception) -> Response:
-    """The response to an InputError outside of a stream."""
-    return JSONResponse({"detail": str(error)}, UNPROCESSABLE)
+async def answer_fault(request: Request, error: Exception) -> Response:
+    """The response to an error of `TOLD` outside of a stream."""
+    return JSONResponse({"detail": str(error)}, _status(error))
+
+
+def _status(error: Exception) -> int:
+    return next(status for kind, status in TOLD.items() if isinstance(error, kind))
 
 
 async def _told(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
@@ -56,8 +61,8 @@ async def _told(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
                 bare = event
             else:
                 yield event
-    except InputError as error:
-        told = {"status_code": UNPROCESSABLE, "message": str(error)}
+    except tuple(TOLD) as error:
+        told = {"status_code": _status(error), "message": str(error)}
         yield {"event": "error", "data": json.dumps(told)}
     except Exception:
         if bare is not None:

@@ -8,6 +8,7 @@ found = find_output(Path("outputs"), "20250101-120000-9f0c…", "0-canny.png")
 
 from __future__ import annotations
 
+import errno
 import re
 import secrets
 import shutil
@@ -99,6 +100,7 @@ class Uploads:
             folder.mkdir(parents=True)
             with (folder / name).open("xb") as stored:
                 shutil.copyfileobj(file, stored)
+            self._check_still_there(kept)
         except OSError:
             with self._lock:
                 if kept in self._stored:
@@ -111,6 +113,11 @@ class Uploads:
         """Delete the files whose time is over."""
         with self._lock:
             self._make_room(0)
+
+    def _check_still_there(self, kept: _Stored) -> None:
+        with self._lock:
+            if kept not in self._stored:
+                raise OSError(errno.ENOSPC, "others were sent meanwhile, and there is no room for all")
 
     def _make_room(self, size: int) -> None:
         """Delete what is too old, and the oldest until `size` bytes more may be stored."""

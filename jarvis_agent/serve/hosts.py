@@ -2,9 +2,9 @@
 
     app.add_middleware(TrustedHosts, allowed=("localhost", "127.0.0.1", "::1"))
 
-A page of the web can have its visitor's browser send requests to this machine. The browser then says in `Origin`
-where the page is from; and where the page's own name leads to this machine, `Host` has that name. Programs send no
-`Origin`.
+A page of the web can have its visitor's browser send requests to this machine. The browser then says in
+`Origin` where the page is from; and where the page's own name leads to this machine, `Host` has that name.
+Programs send no `Origin`.
 """
 
 from __future__ import annotations

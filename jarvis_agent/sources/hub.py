@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from jarvis_agent.errors import NoCandidateError
+from jarvis_agent.errors import NoCandidateError, in_words
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
 from jarvis_agent.sources.hub_lists import HubLists, Row
@@ -140,7 +140,7 @@ class HubSource:
             )
             hf_raise_for_status(reply)
         except (httpx.HTTPError, OSError) as error:
-            logger.info("the card of %s could not be read: %s", candidate.id, error)
+            logger.info("the card of %s could not be read: %s", candidate.id, in_words(error))
             return ""
         return cards.first_paragraph(cards.card_of(reply.text)[1])
 

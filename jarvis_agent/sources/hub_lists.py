@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent import __version__
-from jarvis_agent.errors import ConfigError, JarvisError, NoCandidateError, TransientError
+from jarvis_agent.errors import ConfigError, JarvisError, NoCandidateError, TransientError, as_cause
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
 
@@ -163,9 +163,9 @@ class HubLists:
             hf_raise_for_status(reply)
             content = reply.json()
         except HfHubHTTPError as error:
-            raise self._refusal(error.response.status_code, path, error) from error
+            raise self._refusal(error.response.status_code, path, error) from as_cause(error)
         except (httpx.HTTPError, OSError) as error:
-            raise self._remember(str(error) or type(error).__name__) from error
+            raise self._remember(str(error) or type(error).__name__) from as_cause(error)
         except ValueError as error:
             raise self._remember("its answer is not JSON") from error
         rows = content if isinstance(content, list) else [content]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from jarvis_agent.backends.base import Call
+
+
+_DAMAGE = (ValueError, LookupError, TypeError, NameError, AttributeError, NotImplementedError, struct.error)
+"""What trimesh raises for a file that is not as it should be."""
 
 
 def solid(raw: Any, call: Call) -> Adapted:
@@ -83,7 +88,7 @@ def _loaded(raw: Any) -> Any:
     is_glb = given.read_bytes()[:4] == b"glTF"
     try:
         scene = trimesh.load_scene(given, file_type="glb" if is_glb else given.suffix.lstrip("."))
-    except (ValueError, KeyError, TypeError, IndexError, NotImplementedError) as error:
+    except _DAMAGE as error:
         raise UnexpectedError(f"a 3D file that can be read ({error})") from error
     if not scene.geometry:
         raise UnexpectedError("a 3D file with something in it")

@@ -20,7 +20,7 @@ from jarvis_agent import breaker
 from jarvis_agent.backends.base import Call, patience
 from jarvis_agent.backends.remote.errors import expert_error, failures
 from jarvis_agent.backends.remote.hosted_calls import CALLS, ask
-from jarvis_agent.errors import BadInputError, ExpertError, MissingExtraError, TransientError
+from jarvis_agent.errors import BadInputError, ExpertError, MissingExtraError, TransientError, as_cause
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tracing import tell
@@ -127,7 +127,7 @@ class HostedBackend:
             async with client:
                 return await ask(client, row, call)
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise expert_error(error, one.provider) from error
+            raise expert_error(error, one.provider) from as_cause(error)
 
     async def close(self) -> None:
         """Nothing is held between calls."""

@@ -57,7 +57,14 @@ async def ask(client: AsyncInferenceClient, row: Hosted, call: Call) -> Any:
     given = await asyncio.to_thread(row.given, call)
     method = getattr(client, row.method)
     reply = await method(**{**given, **_options(method, call)})
-    return await asyncio.to_thread(row.finish, reply, call)
+    return await asyncio.to_thread(_finished, row, reply, call)
+
+
+def _finished(row: Hosted, reply: Any, call: Call) -> Any:
+    try:
+        return row.finish(reply, call)
+    finally:
+        call.sweep()
 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:

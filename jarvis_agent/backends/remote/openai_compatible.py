@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jarvis_agent.backends.base import Call, patience
 from jarvis_agent.backends.remote.chat_messages import answer_of, messages
 from jarvis_agent.backends.remote.errors import retry_after
-from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
+from jarvis_agent.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError, as_cause
 from jarvis_agent.llm import ThinkingFilter
 from jarvis_agent.masking import keep_secret
 from jarvis_agent.selection.languages import find_language
@@ -161,7 +161,7 @@ async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
     try:
         reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
     except openai.OpenAIError as error:
-        raise _expert_error(error, call.candidate) from error
+        raise _expert_error(error, call.candidate) from as_cause(error)
     if used := reply.usage:
         tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
     message = reply.choices[0].message if reply.choices else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,9 +27,11 @@ from jarvis_agent.errors import (
     RateLimitedError,
     TransientError,
     UnsupportedError,
+    as_cause,
 )
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.cards import brief_text
+from jarvis_agent.threads import in_thread
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
 
@@ -71,15 +73,10 @@ class SpacesBackend:
             UnsupportedError: it does not do the task, or fails at it.
         """
         gone = threading.Event()
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()
         limit = patience(self._settings)
-        threading.Thread(
-            target=_work, args=(future, call, self._settings, gone), name="jarvis-space", daemon=True
-        ).start()
         try:
             async with asyncio.timeout(limit):
-                return await asyncio.wrap_future(future)
+                return await in_thread(_use, call, self._settings, gone)
         except TimeoutError as error:
             space = call.candidate.metadata["space"]
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error
@@ -88,13 +85,6 @@ class SpacesBackend:
 
     async def close(self) -> None:
         """Nothing is held between calls."""
-
-
-def _work(future: Future[Any], call: Call, settings: Settings, gone: threading.Event) -> None:
-    try:
-        future.set_result(_use(call, settings, gone))
-    except BaseException as error:
-        future.set_exception(error)
 
 
 def _use(call: Call, settings: Settings, gone: threading.Event) -> Any:
@@ -110,7 +100,9 @@ def _use(call: Call, settings: Settings, gone: threading.Event) -> Any:
         except JarvisError:
             raise
         except Exception as error:
-            raise _expert_error(error, space) from error
+            raise _expert_error(error, space) from as_cause(error)
+        finally:
+            call.sweep()
 
 
 def _ask(client: Client, call: Call, gone: threading.Event, downloads: Path) -> Any:
@@ -153,7 +145,7 @@ def _connect(space: str, settings: Settings, folder: str) -> Client:
         raise
     except ValueError as error:
         # A Space that is woken by the request answers so at first.
-        raise TransientError(f"the Space {space} is not ready: {brief_text(str(error))}") from error
+        raise TransientError(f"the Space {space} is not ready: {brief_text(str(error))}") from as_cause(error)
 
 
 def _address(space: str, settings: Settings) -> tuple[str, str | None]:

@@ -1,0 +1,72 @@
+"""A guard against calls that block an event loop, as `langgraph dev` has one.
+
+with no_blocking() as blocked:
+    await graph.ainvoke(…)          # BlockingCallError: os.mkdir blocks the event loop
+assert blocked == []                # whoever may have caught it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGE = str(Path(__file__).parent.parent / "jarvis_agent")
+
+_CALLS: list[tuple[Any, str]] = [
+    *((os, name) for name in ("getcwd", "stat", "mkdir", "rmdir", "remove", "unlink", "rename", "replace")),
+    *((os, name) for name in ("listdir", "scandir", "readlink", "access", "open")),
+    *((io, name) for name in ("open",)),
+    (time, "sleep"),
+]
+
+
+class BlockingCallError(Exception):
+    """Something that blocks was called in an event loop."""
+
+
+@contextmanager
+def no_blocking() -> Iterator[list[str]]:
+    """A block in which our own code may not touch a disk, or sleep, in a thread that runs an event loop.
+
+    What libraries do by themselves is theirs, and so is what an import does.
+
+    Returns:
+        What was refused.
+    """
+    refused: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in _CALLS:
+            patch.setattr(module, name, _guarded(getattr(module, name), f"{module.__name__}.{name}", refused))
+        yield refused
+
+
+def _guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callable[..., Any]:
+    def guard(*args: Any, **options: Any) -> Any:
+        if asyncio._get_running_loop() is not None and (place := _blamed()):
+            refused.append(f"{name} blocks the event loop, in {place}")
+            raise BlockingCallError(refused[-1])
+        return call(*args, **options)
+
+    return guard
+
+
+def _blamed() -> str | None:
+    """The line of ours that leads to a call; None where there is none, or an import stands between."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith("<frozen importlib"):
+            return None
+        if file.startswith(PACKAGE):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
