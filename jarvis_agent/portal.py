@@ -6,11 +6,12 @@ for chunk in portal.iterate(agent.astream, "…"): ...
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -19,6 +20,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 T = TypeVar("T")
 
 _NAME = "jarvis-portal"
+_GRACE = 10.0
+"""Seconds for which a closed iterator waits for the end of the one in the loop."""
 
 _lock = threading.Lock()
 _stack = ExitStack()
@@ -55,15 +58,18 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
     One task of the loop runs the whole iteration, as async generators with time limits need.
     """
     items: SimpleQueue[T | None] = SimpleQueue()
-    ended = threading.Event()
+    left, ended = threading.Event(), threading.Event()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None]] = []
 
     async def pump() -> None:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
         try:
-            async for item in function(*args):
-                items.put(item)
+            if not left.is_set():
+                async for item in function(*args):
+                    items.put(item)
         finally:
-            items.put(None)
             ended.set()
+            items.put(None)
 
     future = _shared().start_task_soon(pump)
     try:
@@ -71,10 +77,15 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
             yield item
         future.result()
     finally:
-        future.cancel()
-        # An iterator that nobody closed may be collected in the loop's own thread, which must not wait.
+        # An iterator that nobody closed may be collected anywhere: in the loop's own thread, or in one that
+        # holds a lock which the loop needs. So nothing here waits without a limit, as `future.cancel` would.
+        left.set()
+        for loop, task in running:
+            if task is not None and not ended.is_set():
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(task.cancel)
         if threading.current_thread().name != _NAME:
-            ended.wait()
+            ended.wait(_GRACE)
 
 
 atexit.register(lambda: _stack.close())

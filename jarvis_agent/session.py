@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.answer.phrases import phrases
-from jarvis_agent.deadline import LateError, each, within
+from jarvis_agent.deadline import GRACE, LateError, each, within
 from jarvis_agent.errors import DeadlineError, InputError, JarvisError, LLMError, in_words, traced
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.foreign import foreign
@@ -118,22 +118,21 @@ class Session:
             _, brief = await self._begin(request)
             return await self._plan_in_time(brief, lambda task: None)
         finally:
-            await asyncio.to_thread(self._store.close)
+            await self._close_store()
 
     def _clock(self) -> float:
         return perf_counter() - self._began
 
     async def _run(self, request: Request, emit: Emit) -> Run:
-        await asyncio.to_thread(self._store.prepare)
         try:
-            workers, brief = await self._begin(request)
+            workers, brief = await self._begin(request, self._store.prepare)
             with span("jarvis.execute"):
                 plan, results = await self._execute(brief, workers, emit)
             with span("jarvis.respond") as seen:
                 answer = await self._respond(brief, plan, results, emit)
                 seen.tell(counted(brief.meter.usage.get("respond", Usage())))
         finally:
-            await asyncio.to_thread(self._store.close)
+            await self._close_store()
         self._remember(brief, answer, results)
         self._timings["total"] = self._clock()
         run = Run(answer=answer, plan=plan, results=results, usage=brief.meter.usage, timings=self._timings)
@@ -147,10 +146,21 @@ class Session:
             return stage, f"{stage:g} s, {variable}"
         return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
 
-    async def _begin(self, request: Request) -> tuple[Mapping[str, Worker], Brief]:
+    async def _close_store(self) -> None:
+        try:
+            await within(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
+        except LateError:
+            logger.warning(
+                "the directory %s of a run does not answer; it is left as it is", self._store.directory
+            )
+
+    async def _begin(
+        self, request: Request, prepare: Callable[[], None] = lambda: None
+    ) -> tuple[Mapping[str, Worker], Brief]:
         """Who can do what, and what there is to do."""
 
         async def begin() -> tuple[Mapping[str, Worker], Brief]:
+            await asyncio.to_thread(prepare)
             workers = await self._stages.workers()
             return workers, await self._brief(request, workers)
 

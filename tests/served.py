@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import langserve.client
 import uvicorn
 from langserve import RemoteRunnable
 from PIL import Image
@@ -21,6 +22,10 @@ from PIL import Image
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.serve import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+# LangServe's client starts a thread pool when it is collected in a thread with a running loop. That can be
+# the server's, while it holds the lock which a new pool needs: then nothing in this process goes on.
+langserve.client._close_clients = lambda sync_client, async_client: sync_client.close()
 
 CAT = Path(__file__).parent.parent / "examples" / "cat.jpg"
 ANSWER = "It is a tabby cat, and this is its outline."

@@ -76,3 +76,34 @@ def test_all_sync_calls_share_one_thread():
         return threading.get_ident()
 
     assert len({portal.call(thread) for _ in range(5)}) == 1
+
+
+def test_closing_does_not_wait_for_ever_for_a_loop_that_is_held(monkeypatch):
+    monkeypatch.setattr(portal, "_GRACE", 0.1)
+    free = threading.Event()
+
+    async def held() -> AsyncIterator[int]:
+        yield 1
+        free.wait(30)
+        yield 2
+
+    items = portal.iterate(held)
+    assert next(items) == 1
+    closed = threading.Thread(target=items.close)
+    closed.start()
+    closed.join(10)
+    assert not closed.is_alive()
+    free.set()
+    assert portal.call(double, 1) == 2
+
+
+def test_an_iterator_that_was_left_before_it_began_runs_nothing():
+    begun: list[int] = []
+
+    async def noting() -> AsyncIterator[int]:
+        begun.append(1)
+        yield 1
+
+    portal.iterate(noting).close()
+    assert portal.call(double, 1) == 2
+    assert begun == []

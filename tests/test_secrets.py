@@ -282,3 +282,11 @@ def test_what_is_printed_of_the_settings_holds_no_keys() -> None:
     assert "base_url='http://127.0.0.1:9/a.png?(hidden)'" in repr(elsewhere)
     assert not _leaks(repr(elsewhere), str(elsewhere))
     assert elsewhere.base_url == SIGNED
+
+
+@pytest.mark.parametrize("value", ["/" + "a" * 300, "/proc/1/root/nobody-sees-this"])
+def test_a_secret_that_can_not_be_looked_for_as_a_file_is_masked(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", value)
+    assert value not in repr(InputError(f"refused: {value}"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +253,17 @@ async def test_a_joint_choice_does_not_count_the_wait_for_the_plan() -> None:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert [result.model for result in run.results] == ["image-to-text/b", "translation/b"]
+
+
+@pytest.mark.parametrize("slow", ["prepare", "close"])
+async def test_a_disk_that_does_not_answer_holds_no_run(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+    monkeypatch.setattr(ResourceStore, slow, lambda self: free.wait(60))
+    monkeypatch.setattr("jarvis_agent.session.GRACE", 0.1)
+    agent, _, _ = small_agent(settings=Settings(run_timeout=1.0, **QUICK))
+    try:
+        async with asyncio.timeout(20):
+            with suppress(DeadlineError):
+                assert (await agent.ainvoke(REQUEST)).plan.tasks
+    finally:
+        free.set()

@@ -167,7 +167,8 @@ def _ctrl_c_at_once() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is not None:  # None: a handler that Python did not set, and can not set again
+            signal.signal(signal.SIGINT, before)
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:

@@ -88,6 +88,8 @@ class CommitTeller(BaseCheckpointSaver[Any]):
             for future in waiting:
                 if not future.done():
                     future.set_exception(error)
+            if error is failure:
+                raise
             raise error from failure
         for future in waiting:
             if not future.done():

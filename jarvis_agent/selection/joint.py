@@ -81,8 +81,12 @@ class JointChoice:
         open_questions = [(task, found) for task, found in zip(planned, lists, strict=True) if len(found) > 1]
         try:
             turn.said = read_choices(await self._ask(open_questions, brief)) if open_questions else {}
-        except (LLMError, TimeoutError) as error:
+        except LLMError as error:
             turn.error = error
+        except asyncio.CancelledError:
+            # Its time is over, by the limit of the task that asks for all: nobody asks again.
+            turn.error = TimeoutError()
+            raise
 
 
 def joint_schema(questions: Sequence[Question]) -> dict[str, Any]:
