@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis_agent.cleaning import sound
 from jarvis_agent.errors import MissingExtraError, TransientError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.starter import MINILM, STARTERS, fetch_weights
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 LAYERS, HEADS, MAX_TOKENS = 6, 12, 256
+
+_ONE_LOADS = threading.Lock()
 
 
 class Embedder:
@@ -62,7 +65,8 @@ class Embedder:
         """One vector a text.
 
         Args:
-            texts: of any length; what exceeds 256 tokens is cut off.
+            texts: of any length; what exceeds 256 tokens is cut off. Characters that no text may hold (halves
+                of surrogate pairs) count as unknown ones.
 
         Returns:
             float32 array of shape (len(texts), 384); each row has length one.
@@ -71,7 +75,7 @@ class Embedder:
 
         if not texts:
             return np.zeros((0, 384), np.float32)
-        ids = [self._tokenizer.encode(text).ids for text in texts]
+        ids = [self._tokenizer.encode(sound(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
         with self._one_at_a_time, self._blas.limit(limits=1):
@@ -79,6 +83,10 @@ class Embedder:
         pooled = np.stack([states[span].mean(0) for span in spans])
         vectors: Floats = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
         return vectors
+
+    def knows(self, word: str) -> bool:
+        """Whether a word in small letters is one of the model's 30,000 tokens, so that it is no slip."""
+        return self._tokenizer.token_to_id(word) is not None
 
     def _states(self, tokens: NDArray[np.int64], spans: list[slice]) -> Floats:
         """BERT's last hidden states. The tokens of all texts stand in one row, so that nothing is padded."""
@@ -138,7 +146,9 @@ def load_embedder(settings: Settings) -> Embedder:
         ConfigError: the installed weights are not the ones that are expected.
     """
     try:
-        return _load(fetch_weights(STARTERS[MINILM], settings).parent)
+        directory = fetch_weights(STARTERS[MINILM], settings).parent
+        with _ONE_LOADS:
+            return _load(directory)
     except (MissingExtraError, TransientError) as error:
         raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
 

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +47,12 @@ def test_what_is_near_in_meaning_is_near_in_space() -> None:
 
 
 @pytest.mark.starter
+def test_half_a_character_is_no_reason_to_fail() -> None:
+    vectors = load_embedder(Settings(offline=True)).encode(["Count the cats \ud83d", "Count the cats \ufffd"])
+    assert vectors[0] @ vectors[1] == pytest.approx(1.0)
+
+
+@pytest.mark.starter
 def test_no_texts_give_no_vectors() -> None:
     assert load_embedder(Settings(offline=True)).encode([]).shape == (0, 384)
 
@@ -60,6 +68,25 @@ def test_loading_imports_neither_torch_nor_the_package_that_carries_the_weights(
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tokenizers"]
+
+
+@pytest.mark.starter
+def test_threads_that_need_it_at_once_have_it_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[Path] = []
+
+    class Slow:
+        def __init__(self, directory: Path) -> None:
+            loaded.append(directory)
+            time.sleep(0.05)
+
+    monkeypatch.setattr(embeddings, "Embedder", Slow)
+    embeddings._load.cache_clear()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(load_embedder, [Settings(offline=True)] * 4))
+    finally:
+        embeddings._load.cache_clear()
+    assert len(loaded) == len(set(map(id, found))) == 1
 
 
 @pytest.mark.usefixtures("nowhere")

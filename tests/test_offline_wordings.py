@@ -49,6 +49,7 @@ def test_the_stored_vectors_are_those_of_the_stored_phrases() -> None:
 
 
 @pytest.mark.starter
+@pytest.mark.timeout(300)
 def test_storing_gives_the_vectors_that_are_stored(tmp_path: Path) -> None:
     store_vectors(load_embedder(Settings(offline=True)), tmp_path / "new.npz")
     with np.load(VECTORS) as stored, np.load(tmp_path / "new.npz") as new:

@@ -120,6 +120,23 @@ CHAINS: dict[str, tuple[list[str], list[tuple[str, str]]]] = {
         [],
     ),
     "How similar are the sentences 'It rains.' and 'It is raining.'?": (["Sentence Similarity"], []),
+    "I would like to perform Image Segmentation and Depth Estimation on the picture 'a.jpg'.": (
+        ["Image Segmentation", "Depth Estimation"],
+        [],
+    ),
+    "I want to know the answer to this question in an audio format: 'Where is Oslo?' "
+    "Here is the text: 'Oslo is in Norway.'": (
+        ["Question Answering", "Text-to-Speech"],
+        [("Question Answering", "Text-to-Speech")],
+    ),
+    "I have an audio file a.wav with a question about the picture a.jpg. Please answer my question.": (
+        ["Automatic Speech Recognition", "Visual Question Answering"],
+        [("Automatic Speech Recognition", "Visual Question Answering")],
+    ),
+    "Translate the following text into French and edit the image a.jpg accordingly: 'A dog by a door'.": (
+        ["Translation", "Image Editing"],
+        [("Translation", "Image Editing")],
+    ),
 }
 
 
@@ -250,7 +267,7 @@ def test_made_up_requests_are_the_same_each_time_and_their_links_fit() -> None:
 
 @pytest.mark.parametrize("seed", [1, SEED])
 def test_no_clause_is_both_held_out_and_fitted_on(seed: int) -> None:
-    seen, unseen = parted(load_templates(), random.Random(seed))
+    seen, unseen = parted(load_templates(), seed)
     assert not {text for text, _ in seen} & {text for text, _ in unseen}
     assert {name for _, name in seen} == {name for _, name in unseen} == KNOWN
     assert {family(spec) for spec in KIT.values()} <= KNOWN

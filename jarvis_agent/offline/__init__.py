@@ -5,8 +5,12 @@
     plan.notes       # why a step is missing, if one is
 
 The stages, a module each:
+    again        what is asked for again ("the same for b.jpg", "and in Italian?") is spelt out
     marks        files, quoted texts and `pasted` ones become single characters, so that nothing cuts through
                  them; overlong lines are broken (`lengths`)
+    spelling     slips and short forms are mended
+    recast       what is told in another order than that of doing is put in that order, and verbs that are
+                 left out are put in (`gaps`)
     steps        the request is split into steps, where a clause asks for something (`asking`); `chinese`
                  does that for plain Chinese
     plain        each step is put in the words that the bank of phrases (`wordings`) uses
@@ -27,10 +31,13 @@ from functools import cached_property
 
 from jarvis_agent.embeddings import load_embedder
 from jarvis_agent.offline import chinese
+from jarvis_agent.offline.again import repeated, spelt_out
 from jarvis_agent.offline.choose import Chooser
 from jarvis_agent.offline.link import Linker
 from jarvis_agent.offline.marks import mark
 from jarvis_agent.offline.rank import Ranker
+from jarvis_agent.offline.recast import recast
+from jarvis_agent.offline.spelling import tidy
 from jarvis_agent.offline.steps import split
 from jarvis_agent.offline.wordings import Matcher
 from jarvis_agent.offline.workflow.classify import load_model
@@ -65,6 +72,7 @@ class OfflinePlanner:
         return Matcher(load_embedder(self._settings))
 
     def _plan(self, brief: Brief) -> Plan:
+        brief = spelt_out(brief)
         marked = mark(brief.request, brief.files)
         if is_workflow_kit(brief.specs, frozenset(load_model().names)):
             return Plan(tasks=read(marked, brief, load_embedder(self._settings)))
@@ -72,6 +80,7 @@ class OfflinePlanner:
         if chinese.is_chinese(marked.text):
             steps = chinese.steps(marked, linker.discourse.at_hand)
         else:
+            marked.text = recast(repeated(tidy(marked.text, self._matcher.knows), marked))
             steps = split(marked.text)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
         notes = Chooser(ranker, linker, marked).add_all(steps)

@@ -36,10 +36,22 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "box": (rf"(-?\d+){_TO_NEXT}(-?\d+){_TO_NEXT}(-?\d+){_TO_NEXT}(-?\d+)",),
 }
 """By argument: patterns, of which the first that is found counts; its groups are the numbers."""
+_IN_WORDS = {
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "eight": "8",
+    "ten": "10",
+    "twelve": "12",
+}
 
 
 def amount(name: str, text: str) -> int | list[int] | None:
     """The number, or the list of numbers, that a step gives for an argument; None if it gives none."""
+    if name in ("count", "horizon"):
+        text = re.sub(r"\w+", lambda word: _IN_WORDS.get(word[0].lower(), word[0]), text)
     for pattern in PATTERNS.get(name, ()):
         if found := re.search(pattern, text, re.IGNORECASE):
             numbers = [int(group) for group in found.groups()]

@@ -65,7 +65,8 @@ _PROMPTS = (
         re.IGNORECASE,
     ),
     re.compile(
-        rf"^(?:{_MAKES}\s+(?:me )?)?((?:an?|some)\s+.{{1,200}}?\s+(?:music|song|melody|tune|jingle))$",
+        rf"^(?:(?:i(?: would|['’]d)? )?{_MAKES}\s+(?:me )?)?((?:an?|some)\s+.{{1,200}}?\s+"
+        r"(?:music|song|melody|tune|jingle|piece|beat|loop|ringtone|lullaby|sounds?|noises?))$",
         re.IGNORECASE,
     ),
     re.compile(
@@ -77,6 +78,11 @@ _PROMPTS = (
         re.IGNORECASE,
     ),
     re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).{{1,300}}?)\s+{_MADE}$", re.IGNORECASE),
+)
+_HEARD = re.compile(
+    r"\b(?:sounds?|noises?|sound effects?|music|tune|song)\s+of\s+(.+?)"
+    r"(?=\s+(?:to|under|over|on|onto|behind|in|into|with)\b|\W*$)",
+    re.IGNORECASE,
 )
 _FOR_ME = re.compile(r",?\s+(?:(?:for|to) (?:me|us|my \w+)|please|thanks?(?: you)?)$", re.IGNORECASE)
 _WITH_WHAT = re.compile(
@@ -124,11 +130,12 @@ _INLINE: dict[str, tuple[str, ...]] = {
 
 _TEXTS = (
     r"(?:texts?|sentences?|words?|paragraphs?|passage|article|caption|description|summary|answer|transcript|"
-    r"transcription|translation|story|poem|result|output|message|letter|document|page|content|prompt|labels?|names?)"
+    r"transcription|translation|explanation|review|reply|response|slogan|lyrics|script|story|poem|result|output|message|letter|document|page|content|prompt|labels?|names?)"
 )
 _REFERENCE = re.compile(
     r"(?:it|this|that|these|those|them|both|all|everything|ones?$|"
-    rf"(?:the|this|that|these|those|its|my|an?|your|each|any|some)\s+(?:\w+\s+){{0,3}}(?:{_TEXTS}|it|one))\b",
+    r"the (?:original|source|former|latter|whole|lot)\b|"
+    rf"(?:the|this|that|these|those|its|my|an?|your|each|any|some)\s+(?:\w+\s+){{0,3}}(?:{_TEXTS}|it|one|version))\b",
     re.IGNORECASE,
 )
 _REFERS = re.compile(
@@ -158,7 +165,7 @@ _FOUND = re.compile(
 )
 _REWRITING = re.compile(
     r"(?:re(?:write|phrase|ply|spond|word)|paraphrase|simplify|improve|correct|fix|explain|answer|expand|"
-    r"convert|turn|make)\b",
+    r"convert|turn|make (?:it|this|that|them|the))\b",
     re.IGNORECASE,
 )
 
@@ -187,6 +194,13 @@ _THING_SOUGHT = re.compile(
     r"(?:all |every |each |any |some )?(?:of )?(?:the |an? |my )?"
     r"((?!(?:in|on|at)\b)[\w'-]+(?: (?!(?:and|that|which|who|is|are|in|on|at)\b)[\w'-]+){0,2}?)"
     r"(?:\s+(?:in|on|at|from|within|of|here|there)\b.*)?\W*$",
+    re.IGNORECASE,
+)
+_A_THING = r"(?:the|an?|all|any)\s+[\w -]{2,30}?"
+_THINGS_SOUGHT = re.compile(
+    r"^(?:find|locate|spot|detect|point out|look for|search for|mark|pinpoint|where are)\s+"
+    rf"({_A_THING}(?:,\s*{_A_THING})*,?\s+(?:and|or)\s+{_A_THING})"
+    r"(?:\s+(?:in|on|at|from|within|here|there)\b.*)?\W*$",
     re.IGNORECASE,
 )
 _LISTED = r"((?!it\b|this\b|that\b)[\w -]+(?:,\s*[\w -]+)*,?\s+or\s+[\w -]+?)\W*$"
@@ -242,6 +256,12 @@ def drawn(text: str) -> str | None:
         return None
     words = _PROMPT_END.sub("", match.group(1).split(",")[0]).strip(" .,;:!?")
     return words if words and not is_reference(words) else None
+
+
+def heard(text: str) -> str | None:
+    """What is to be heard in what a step adds to something ("add a sound of wind to the clip")."""
+    match = _HEARD.search(text)
+    return match.group(1).strip(" .,;:!?") if match else None
 
 
 def scene(text: str) -> str | None:
@@ -321,6 +341,17 @@ def thing_sought(text: str) -> str | None:
     if match is None or is_reference(match.group(1)):
         return None
     return re.sub(r"(?<=[^s])s$", "", match.group(1).strip().lower())
+
+
+def things_sought(text: str) -> list[str]:
+    """The kinds of things that a step looks for, if there are several ("mark the hammer and the saw")."""
+    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
+    match = _THINGS_SOUGHT.match(words)
+    return (
+        [re.sub(r"^(?:the|an?|all|any)\s+", "", thing) for thing in split_labels(match.group(1))]
+        if match
+        else []
+    )
 
 
 def offers_choice(text: str) -> bool:

@@ -52,15 +52,19 @@ _RESULT = (
     r"(?:it|the (?:result|outcome|picture|image|video|output)) (?:should|must|ought to) "
     r"(?:be|become|show|look)\b(?! (?:on|in|at|there|here|possible|easy|enough|about|called|said)\b)"
 )
+VOICED = r"(?:have|let) an? (?:\w+ )?(?:voice|narrator|speaker)\b"
+"""How speech is asked for by who is to speak ("have a voice say \ue000")."""
 START = re.compile(
     rf"^{BEFORE}(?:tell me\b|{OPENERS}(?!look at\b|here is\b)"
     r"(?:(?:on|in|at|for|from|to|with|by|of|since|until|under) wh(?:at|ich|om|ose)\b|"
-    rf"(?:{ACTIONS}|{QUESTIONS}|{_AUXILIARIES})\b|{_WISH}|{_RESULT}))",
+    rf"(?:{ACTIONS}|{QUESTIONS}|{_AUXILIARIES})\b|{VOICED}|{_WISH}|{_RESULT}))",
     re.IGNORECASE,
 )
 REFUSES = re.compile(
     rf"^{BEFORE}{OPENERS}(?:(?:do not|don['’]?t|never)(?! (?:just|only|forget|hesitate|worry|know|you)\b)|"
-    r"(?:there is )?no need to|you need not|without)\b",
+    r"(?:there is )?no need to|you need not|without)\b|"
+    rf"^{BEFORE}(?:no\s+[\w ]{{1,30}}|[\w ]{{1,40}}\b(?:is not|isn['’]?t|not)\s+)"
+    r"(?:needed|necessary|required)\W*$",
     re.IGNORECASE,
 )
 """A clause that says what is not to be done."""

@@ -30,14 +30,29 @@ _VERB = (
 _MAP = r"(?:一张)?\s*(?:canny|hed|边缘|轮廓|姿态|姿势|骨架|深度|法线|分割|线段|直线|涂鸦|草图)"
 _CUT = re.compile(
     r"[。！!？；;\n]+|[，,](?!\s*\d)|(?<!\d)[，,]"
-    r"|然后|接着|随后|紧接着|最后|同时|另外|此外|顺便|顺带|并且|并(?![且不非排列])(?<!合并)"
+    r"|然后|接着|随后|紧接着|最后|(?=同时|另外|此外|顺便|顺带)|并且|并(?![且不非排列])(?<!合并)"
     rf"|(?<=[\u4e00-\u9fff\ue000-\uf8ff ])再(?!见|次|一|加上?[^，]{{0,4}}图)"
     rf"|(?:之后|以后|完(?:了|后)?|(?<=[\u4e00-\u9fff])后)(?=\s*{_VERB})"
     rf"|(?:以及|还有|和|与|及)(?=(?:把|将|给我?|告诉我|帮我)\S)"
-    rf"|(?<=图)\s*(?:和|与|以及|及|、|还有)\s*(?={_MAP}\S*\s*\S*图)"
     r"|(?:(?<=视频)|(?<=声音)|(?<=音乐)|(?<=音效)|(?<=图片)|(?<=图)|(?<=故事)|(?<=诗))(?:和|与|以及|、|还有)(?=一[段张首幅个篇])",
     re.IGNORECASE,
 )
+_RESULT = (
+    r"(?:摘要|总结|概要|要点|情[感绪]分析|翻译|描述|说明|标题|分割图?|检测|分类|转写|朗读|语音|关键词|实体|人名|地名|"
+    r"文字稿|深度图|边缘图|轮廓图|姿态图|姿势图|骨架图|法线图|直线图|草图|线稿|涂鸦|Canny图?|HED图?)"
+)
+_LISTED = re.compile(
+    rf"(?<=[\u4e00-\u9fff\ue000-\uf8ff、])({_RESULT})\s*(?:、|和|与|跟|以及|还有|及)\s*(?={_RESULT})(?!人名和地名)",
+    re.IGNORECASE,
+)
+"""Results in a row ("做摘要和情感分析"); each is a step of its own."""
+_CHAINED = re.compile(
+    r"((?:翻译?|译)成[\u4e00-\u9fff]{1,5}?[语文]|(?:总结|概括|描述|翻译)(?:一下|出来)?)(?=(?:念|读|朗读)(?:给|出))"
+)
+"""A verb after which the next one follows at once ("翻译成法语念给我听")."""
+_BESIDE = re.compile(r"^(?:同时|另外|此外|顺便|顺带|还有)+(?:也|还|再|请)*")
+"""What says that a step goes beside the one before it, rather than on with what that one makes."""
+_PARTICLES = re.compile(r"(?:呗|呀|啊|嘛|哈|哦|咯|啦|哟|呐|哒|(?<![酒网贴氧])吧)+(?=[。！!？?，,；;\s]|$)")
 _GOES_BY = re.compile(
     r"^(?:请|先|再)?(?:根据|依据|按照?|依照|照着|基于|参照|参考)|"
     r"^(?:以|沿用|保持|用)(?!.*(?:描述|总结|翻译|说|念|读|概括|介绍|回答|讲|[做转]成))|"
@@ -48,10 +63,12 @@ _GOES_BY = re.compile(
 _MAKES = re.compile(
     r"生成|画出?(?!的|了|着|面|里|中)|绘制|创作|制作|创建|渲染|[吗呢？]|什么|多少|几|哪|谁|写"
 )
-_ONLY_MARKS = re.compile(rf"(?:{MARK}|[\s、和与或及:：。])+")
+_ONLY_MARKS = re.compile(
+    rf"(?:你?(?:听听|听一下|看看|看一下|看一看|瞧瞧|打开)\s*(?=.*{MARK}))?(?:这[张个段份])?(?:{MARK}|[\s、和与或及:：。])+"
+)
 _TAIL = re.compile(
     r"^(?:一?共|总共|大约|大概|最好|只)?(?:要|需要|取|截|抽)?\s*(?:\d+|[一二两三四五六七八九十百]+)(?:张|个|帧|次|行|天|份|条)\S{0,3}$|"
-    r"^(?:如果|若|要是)?(?:有|没有|是|能|可以)的?话|^(?:要|改成|变成|设为|调到|缩到)?[宽高]|^在哪|^分别是|"
+    r"^(?:如果|若|要是)?(?:有|没有|是|能|可以)的?话|^(?:要|改成|变成|设为|调到|缩到)?[宽高]|^在哪|^分别是|^(?:内容|主题|画面)(?:就|要)?(?:是|为)|"
     r"^(?:请|就)?用?一两?句话(?:说|描述|概括|说明|回答|介绍)*(?:一下|清楚)?(?:就行|即可)?$|^简单(?:说说|描述|概括)|^(?:越|尽量|尽可能)详细|"
     r"^(?:请|帮我|再)?(?:圈|框|标|指)(?:一下|出来?|起来)(?:位置)?$|^\S{1,6}(?:那种|的那种)$|^(?:候选)?(?:标签|类别|选项|分类)(?:有|是|为)*[：:]"
 )
@@ -89,6 +106,7 @@ def steps(marked: Marked, at_hand: Collection[str] = ()) -> list[Step]:
     """
     marked.text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", marked.text)
     _mark_fields(marked)
+    marked.text = _LISTED.sub(r"\1，另外", _CHAINED.sub(r"\1，", _PARTICLES.sub("", marked.text)))
     texts = _joined([text.strip() for text in _CUT.split(marked.text) if text.strip()])
     reading = _Reading(marked, set(at_hand))
     for text in texts:
@@ -112,6 +130,8 @@ class _Reading:
 
     def add(self, text: str) -> None:
         """Make a step of a clause, or add it to the one before, or keep it as context."""
+        is_beside = bool(_BESIDE.match(text))
+        text = _BESIDE.sub("", text)
         hit = None if _REFUSED.match(text) else self._found(text)
         last = self._last
         if last and last.rule.is_open and not re.search(MARK, text) and (hit is None or _MORE.match(text)):
@@ -126,7 +146,7 @@ class _Reading:
         if last and _says_again(hit, last):
             return
         context, told = " ".join(self.waiting), hit.clause.told()
-        self.steps.append(Step(in_english(hit), context, told, hit.rule.task))
+        self.steps.append(Step(in_english(hit), context, told, hit.rule.task, is_beside))
         self.waiting = []
         self._last = hit
         if hit.rule.task in TASKS:

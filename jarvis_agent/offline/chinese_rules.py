@@ -62,6 +62,8 @@ class Rules:
         nouns: by kind, a pattern of words for things of that kind.
         documents: pattern of words for papers of which a picture was taken.
         references: English words for what earlier steps made, by a pattern of Chinese ones.
+        clues: by name, patterns of words that say something of a clause whatever its task: that it speaks of
+            several things, that a question follows, where a list of labels ends.
     """
 
     all: tuple[Rule, ...]
@@ -70,6 +72,7 @@ class Rules:
     nouns: Mapping[str, re.Pattern[str]]
     documents: re.Pattern[str]
     references: Mapping[str, str]
+    clues: Mapping[str, re.Pattern[str]]
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +87,13 @@ def load_rules() -> Rules:
         nouns={kind: re.compile(pattern) for kind, pattern in data["nouns"].items()},
         documents=re.compile(data["documents"]),
         references=data["references"],
+        clues={name: re.compile(pattern) for name, pattern in data["clues"].items()},
     )
+
+
+def clue(name: str) -> re.Pattern[str]:
+    """The pattern of that name under "clues"."""
+    return load_rules().clues[name]
 
 
 def as_signs(text: str, marked: Marked) -> str:

@@ -12,48 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jarvis_agent.offline.chinese_rules import KINDS, Rule, as_signs, load_rules
+from jarvis_agent.offline.chinese_rules import KINDS, Rule, as_signs, clue, load_rules
 from jarvis_agent.offline.marks import MARK, Mark, Marked
 
-_EARLIER = re.compile(r"上面|刚才|刚刚|之前|前面|上一|上次|先前|上述")
-_PLURAL = re.compile(r"它们|两[张个段份句篇条幅者]|这些|那些|都(?=翻译|描述|[念读译做转检分])|分别")
-_POLITE = re.compile(
-    r"能不能|可不可以|能否|可否|是否可以|好吗|好不好|行吗|行不行|可以吗|(?<=[能以])(?:帮我|帮忙|给我|请)|"
-    r"(?:可以|能)(?=[^，,。]*吗\W*$)|吗(?=\W*$)"
-)
-_ASKS_POLITELY = re.compile(r"能|可以|可否|好吗|行吗|帮")
-_ALOUD = re.compile(
-    r"(?:用|以)(?:语音|声音|说话的方式)(?=.{0,3}(?:告诉|描述|回答|介绍|解释|总结|概括|讲讲|说说|说明|翻译))"
-)
-"""What asks for the result to be spoken, beside what the clause asks for."""
-_OPENER = re.compile(
-    r"^(?:你好|您好|请问|请|麻烦你?|帮我|帮忙|给我|替我|能不能|能否|可以|看看|看一下|看下|看一看|告诉我|我想知道|"
-    r"想知道|说说看|[，,。\s])+"
-)
-_FOR_QUESTION = re.compile(r"[？?]$|什么|谁|哪|怎么|为何|为什么|多少|多久|几|吗|是否|何时|如何|是不是|有没有")
-_BEFORE_QUESTION = re.compile(
-    r"^.*?(?:回答|问题|提问)(?:是|一下|我|下面的|这个)*(?:问题)?\s*[:：]?\s*(?=\S{3})"
-)
-_QUERY = re.compile(
-    r"(?:问|查询|搜索?|检索|关于|针对|按照?|根据|回答|(?<!ⓠ)(?:和|与|跟|对))[^ⓠ]{0,6}(?P<a>ⓠ)"
-    r"|(?P<b>ⓠ)\s*(?:这个|的|最)?(?:问题|最?相关|有关|关系)"
-)
-_AND = re.compile(r"\s*(?:、|还是|或者?|以及|和|与|及|/|，|,)\s*")
-_AFTER_LABELS = re.compile(
-    r"(?:这|那)?[一两二三四五六七八九十\d]+(?:个|种)?(?:类别?|种|组|项|档|部分)$|(?:之一|中的?|里的?|当中|其中|"
-    r"哪[一个]?[类种个]?|这几类|几类|几种|的(?:一类|哪一类|某一类))+.*$|[的？?。！!]+$"
-)
-_LABEL_HEAD = re.compile(
-    r"^(?:每一?[个只辆条位张棵头]|所有的?|全部的?|应该|到底|究竟|更|是|算|属于|一[张只个条种篇段]|这|那|的|在|在讲|讲|说|关于)+"
-)
-_LABEL_TAIL = re.compile(r"(?:一|的|这|类)?(?:类|新闻|的位置|拍的?)$")
-_WANTED = re.compile(
-    r"(?:成|为|作|制作|做|画|出|来|配上?|加上?)(?:一|个|段|张|条|首|幅|份|有|新|的|小)*"
-    r"(?:视频|动画|短片|影片|语音|音频|录音|图片|图像|照片|图|表格|声音|音乐)"
-)
-"""What is to be made, which says nothing of what there is."""
 _NOUN_OF_FILE = {"image": "图片", "audio": "录音", "video": "视频", "table": "表格", "text": "文件"}
-_TWICE = re.compile(r"(图片|录音|视频|表格|文件)(?:、|，|和|与|\1)*\1")
 _DIGITS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}
 
 
@@ -80,7 +42,7 @@ class Clause:
         """The kinds of what it names or speaks of, "document" among them."""
         rules = load_rules()
         named = {KINDS[sign] for sign in self.signs if sign in KINDS}
-        about = _WANTED.sub("", self.signs)
+        about = clue("wanted").sub("", self.signs)
         spoken = {kind for kind, words in rules.nouns.items() if words.search(about)}
         if "ⓓ" in self.signs or rules.documents.search(self.signs):
             spoken.add("document")
@@ -98,8 +60,8 @@ class Clause:
 
     def plain(self) -> str:
         """Its words for people and language models: quoted texts as they are, files called what they are."""
-        words = _TWICE.sub(r"\1", "".join(self._called(character) for character in self.text))
-        return _OPENER.sub("", words).strip(" ，,。：:！!")
+        words = clue("noun twice").sub(r"\1", "".join(self._called(character) for character in self.text))
+        return clue("opener").sub("", words).strip(" ，,。：:！!")
 
     def quoted(self, text: str, role: str = "") -> str:
         """A text as a new mark; the mark itself where there is nothing else in it."""
@@ -143,9 +105,9 @@ class Found:
 def clause_of(text: str, marked: Marked) -> Clause:
     """A clause with its signs."""
     signs = as_signs(text, marked)
-    if _ASKS_POLITELY.search(signs):
-        signs = _POLITE.sub(_blank, signs)
-    signs = _ALOUD.sub(_blank, signs)
+    if clue("asks politely").search(signs):
+        signs = clue("polite").sub(_blank, signs)
+    signs = clue("aloud").sub(_blank, signs)
     return Clause(text, marked, signs)
 
 
@@ -168,14 +130,14 @@ def in_english(hit: Found) -> str:
     """The English words of a rule, its slots filled."""
     names = re.findall(r"{(\w+)}", hit.rule.english)
     slots = {name: SLOTS[name](hit) if name in SLOTS else hit.groups.get(name, "") for name in names}
-    aloud = " aloud" if _ALOUD.search(hit.clause.text) else ""
+    aloud = " aloud" if clue("aloud").search(hit.clause.text) else ""
     return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + aloud).strip()
 
 
 def _it(hit: Found) -> str:
     named = " ".join(hit.others)
-    above = " above" if _EARLIER.search(hit.clause.text) else ""
-    both = " both" if not named and _PLURAL.search(hit.clause.text) else ""
+    above = " above" if clue("earlier").search(hit.clause.text) else ""
+    both = " both" if not named and clue("plural").search(hit.clause.text) else ""
     return (named or _reference(hit)) + both + above
 
 
@@ -245,27 +207,27 @@ def _labels(hit: Found) -> str:
     if marks := re.findall(MARK, text):
         values = [hit.clause.marked.marks[mark].value for mark in marks]
     else:
-        values = [_label(label) for label in _AND.split(_AFTER_LABELS.sub("", text))]
+        values = [_label(label) for label in clue("and").split(clue("after labels").sub("", text))]
     return hit.clause.marked.add(Mark("text", ", ".join(value for value in values if value), role="labels"))
 
 
 def _label(words: str) -> str:
-    bare = _AFTER_LABELS.sub("", _LABEL_HEAD.sub("", words.strip()))
-    tail = _LABEL_TAIL.sub("", bare)
+    bare = clue("after labels").sub("", clue("label head").sub("", words.strip()))
+    tail = clue("label tail").sub("", bare)
     return tail if len(tail) > 1 else bare
 
 
 def _question(hit: Found) -> str:
     """What is asked: a quoted question, else the clause."""
     marks = hit.clause.marked.marks
-    asked = next((mark for mark in hit.quotes if _FOR_QUESTION.search(marks[mark].value)), None)
+    asked = next((mark for mark in hit.quotes if clue("question").search(marks[mark].value)), None)
     return asked or hit.clause.marked.add(Mark("text", hit.clause.plain(), role="question"))
 
 
 def _asked(hit: Found) -> str:
     """The question about a text: the last quoted one that asks, else the words that ask."""
     marks = hit.clause.marked.marks
-    asking = [mark for mark in hit.quotes if _FOR_QUESTION.search(marks[mark].value)]
+    asking = [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
     words = _words_that_ask(hit)
     if asking and (len(hit.quotes) > 1 or not words):
         return asking[-1]
@@ -274,8 +236,8 @@ def _asked(hit: Found) -> str:
 
 def _words_that_ask(hit: Found) -> str:
     pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", hit.clause.text)]
-    asking = [p for p in pieces if _FOR_QUESTION.search(p)]
-    words = _BEFORE_QUESTION.sub("", asking[-1]) if asking else ""
+    asking = [p for p in pieces if clue("question").search(p)]
+    words = clue("before question").sub("", asking[-1]) if asking else ""
     return re.sub(r"^(?:里面?|中|来?看|这段话|文中|请问|请|那么|的)+(?=\S{4})", "", words)
 
 
@@ -286,7 +248,7 @@ def _about(hit: Found) -> str:
 
 def _rank(hit: Found) -> str:
     """The texts to be ranked, and the query where the clause names it."""
-    cue = _QUERY.search(hit.clause.signs)
+    cue = clue("query").search(hit.clause.signs)
     place = next((cue.start(name) for name in ("a", "b") if cue and cue[name]), None)
     query = hit.clause.text[place] if place is not None else ""
     texts = [mark for mark in hit.quotes if mark != query]

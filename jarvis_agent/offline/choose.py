@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 
 from jarvis_agent.errors import PlanError
+from jarvis_agent.offline.asking import ACTIONS, OPENERS
 from jarvis_agent.offline.companions import COMPANIONS, Companion
 from jarvis_agent.offline.link import Linker
 from jarvis_agent.offline.marks import MARK, Marked
 from jarvis_agent.offline.rank import Ranker, Scores
 from jarvis_agent.offline.steps import Step
+from jarvis_agent.offline.supply import DETECTOR, FINDER
 from jarvis_agent.offline.wordings import OUT_OF_SCOPE, bank_name
 from jarvis_agent.tools.spec import TaskSpec
 
@@ -32,6 +34,15 @@ _AGAIN = re.compile(
     r"\W*(?:i|we)(?: would|'d|’d)?(?: only| just| really)? (?:need|want|like)(?: to have)? "
     r"(?:it|this|that|them|the)\b",
     re.IGNORECASE,
+)
+_IN_ALL = re.compile(
+    rf"\W*{OPENERS}(?:do (?:both|all(?: of)?|it|so|this|that|these|them)(?: all)?"
+    rf"|(?:{ACTIONS})(?:\s+it)?\s+(?:first|afterwards|after that|next|last|second))\W*$",
+    re.IGNORECASE,
+)
+"""A step that only sums up, or puts in order, what the others ask for."""
+_BOXES = re.compile(
+    rf"\W*{OPENERS}(?:draw|put) (?:\w+ )?box(?:es)? a?round (?:it|them|each|all)\b", re.IGNORECASE
 )
 _CHART = re.compile(r"\b(?:charts?|graphs?|plots?|histograms?|diagrams?)\b", re.IGNORECASE)
 """What tables are drawn as, which no task does."""
@@ -66,7 +77,13 @@ class Chooser:
 
     def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
         """Whether a step only says again what the one before asks for ("I need it in writing")."""
-        if not (_AGAIN.match(step.text) and self._linker.tasks) or self._marked.within(step.text):
+        if not self._linker.tasks or self._marked.within(step.text):
+            return False
+        last = self._linker.discourse.things[-1].maker
+        is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
+        if _IN_ALL.match(step.text) or (is_boxed and _BOXES.match(step.text)):
+            return True
+        if not _AGAIN.match(step.text):
             return False
         return self._ranker.ranked(step, scores, text_after)[0][1] < CLEAR
 

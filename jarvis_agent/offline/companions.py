@@ -18,7 +18,7 @@ from jarvis_agent.offline.arguments import language_phrase
 _ALOUD = re.compile(
     r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"
     r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|"
-    r"(?:let me|want to|can i) hear|(?:an?|as|into) spoken|"
+    r"(?:let me|want to|can i|(?:like|love) to) hear|(?:an?|as|into) spoken|"
     r"spoken (?:summary|description|caption|answer|translation|version)|(?:read|speak|say)\b.*\bto me)\b",
     re.IGNORECASE,
 )
@@ -27,7 +27,11 @@ _IN_DETAIL = re.compile(
     r"everything (?:you can|about))\b",
     re.IGNORECASE,
 )
-_DUBBED = re.compile(r"\bdub\b", re.IGNORECASE)
+_DUBBED = re.compile(
+    r"\bdub\b|"
+    r"\b(?:on top of|over|under|onto) (?:it|that|(?:the|this|my) (?:clip|video|movie|film|animation))\b",
+    re.IGNORECASE,
+)
 _COUNTING = re.compile(r"\bhow many\b|\bcount\b", re.IGNORECASE)
 
 

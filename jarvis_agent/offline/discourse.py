@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent.offline.marks import Mark, Marked, spelling, without_references
@@ -29,11 +30,19 @@ _EARLIER = re.compile(
 )
 _ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
 _PLURAL = re.compile(r"\b(?:both|they|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
+_POINTS = re.compile(r"\b(?:it|that|this)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"\?|？|^\W*(?:what|how|who|where|when|why|which)\b", re.IGNORECASE)
+_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
+ORDINAL = rf"(?:{'|'.join(_PLACES)})"
+_ONE_OF = re.compile(
+    rf"\bthe ({ORDINAL})\s+(?:one|image|picture|photo|drawing|video|clip|text|recording)\b", re.IGNORECASE
+)
 _VIEW = re.compile(
-    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segment(?:ed|s|ation)|result(?:ing)?|aloud|voice)\b",
+    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segmented|result(?:ing)?|aloud|voice)\b"
+    r"|\b(?:the|that|this|these|those|its|each)\s+(?:\w+\s+)?segment(?:s|ation)\b",
     re.IGNORECASE,
 )
-_LABELLING = frozenset(
+LABELLING = frozenset(
     {
         "text-classification",
         "zero-shot-classification",
@@ -59,6 +68,7 @@ class Thing:
         is_view: a picture that shows what was found in another one (boxes, masks, edges, depth), or what was
             found of a text (its sentiment); "it" and "the image" mean the other one.
         from_turn: whether it is from an earlier turn of the chat.
+        asked: the request of that turn.
     """
 
     kind: Modality
@@ -66,6 +76,7 @@ class Thing:
     maker: TaskSpec | None = None
     is_view: bool = False
     from_turn: bool = False
+    asked: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -83,10 +94,15 @@ class Thing:
 
 
 class Discourse:
-    """The things spoken of, in order."""
+    """The things spoken of, in order.
+
+    Attributes:
+        fed: the text that the last task worked on, if it works on one.
+    """
 
     def __init__(self, marked: Marked, brief: Brief) -> None:
         self.things: list[Thing] = []
+        self.fed: Thing | None = None
         self._marked = marked
         named = {mark.value for mark in marked.marks.values() if mark.is_file}
         attached = [Mark(file.kind, spelling(file), is_file=True) for file in brief.files]
@@ -112,6 +128,20 @@ class Discourse:
         for kind in spec.outputs:
             self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
 
+    def join(self, kind: Modality, values: list[str]) -> None:
+        """Note that things of a kind that were made one by one are wanted together."""
+        made = next(
+            (t for t in reversed(self.things) if t.kind == kind and t.maker and set(t.values) <= set(values)),
+            None,
+        )
+        if made is not None and len(values) > 1:
+            self.things.append(replace(made, values=tuple(values)))
+
+    def note_fed(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> None:
+        """Note what a task works on."""
+        values = args.get("text") if wording(spec).text == "content" else None
+        self.fed = Thing("text", tuple(values)) if values else None
+
     def has(self, kind: Modality, text_after: str) -> bool:
         """Whether the request, or the chat before it, speaks of anything of that kind."""
         return bool(self.meant(kind, "") or self.unspoken(kind, text_after) or self.earlier(kind, ""))
@@ -120,10 +150,16 @@ class Discourse:
         """The latest thing of a kind that a task made, views too."""
         return next((thing for thing in reversed(self.things) if thing.maker and thing.kind == kind), None)
 
-    def meant(self, kind: Modality, text: str) -> Thing | None:
-        """The thing of a kind that a step means by its words, else the latest one; None if there is none."""
+    def meant(self, kind: Modality, text: str, *, task: str = "") -> Thing | None:
+        """The thing of a kind that a step means by its words, else the latest one; None if there is none.
+
+        Args:
+            task: what the step is for; its own result is not what it works on.
+        """
         known = [thing for thing in self.things if _fits(thing, kind)]
         called = next((thing for thing in reversed(known) if thing.is_called(text)), None)
+        if called is not None and called.is_view and called.maker is not None and called.maker.name == task:
+            called = None
         if called is not None:
             return self._whole(called, text)
         if _ORIGINAL.search(text) and (given := next((t for t in known if t.maker is None), None)):
@@ -143,6 +179,14 @@ class Discourse:
     def earlier(self, kind: Modality, text: str) -> Thing | None:
         """The last thing of a kind in earlier turns of the chat, by preference in one that the words name."""
         turns = list(reversed(self._turns))
+        if (
+            kind == "text"
+            and turns
+            and _POINTS.search(text)
+            and _told_in_words(turns[0])
+            and not _QUESTION.search(turns[0].request)
+        ):
+            return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         adjective = re.search(
             r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
         )
@@ -150,13 +194,12 @@ class Discourse:
             turns.sort(key=lambda turn: adjective[1].lower() not in turn.request.lower())
         for turn in turns:
             if found := list(_things_of(turn, kind)):
-                values = (value for thing in reversed(found) for value in thing.values)
-                return (
-                    replace(found[0], values=tuple(dict.fromkeys(values)))
-                    if _PLURAL.search(text)
-                    else found[0]
-                )
-        if kind == "text" and turns and turns[0].answer and _EARLIER.search(text):
+                values = tuple(dict.fromkeys(value for thing in reversed(found) for value in thing.values))
+                one = _one_of(values, text)
+                if one is None and not _PLURAL.search(text):
+                    return found[0]
+                return replace(found[0], values=(one,) if one else values)
+        if kind == "text" and turns and (_EARLIER.search(text) or _told_in_words(turns[0])):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
 
@@ -166,16 +209,20 @@ class Discourse:
         return self._whole(found, text) if found else None
 
     def _whole(self, thing: Thing, text: str) -> Thing:
-        """A thing with its like ("both captions") where the words are plural."""
-        if not _PLURAL.search(text):
-            return thing
+        """A thing with its like where words are plural ("both captions"), or one of these ("the first")."""
         like = [t for t in self.things if t.kind == thing.kind and t.maker == thing.maker]
-        return replace(thing, values=tuple(dict.fromkeys(value for t in like for value in t.values)))
+        values = tuple(dict.fromkeys(value for t in like for value in t.values))
+        one = _one_of(values, text)
+        if one is None and not _PLURAL.search(text):
+            return thing
+        return replace(thing, values=(one,) if one else values)
 
 
 def _makes_views(spec: TaskSpec, kind: Modality) -> bool:
     if kind == "text":
-        return bank_name(spec) in _LABELLING
+        return bank_name(spec) in LABELLING
+    if kind == "table":
+        return spec.outputs[0] == "table"
     if kind != "image":
         return False
     analyses = "data" in spec.outputs or bank_name(spec) == "depth-estimation"
@@ -188,6 +235,18 @@ def _fits(thing: Thing, kind: Modality) -> bool:
     return thing.kind == kind
 
 
+def _one_of(values: Sequence[str], text: str) -> str | None:
+    """The value that a step means by its place among several."""
+    match = _ONE_OF.search(text)
+    place = _PLACES[match[1].lower()] if match else 0
+    return values[place] if match and place < len(values) else None
+
+
+def _told_in_words(turn: Turn) -> bool:
+    """Whether a turn made no file, so that its answer is all that it came to."""
+    return bool(turn.answer) and all(resource.name in turn.request for resource in turn.resources)
+
+
 def _things_of(turn: Turn, kind: Modality) -> Iterator[Thing]:
     """The things of a kind in a turn, the latest first."""
     for resource in reversed(turn.resources):
@@ -195,8 +254,8 @@ def _things_of(turn: Turn, kind: Modality) -> Iterator[Thing]:
             continue
         is_text = kind == "text" and resource.text is not None
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
-        yield Thing(kind, (value,), from_turn=True)
+        yield Thing(kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
         mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
         if mime.partition("/")[0] == kind and kind != "text":
-            yield Thing(kind, (name,), from_turn=True)
+            yield Thing(kind, (name,), from_turn=True, asked=turn.request)

@@ -16,7 +16,7 @@ from jarvis_agent.offline import arguments
 from jarvis_agent.offline.amounts import amount
 from jarvis_agent.offline.marks import MARK
 from jarvis_agent.offline.steps import without_lead_in
-from jarvis_agent.offline.supply import DETECTOR, FINDER, Supply
+from jarvis_agent.offline.supply import DETECTOR, FINDER, SPEAKER, Supply
 from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.tools.spec import MEDIA, Arg, Modality, TaskSpec
 
@@ -31,6 +31,8 @@ _NOUNS: Mapping[str, str] = {
 _CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
 SOUND = "extract-audio"
 """The task that gives the sound of a video to what takes audio."""
+JOIN, COMPOSER = "combine-video-audio", "text-to-audio"
+"""The task that adds sound to a video, and the one that makes a sound that is no speech."""
 
 
 class Filling:
@@ -87,7 +89,17 @@ class Filling:
         if not own and arg.kind == "audio" and (videos := self._supply.own("video")):
             return self._supply.run(SOUND, self._supply.take(videos), self._spec.name)
         takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
-        return self._supply.take(own[:1] if takes_several else own) or self._supply.values_elsewhere(arg.kind)
+        values = self._supply.take(own[:1] if takes_several else own)
+        return values or self._sounding(arg.kind) or self._supply.values_elsewhere(arg.kind, self._spec.name)
+
+    def _sounding(self, kind: Modality) -> list[str]:
+        """What a step that adds sound to a video says is to be heard: spoken words, or a sound."""
+        if kind != "audio" or bank_name(self._spec) != JOIN:
+            return []
+        said = arguments.heard(self._text)
+        if texts := self._take_texts():
+            return self._supply.run(COMPOSER if said else SPEAKER, texts, self._spec.name)
+        return self._supply.run(COMPOSER, [said], self._spec.name) if said else []
 
     def _one_of_several_kinds(self, kind: Modality) -> list[str]:
         """A file for a task that takes one of each kind, whichever there are, and needs none of them."""
@@ -122,7 +134,8 @@ class Filling:
             made = self._supply.made_by(maker)
             thing = made or self._supply.elsewhere("image")
             values = list(thing.values) if thing else []
-            is_map = made is not None or (thing is not None and thing.from_turn)
+            asked = thing is not None and re.search(nouns, thing.asked, re.IGNORECASE)
+            is_map = made is not None or bool(asked)
             is_map = is_map or any(self._is_said_to_be(nouns, value) for value in values)
         return values if is_map or not values else self._supply.run(maker, values, self._spec.name)
 
@@ -172,6 +185,7 @@ class Filling:
             or self._take_texts()
             or self._supply.made_of_files(task)
             or ([said] if said else [])
+            or self._supply.text_beside(self._spec)
             or self._supply.values_elsewhere("text")
             or self._supply.made_elsewhere(task)
         )
@@ -222,7 +236,9 @@ class Filling:
             return [f"{without_lead_in(re.sub(MARK, '', words))}: {value}" for value in about]
         points = arguments.refers_to_text(self._text) or arguments.is_rewriting(self._text)
         if not self._take_texts() and points:
-            return [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
+            worked_on = [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
+            if worked_on or arguments.is_rewriting(self._text):
+                return worked_on
         return [self._supply.restored(words)]
 
     def _instruction(self) -> list[str]:
@@ -262,6 +278,8 @@ class Filling:
         if quoted := arguments.quoted_labels(self._text):
             return [self._supply.take(quoted)]
         said = arguments.labels(self._text)
+        if bank_name(self._spec) == FINDER and (several := arguments.things_sought(self._text)):
+            return [several]
         if not said and bank_name(self._spec) == FINDER and (sought := arguments.thing_sought(self._text)):
             return [[sought]]
         return [said] if said else []

@@ -50,7 +50,7 @@ class Linker:
             PlanError: an argument is missing; nothing has been added then.
         """
         planned, spoken = len(self.tasks), len(self.discourse.things)
-        supply = Supply(step.text, text_after, self._marked, self, step.context)
+        supply = Supply(step.text, text_after, self._marked, self, step.context, is_beside=step.is_beside)
         try:
             args = Filling(spec, supply).args()
             self.discourse.give(step.text)
@@ -67,6 +67,7 @@ class Linker:
         runs = max((len(values) for values in args.values()), default=1)
         references = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
         self.discourse.make(spec, references)
+        self.discourse.note_fed(spec, args)
         return references
 
     def _task(self, name: str, args: dict[str, Any]) -> str:

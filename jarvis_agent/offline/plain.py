@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jarvis_agent.offline.arguments import language_phrase, prompt
+from jarvis_agent.offline.discourse import ORDINAL
 from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.steps import without_lead_in
 from jarvis_agent.tools.spec import Modality
@@ -37,6 +38,7 @@ _OF_ANOTHER = re.compile(
 )
 """Words for a text that is made; a language is the one that it shall be in ("a summary in Polish")."""
 _IT = re.compile(r"\b(?:it|this|that)\b(?=\W|$)(?! \w+s\b)", re.IGNORECASE)
+_ONE_OF_THEM = re.compile(rf"\bthe {ORDINAL} one\b", re.IGNORECASE)
 _STOCK_PROMPT = "a zeppelin"
 """Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
 
@@ -59,7 +61,7 @@ class Readings:
 
 def readings(text: str, marked: Marked, context: str = "") -> Readings:
     """The readings of a step's text, after a context that may say what "it" is."""
-    words = without_lead_in(text)
+    words = _ONE_OF_THEM.sub("it", without_lead_in(text))
     if len(of := marked.within(context)) == 1 and not marked.within(text):
         words = _IT.sub(_kind_of(of[0]), words, count=1)
     words = _several(words, marked)

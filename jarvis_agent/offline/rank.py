@@ -199,7 +199,7 @@ class Ranker:
             is_made_of_text = (
                 wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
             )
-            worth += NEEDS_BRIDGE if is_made_of_text else 3 * NEEDS_BRIDGE
+            worth += NEEDS_BRIDGE * (len(kinds) if is_made_of_text else 3)
         elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):
             worth += LACKS_FILE
         return near.cosines[name] + worth, near.odds.get(name, math.inf)
@@ -274,7 +274,8 @@ class Ranker:
         if texts:
             return True
         wanted = drawn(step.text)
-        return wanted is not None and not re.search(rf"(?:{words.pattern})(?: \w+)?$", wanted, re.IGNORECASE)
+        is_map = rf"(?:{words.pattern})(?: \w+)?(?: (?:of|from|for) .*)?$"
+        return wanted is not None and not re.search(is_map, wanted, re.IGNORECASE)
 
     def _is_named(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""

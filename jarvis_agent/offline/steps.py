@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from jarvis_agent.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START
+from jarvis_agent.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
 from jarvis_agent.offline.marks import MARK
-from jarvis_agent.offline.wordings import load_bank
+from jarvis_agent.offline.wordings import results
 
 _LEAD_IN = re.compile(rf"^{BEFORE}{OPENERS}", re.IGNORECASE)
 _INTRO = re.compile(
@@ -48,9 +48,14 @@ _SENTENCE = re.compile(
     r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=[A-Z][a-z]+\s)"
 )
 _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
-_AND = (
-    r"(?:\s*,\s*|\s+)(?:(?:and|also|plus|as well as|but|while)\s+){1,3}(?:(?:also|next|please|finally)\s+)?"
+_AND = r"(?:\s*,\s*|\s+)(?:(?:and|plus|as well as|but|while)\s+){1,3}(?:(?:next|please|finally)\s+)?"
+_BESIDE = re.compile(
+    r"^\W*(?:(?:and|but|please|now)\s+)*"
+    r"(?:also|separately|besides|in addition|additionally|meanwhile|at the same time)\b"
+    r"|\b(?:too|as well|also|at the same time)\W*$",
+    re.IGNORECASE,
 )
+"""What says that a step goes beside the one before it, rather than on with what that one makes."""
 _BEFORE_THAT = r"\s*,?\s+before\s+(?:you\s+)?"
 _ORDER = (
     r"(?!(?:with|in|on|of|from|for|to|at|by|as|into|over|under|about|after|is|are|was|has|have|if|that|which|"
@@ -62,8 +67,10 @@ _CUT = re.compile(
     rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{ACTIONS})\b)|\s*:\s+(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
     rf"|(?<!\bwho)(?<!\bwhat)(?<!\bwhich)(?<!\bwhere){_AND}(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
     rf"|\s*,?\s+and\s+(?={_ORDER}(?:it|them|this|that|these|those|both|the|my|{MARK})(?!\w))"
+    r"|\s*,?\s+and\s+(?=(?:is|are|was|were|does|did)\s+(?:the|it|there|this|any)\b)"
+    rf"|\s*,?\s+but\s+(?=(?:please\s+)?(?:do not|don['’]?t|without)\b)"
     rf"|\s*,\s*(?={_ORDER}(?:it|them|both|these|the (?:two|three|result))\b)"
-    rf"|\s*,\s*(?={OPENERS}(?:{ACTIONS}|what|how|tell)\b)",
+    rf"|\s*,\s*(?={OPENERS}(?:{ACTIONS}|what|how|tell)\b)|{_AND}(?={VOICED})|\s*,\s*(?={VOICED})|\s+(?=also\s+(?:{ACTIONS})\b)",
     re.IGNORECASE,
 )
 _SEEN = re.compile(
@@ -75,10 +82,10 @@ _GROUNDS = re.compile(
     r"\W*(?:based|building|using|from|with|given|use|take|according|considering|combin\w+)\b", re.IGNORECASE
 )
 """How a clause begins that says of what something is to be made."""
-_TOO_PLAIN = frozenset(
-    {"text", "words", "word", "image", "new image", "picture", "photo", "video", "clip", "movie", "result"}
+_WISH_AFTER = re.compile(
+    rf",\s*(?={OPENERS}(?:{ACTIONS})\b)|\bi(?: would|['’]d)?(?: also)? (?:like|need|want)\s+", re.IGNORECASE
 )
-"""Words for what tasks make that say nothing about the task."""
+"""Where what is wanted begins after such a clause ("From \ue000 I need …")."""
 _INTO = re.compile(
     r"^(.*?\b(?:turn|make|convert|change|transform|put)\b.*?)\s+"
     r"(into\s+.+?),?\s+and\s+(?:also\s+)?(into\s+an?\b.+)$",
@@ -96,12 +103,14 @@ class Step:
         context: sentences around it that ask for nothing but may name what it is about.
         told: the clause as the user wrote it, where `text` puts it in other words.
         task: the task that is meant, by its name in the bank of wordings, where that is known already.
+        is_beside: whether it is about what the step before is about, rather than about what that one makes.
     """
 
     text: str
     context: str = ""
     told: str = ""
     task: str = ""
+    is_beside: bool = False
 
 
 def split(text: str) -> list[Step]:
@@ -121,7 +130,7 @@ def split(text: str) -> list[Step]:
             waiting.append(clause)
             continue
         context = " ".join(waiting)
-        steps.append(Step(_with_noun(clause, context), context))
+        steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_BESIDE.search(clause))))
         waiting = []
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
@@ -165,22 +174,30 @@ def _with_verb(clause: str) -> list[str]:
     """The results that one verb asks for, each with the verb ("make a caption of \ue000 and a depth map")."""
     if both := _INTO.match(clause):
         return [f"{both[1]} {both[2]}", f"{both[1]} {both[3]}"]
-    first, *others = _another().split(clause)
-    if not others or _GROUNDS.match(clause):
+    grounds = _GROUNDS.match(clause)
+    wish = _WISH_AFTER.search(clause) if grounds else None
+    if grounds and wish is None:
         return [clause]
-    verb = without_lead_in(clause).partition(" ")[0]
-    verb = verb if re.fullmatch(ACTIONS, verb, re.IGNORECASE) else "give me"
-    return [first, *(f"{verb} {other}" for other in others)]
+    lead, wanted = (clause[: wish.end()], clause[wish.end() :]) if wish else ("", clause)
+    first, *others = _another().split(wanted)
+    if not others:
+        return [clause]
+    first = lead + first
+    verb = without_lead_in(wanted).partition(" ")[0]
+    is_verb = re.fullmatch(ACTIONS, verb, re.IGNORECASE) and verb.lower() not in ("give", "get", "show")
+    verb = verb if is_verb else "give me"
+    return [first, *(f"{lead}{verb} {other}" for other in others)]
 
 
 @lru_cache(maxsize=1)
 def _another() -> re.Pattern[str]:
     """Where another result begins, by the nouns for what tasks make."""
-    nouns = {noun for entry in load_bank().values() for noun in entry.made} - _TOO_PLAIN
-    named = "|".join(re.escape(noun) for noun in sorted(nouns, key=len, reverse=True))
+    is_next = r"\b(?=\s*(?:,|\band\b|\W*$))"
     return re.compile(
-        rf"\s*(?:,\s*(?:and\s+)?|,?\s+and\s+)(?=(?:also\s+)?(?:the|its?|an?)\s+(?:[\w-]+\s+)?"
-        rf"(?:(?:{named})s?\b|(?:image|picture|photo|video|clip) (?:of|showing)\b)"
+        rf"\s*(?:,\s*(?:(?:and|plus)\s+)?|,?\s+(?:and|plus|as well as|along with|together with)\s+)"
+        rf"(?=(?:also\s+)?(?:the|its?|an?|some|one)\s+(?:list of\s+(?:all\s+)?(?:the\s+)?)?(?:[\w-]+\s+)?"
+        rf"(?:(?:{results()})s?\b|(?:image|picture|photo|video|clip) (?:of|showing)\b|"
+        rf"(?<=\ban )image{is_next}|(?<=\ba )(?:picture|photo|video|clip){is_next})"
         rf"(?!\W*(?:is|are|was|were|should)\b))",
         re.IGNORECASE,
     )

@@ -15,13 +15,20 @@ from typing import Any, Protocol
 
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline.arguments import QUERY
-from jarvis_agent.offline.discourse import Discourse, Thing
+from jarvis_agent.offline.discourse import LABELLING, Discourse, Thing
 from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.tools.spec import Modality, TaskSpec
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
 """The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+
+SPEAKER = "text-to-speech"
+"""The task that speaks what was made last, whatever else it was made of."""
+OF_IT = re.compile(r"\b(?:it|its)\b", re.IGNORECASE)
+
+TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control": "depth-estimation"}
+"""By task that makes a control map: another one whose image serves as such a map."""
 
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
@@ -41,9 +48,19 @@ class Plans(Protocol):
 class Supply:
     """The things that one step can feed. What is taken is gone."""
 
-    def __init__(self, text: str, text_after: str, marked: Marked, plans: Plans, context: str = "") -> None:
+    def __init__(
+        self,
+        text: str,
+        text_after: str,
+        marked: Marked,
+        plans: Plans,
+        context: str = "",
+        *,
+        is_beside: bool = False,
+    ) -> None:
         self.text = text
         self.context = context
+        self._is_beside = is_beside
         self._text_after = text_after
         self._marked = marked
         self._plans = plans
@@ -76,15 +93,25 @@ class Supply:
         """A piece of the step with the values in place of its marks."""
         return self._marked.restored(text)
 
-    def elsewhere(self, kind: Modality) -> Thing | None:
-        """Something of a kind that the step does not name itself."""
+    def elsewhere(self, kind: Modality, task: str = "") -> Thing | None:
+        """Something of a kind that the step does not name itself, for a task."""
         discourse = self._plans.discourse
-        if known := discourse.meant(kind, self.text):
+        if known := discourse.meant(kind, self.text, task=task):
             return known
         new = discourse.unspoken(kind, self._text_after) or discourse.earlier(kind, self.text)
         if new is not None:
             discourse.things.append(new)
         return new
+
+    def text_beside(self, spec: TaskSpec) -> list[str]:
+        """The text that the step before worked on, where this one is about it too, and not its result."""
+        discourse = self._plans.discourse
+        fed, made = discourse.fed, discourse.made_last("text")
+        if fed is None or (made is not None and made.is_called(self.text)) or bank_name(spec) == SPEAKER:
+            return []
+        is_summary = made is not None and made.maker is not None and bank_name(made.maker) == "summarization"
+        of_whole = is_summary and bank_name(spec) in LABELLING and OF_IT.search(self.text)
+        return list(fed.values) if self._is_beside or of_whole else []
 
     def made_before(self, kind: Modality) -> list[str]:
         """The values of the thing of a kind that the step means, of those already spoken of."""
@@ -106,13 +133,14 @@ class Supply:
         return made or discourse.earlier("data", self.text)
 
     def made_by(self, maker: str) -> Thing | None:
-        """The latest image, if the task of that name made it."""
-        made = self._plans.discourse.made_last("image")
-        return made if made and made.maker and bank_name(made.maker) == maker else None
+        """The latest image that the task of that name made, or one that makes such an image too."""
+        makers = (maker, TWINS.get(maker))
+        made = (t for t in reversed(self._plans.discourse.things) if t.kind == "image" and t.maker)
+        return next((t for t in made if t.maker and bank_name(t.maker) in makers), None)
 
-    def values_elsewhere(self, kind: Modality) -> list[str]:
+    def values_elsewhere(self, kind: Modality, task: str = "") -> list[str]:
         """The values of `elsewhere`; none if there is nothing."""
-        thing = self.elsewhere(kind)
+        thing = self.elsewhere(kind, task)
         return list(thing.values) if thing else []
 
     def offers(self, name: str) -> TaskSpec | None:
@@ -150,6 +178,7 @@ class Supply:
             if kind in BRIDGES and (maker is None or _takes(maker) != kind):
                 values = self.run(BRIDGES[kind], values, needed_for)
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
+        self._plans.discourse.join("text", made)
         return made
 
     def made_elsewhere(self, needed_for: str) -> list[str]:

@@ -40,6 +40,10 @@ SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
 UNKNOWN = "unknown"
 """What stands for the task of a step that is known to be none of the bank's."""
 
+_TOO_PLAIN = frozenset(
+    {"text", "words", "word", "image", "new image", "picture", "photo", "video", "clip", "movie", "result"}
+)
+
 Role = Literal["content", "prompt", "question", "instruction", "wish", "request"]
 
 
@@ -80,6 +84,13 @@ def load_bank() -> Mapping[str, Wording]:
         )
         for name, entry in json.loads(WORDINGS.read_text(encoding="utf-8")).items()
     }
+
+
+@lru_cache(maxsize=1)
+def results() -> str:
+    """Pattern of the nouns for what tasks make, but for those that say nothing about the task."""
+    nouns = {noun for entry in load_bank().values() for noun in entry.made} - _TOO_PLAIN
+    return "|".join(re.escape(noun) for noun in sorted(nouns, key=len, reverse=True))
 
 
 def _pattern(written: str | None) -> re.Pattern[str] | None:
@@ -139,6 +150,10 @@ class Matcher:
         vectors, self._weights = _stored() or _computed(embedder)
         self._bank = _split(vectors, load_bank())
         self._others: dict[tuple[str, ...], Floats] = {}
+
+    def knows(self, word: str) -> bool:
+        """Whether the embedder has a word, which is in small letters, in its dictionary."""
+        return self._embedder.knows(word)
 
     def near(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Nearness]:
         """For each text how near it is to each task.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from jarvis_agent.offline.marks import MARK, Mark, Marked
 from jarvis_agent.offline.steps import without_lead_in
 from jarvis_agent.offline.wordings import DATA
+from jarvis_agent.offline.workflow.clauses import SPEAKER
 
 if TYPE_CHECKING:
     from jarvis_agent.embeddings import Embedder, Floats
@@ -40,8 +41,9 @@ _NOUN = (
 )
 _LEFT_OVER = re.compile(
     r"^\W*(?:(?:and|then|also|next|finally|lastly|afterwards?|after that|that|which|so|to|by|first|please|"
-    r"(?:i|we)(?:(?:['’]d| would)?(?: also| then| really)? (?:like|want|need|wish)(?: to)?(?: see)?| can)|"
-    r"you|could|can|me|help|it is|but|if possible|once done|as well)\b[\s,]*)+",
+    rf"{SPEAKER}(?:(?:['’]d| would)?(?: also| then| really)? (?:like|want|need|wish)(?:e?s)?(?: to)?(?: see)?"
+    r"| can)|"
+    r"you|the system|could|can|me|help|it is|but|if possible|once done|as well)\b[\s,]*)+",
     re.IGNORECASE,
 )
 

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from jarvis_agent.offline.marks import MARK
-from jarvis_agent.offline.workflow.tools import verbs
+from jarvis_agent.offline.workflow.tools import names, verbs
 
 
 def _forms(verb: str) -> list[str]:
@@ -44,13 +44,15 @@ _JOIN = (
     r"(?:\s*[,;:–—]\s*|\s+)(?:(?:and|but|then|plus|as well as|along with|together with|in addition to|"
     r"followed by|while|also|or)\b,?\s+){1,3}"
 )
+SPEAKER = r"(?:i|we|(?:(?:the|a|our|my) )?user)"
+"""Who wants something: the user, who may speak of himself in the third person."""
 _WISH = (
-    r"(?:i|we)(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+"
-    r"(?:like|want|need|wish|have)\b"
+    rf"{SPEAKER}(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+"
+    r"(?:likes?|wants?|needs?|wish(?:es)?|have|has)\b"
 )
 _LAST = r"(?:also |then |finally |lastly )?"
 _CUTS = (
-    rf"{_JOIN}(?={_ADVERB}{_VERB})",
+    rf"(?<!\bi)(?<!\bwe)(?<!\buser){_JOIN}(?={_ADVERB}{_VERB})",
     rf"\s*[,;:–—]\s*(?={_ADVERB}{_VERB})",
     rf"{_JOIN}(?=(?:would like|['’]d like|want|need|wish)\b)",
     rf"(?:\s*,\s*|\s+)(?:(?:and|but|so|that|which|where|for which|then)\s+){{0,2}}(?={_WISH})",
@@ -58,6 +60,8 @@ _CUTS = (
     rf"\s*,?\s+(?:and|as well as|along with|followed by|plus|or)\s+{_LAST}"
     rf"(?=(?:an?|its|their)\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
     rf"\s*,\s*(?:and\s+)?(?:then |finally )?(?=an?\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
+    rf"(?:{_JOIN}|\s*,\s*){_LAST}(?=(?:{'|'.join(names())})\b)",
+    r"\s*,\s*(?:and\s+)?(?=(?:its|their)\s+(?:depths?|class(?:es)?|categor(?:y|ies)|emotions?)\b)",
     rf"\s*,?\s+and\s+{_LAST}(?=the\s+(?:similarity|answer|depth|class|category|emotion)\b)",
     rf"\s*,?\s+and\s+{_LAST}(?=(?:the|its|their)\s+(?:[\w'’-]+\s+|{MARK}\s+){{1,5}}?(?:to be\s+)?{_DONE}\b)",
     rf"(?:{_JOIN}|\s*,\s*){_LAST}(?={_DONE}\b(?!\s+(?:text|image|picture|audio|version|content|answer|objects?)\b))",

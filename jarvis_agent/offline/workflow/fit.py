@@ -21,7 +21,7 @@ from jarvis_agent.offline.workflow.tools import language
 if TYPE_CHECKING:
     from jarvis_agent.embeddings import Embedder
 
-SEED, EACH, HOLD_OUT = 7, 8, 6
+SEED, EACH, HOLD_OUT = 7, 16, 6
 STRENGTH, TOLERANCE, MOST_ROUNDS = 30.0, 1e-6, 5000
 """The inverse of the regularisation (scikit-learn's C), and how far the fit goes: so far that the weights are
 the same on every machine, but for rounding."""
@@ -56,19 +56,23 @@ def filled(template: str, bank: Bank, dice: random.Random) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: dice.choice(bank.slots[match[1]]), template)
 
 
-def examples(bank: Bank, dice: random.Random, *, held_out: bool | None) -> Iterator[tuple[str, str]]:
-    """Clauses, each with its class. `held_out`: of the templates that are held out, of the others, of all."""
+def examples(bank: Bank, seed: int, *, held_out: bool | None) -> Iterator[tuple[str, str]]:
+    """Clauses, each with its class. `held_out`: of the templates that are held out, of the others, of all.
+
+    What a template becomes hangs on itself alone, so that a new one changes nothing but its own clauses.
+    """
     for name, templates in bank.tasks.items():
         for number, template in enumerate(templates):
             if held_out is not None and is_held_out(number) is not held_out:
                 continue
+            dice = random.Random(f"{seed} {name} {template}")  # noqa: S311 (nothing secret)
             made = {_varied(filled(template, bank, dice), name, dice) for _ in range(EACH)}
             yield from ((text, name) for text in sorted(made))
 
 
-def parted(bank: Bank, dice: random.Random) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def parted(bank: Bank, seed: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Clauses to fit on, and those of the held-out templates that no other template makes too."""
-    seen, unseen = (list(examples(bank, dice, held_out=held)) for held in (False, True))
+    seen, unseen = (list(examples(bank, seed, held_out=held)) for held in (False, True))
     known = {text for text, _ in seen}
     return seen, [(text, name) for text, name in unseen if text not in known]
 
@@ -134,8 +138,7 @@ def refit(embedder: Embedder) -> tuple[float, Model]:
     Returns:
         What a fit without the held-out templates comes to: its accuracy on these, and itself.
     """
-    bank, dice = load_templates(), random.Random(SEED)  # noqa: S311 (nothing secret)
-    seen, unseen = parted(bank, dice)
+    seen, unseen = parted(load_templates(), SEED)
     store(fit(embedder, [*seen, *unseen]))
     partial = fit(embedder, seen)
     return accuracy(partial, embedder, unseen), partial

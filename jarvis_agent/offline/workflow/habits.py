@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-TRANSLATION = "translation"
+TRANSLATION, HEARD = "translation", "automatic-speech-recognition"
 _TONGUES = "French|Spanish|German|Italian|Chinese|Japanese|Russian|Korean|Portuguese|Hindi|Arabic|Dutch"
 _LANGUAGE = re.compile(
     rf"\b(?:in|into|to) ({_TONGUES})\b(?! (?:text|audio|document|article|image))"
@@ -62,9 +62,7 @@ SWAPS = (
 )
 
 IMPLIED = {
-    "automatic-speech-recognition": re.compile(
-        r"\b(?:transcribed|transcription|transcript)\b", re.IGNORECASE
-    ),
+    HEARD: re.compile(r"\b(?:transcribed|transcription|transcript)\b", re.IGNORECASE),
     TRANSLATION: re.compile(r"\btranslated\b", re.IGNORECASE),
     "image-segmentation": re.compile(r"\bsegmented\b", re.IGNORECASE),
     "image-editing": re.compile(r"\b(?:edited|modified) (?:image|picture|photo|version)\b", re.IGNORECASE),
@@ -72,15 +70,24 @@ IMPLIED = {
 """By tool: words that name what it made, where no clause asks for it."""
 
 BESIDE = {
+    "text-to-speech": (
+        "text",
+        re.compile(
+            r"\bin (?:an? )?(?:both )?(?:text and )?(?:audio|spoken|speech|voice) (?:format|form)\b"
+            r"|\bin the form of (?:an? )?(?:audio|speech)\b|\bas (?:an? )?(?:audio|speech|voice message)\b"
+            r"|\b(?:aloud|out loud)\b",
+            re.IGNORECASE,
+        ),
+    ),
     "audio-to-audio": (
-        "text-to-speech",
+        "audio",
         re.compile(
             r"\b(?:enhanced|improved|better|higher?)[\w -]{0,14}\b(?:quality|clarity)\b|\benhanced\b",
             re.IGNORECASE,
         ),
     ),
 }
-"""By tool: after which other one, and by which words in passing, it is wanted too."""
+"""By tool: after tools that make which kind of a text, and by which words in passing, it is wanted too."""
 
 
 def language_in_passing(text: str) -> str | None:

@@ -15,7 +15,7 @@ from jarvis_agent.embeddings import Embedder
 from jarvis_agent.offline.asking import REFUSES
 from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.workflow.classify import NONE, Model, worded
-from jarvis_agent.offline.workflow.clauses import Clause, clauses
+from jarvis_agent.offline.workflow.clauses import SPEAKER, Clause, clauses
 from jarvis_agent.offline.workflow.habits import SWAPS
 from jarvis_agent.offline.workflow.strangers import add_strangers
 from jarvis_agent.tools.spec import MEDIA, TaskSpec
@@ -35,8 +35,8 @@ _KINDS = {
 _IT = re.compile(r"\b(?:it|its|this)\b", re.IGNORECASE)
 _GIVEN = re.compile(
     r"^\W*(?:(?:hi|hello|hey|also|and|so|additionally|now|lastly|finally)\b[,!.]*\s+)*"
-    r"(?:(?:i|we)(?:['’]ve| have)(?! to\b)"
-    r"|(?:i|we) (?:also |just |recently )*(?:have(?! to\b)|got|took|found|recorded|wrote|attached|received)"
+    rf"(?:{SPEAKER}(?:['’]ve| have| has)(?! to\b)"
+    rf"|{SPEAKER} (?:also |just |recently )*(?:have(?! to\b)|got|took|found|recorded|wrote|attached|received)"
     r"|here(?:['’]s| is| are)|there(?:['’]s| is| are)|this is"
     r"|(?:the|my|this|these) (?:[\w-]+ ){1,4}(?:is|are)\b)",
     re.IGNORECASE,

@@ -14,7 +14,7 @@ from jarvis_agent.embeddings import Embedder
 from jarvis_agent.offline import arguments
 from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.workflow.classify import NONE, Model, load_model
-from jarvis_agent.offline.workflow.habits import BESIDE, IMPLIED, TRANSLATION, language_in_passing
+from jarvis_agent.offline.workflow.habits import BESIDE, HEARD, IMPLIED, TRANSLATION, language_in_passing
 from jarvis_agent.offline.workflow.mentions import Mention, is_given, mentions
 from jarvis_agent.offline.workflow.tools import QUESTION, family
 from jarvis_agent.offline.workflow.weave import Weaver, is_question
@@ -27,6 +27,13 @@ MOST_QUESTIONS = 3
 
 _ANSWER = re.compile(r"\banswers?\b", re.IGNORECASE)
 _PROMPT = re.compile(r"\b(?:prompt|message|statement|phrase|title|conversation)\b", re.IGNORECASE)
+_ASKED_ALOUD = re.compile(
+    r"\b(?:audio|recording|voice|speech)\b[^.]{0,60}\b(?:questions?|query|asks?|asking)\b|"
+    r"\b(?:spoken|asked) questions?\b|"
+    r"\bquestions?\b[^.]{0,30}\b(?:in|from|of) (?:the|my|this|an?) (?:audio|recording)\b",
+    re.IGNORECASE,
+)
+"""What says that the question itself is to be heard."""
 _HAVE = re.compile(r"\b(?:have|got|there is|here is|here are|with|my)\b", re.IGNORECASE)
 _WANTS = re.compile(r"\b(?:answer|find|ask|respond|know|tell)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(
@@ -81,6 +88,7 @@ class _Reader:
             self._add_with_others(tool, text)
         elif self._open or QUESTION not in self._planned or self._weaver.has_new_text(text):
             self._ask(text)
+            self._add_beside("text", text)
 
     def _add_with_others(self, tool: str, text: str) -> None:
         """Plan a tool, and those that the clause wants in passing."""
@@ -90,15 +98,21 @@ class _Reader:
             if self._may_add(other) and words.search(text):
                 self._add(other, text)
         language = language_in_passing(text) if self._may_add(TRANSLATION) and tool != TRANSLATION else None
-        makes_text = self._families[tool][0].outputs == ("text",)
-        if language and not makes_text:
+        makes = self._families[tool][0].outputs
+        if language and makes != ("text",):
             self._add(TRANSLATION, f"translate it to {language}")
         self._add(tool, text)
-        for other, (after, words) in BESIDE.items():
-            if tool == after and self._may_add(other) and words.search(text):
-                self._add(other, "it")
-        if language and makes_text:
+        if language and makes == ("text",):
             self._add(TRANSLATION, f"translate it to {language}")
+        self._add_beside(next(iter(makes), ""), text)
+
+    def _add_beside(self, kind: str, text: str) -> None:
+        """Plan what a clause wants done in passing with what it made of that kind ("in audio format")."""
+        if any(mark.is_file and mark.kind == "audio" for mark in self._marked.within(text)):
+            return
+        for other, (made, words) in BESIDE.items():
+            if made == kind and self._may_add(other) and words.search(text):
+                self._add(other, "it")
 
     def _may_add(self, tool: str) -> bool:
         """Whether a tool is offered that no clause speaks of and that is not planned."""
@@ -126,9 +140,17 @@ class _Reader:
         if not waiting and QUESTION in self._planned and not self._weaver.has_new_text(text):
             return
         for question in waiting[:MOST_QUESTIONS] or [""]:
+            answerer = self._answerer(text, question)
+            if not question and self._may_add(HEARD) and _ASKED_ALOUD.search(self._marked.text):
+                self._hear()
             self._planned.add(QUESTION)
             self._asked.add(question)
-            self._weaver.add(self._answerer(text, question), text, question)
+            self._weaver.add(answerer, text, question)
+
+    def _hear(self) -> None:
+        """Plan to write down the question that is asked in a recording, unless that is done already."""
+        if self._weaver.has("audio") and all(thing.maker != HEARD for thing in self._weaver.made):
+            self._add(HEARD, "the recording")
 
     def _answerer(self, text: str, question: str) -> TaskSpec:
         """Which of the tools that answer is meant, by what there is to ask about."""

@@ -46,6 +46,11 @@ def language() -> Mapping[str, Any]:
     return held
 
 
+def names() -> list[str]:
+    """Patterns of the tools' names, as a clause may have them ("object detection")."""
+    return [name.replace("-", "[- ]") for name in language()["tasks"] if "-" in name]
+
+
 def verbs() -> list[str]:
     """The verbs with which a clause begins that asks for something."""
     return str(language()["verbs"]).split()

@@ -35,6 +35,11 @@ _OUTPUT = re.compile(
 )
 _POINTING = r"\b(?:the|that|this|its|from|on|of|those|using|a|an)"
 _HEARD = re.compile(r"\b(?:audio|recording|spoken|command|voice)\b", re.IGNORECASE)
+_GIVEN_TEXT = re.compile(
+    r"\b(?:following|provided|given)\s+(?:[\w-]+\s+)?(?:texts?|sentences?|paragraph|passage|article)\b",
+    re.IGNORECASE,
+)
+"""How a clause speaks of a text that the request holds, if only further on."""
 _WRITTEN = re.compile(r"\b(?:articles?|essay|paragraph|passage|story|book)\b", re.IGNORECASE)
 _PLACEHOLDERS = {"image": "the image", "audio": "the audio", "video": "the video", "text": "the text"}
 RENDERS = {"image": "text-to-image", "audio": "text-to-speech"}
@@ -64,6 +69,7 @@ class Weaver:
         self.tasks: list[Task] = []
         self.made: list[Made] = []
         self._marked = marked
+        self._named = tuple(dict.fromkeys(marked.within(marked.text)))
         self._by_family = {family(spec): spec for spec in specs.values()}
         self._used: set[str] = set()
         self._given: list[Mark] = []
@@ -76,8 +82,13 @@ class Weaver:
         self._given += [mark for mark in self._marked.within(text) if mark not in self._given]
 
     def _name_output(self, text: str, spec: TaskSpec) -> None:
-        """Note the files by which a clause calls what its task makes ("save it as \ue000")."""
+        """Note the files by which a clause calls what its task makes ("save it as \ue000").
+
+        Where nothing else is there to be worked on, a file is no name for a result.
+        """
         takes = {arg.kind for arg in spec.inputs}
+        if not self.made and len(self._named) == 1:
+            return
         for mark in self._marked.within(text):
             if mark.is_file and mark.kind in spec.outputs and mark.kind not in takes:
                 self._outputs.add(mark.value)
@@ -139,7 +150,7 @@ class Weaver:
         return {arg.name: said[arg.name][0] for arg in spec.inputs if not arg.required and arg.name in said}
 
     def _files(self) -> list[Mark]:
-        return [m for m in self._marked.marks.values() if m.is_file and m.value not in self._outputs]
+        return [m for m in self._named if m.is_file and m.value not in self._outputs]
 
     def _medium(self, kind: str, text: str) -> str:
         """A file, or what a task made of that kind."""
@@ -209,13 +220,14 @@ class Weaver:
         return [m.value for m in self._marked.within(text) if m.kind == "text" and not is_question(m)]
 
     def _all_quoted(self) -> list[str]:
-        return [m.value for m in self._marked.marks.values() if m.kind == "text" and not is_question(m)]
+        return [m.value for m in self._named if m.kind == "text" and not is_question(m)]
 
     def _any_text(self, text: str) -> str:
         """A given text, or one made of a file; else what the clause says itself."""
         given = [m.value for m in self._given if m.kind == "text" and not is_question(m)]
         later = self._all_quoted()
-        if given or (later and not any(self.has(kind) for kind in BRIDGES)):
+        is_later = _GIVEN_TEXT.search(text) or not any(self.has(kind) for kind in BRIDGES)
+        if given or (later and is_later):
             return (given or later)[0]
         if _WRITTEN.search(text) and not _SPEAKS["image"].search(text) and not self.has("audio"):
             return self._said(text)
@@ -224,7 +236,7 @@ class Weaver:
             files = things or [m.value for m in self._files() if m.kind == kind]
             if files and (found := self._bridged(kind, files[0], text)):
                 return found
-        asked = later or [m.value for m in self._marked.marks.values() if m.kind == "text"]
+        asked = later or [m.value for m in self._named if m.kind == "text"]
         return asked[0] if asked else self._said(text)
 
     def _said(self, text: str) -> str:
@@ -293,6 +305,8 @@ class Weaver:
         if len(quoted) > 1:
             return quoted[:2]
         meant = [thing.value for thing in self.made if thing.kind == "text" and self._called([thing], text)]
+        if meant and quoted:
+            return [meant[-1], quoted[0]]
         if len(meant) > 1:
             return meant[-2:]
         others = [value for value in self._all_quoted() if value not in quoted]
