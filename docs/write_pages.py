@@ -32,7 +32,8 @@ _SETTINGS = """\
 Each is a field of `jarvis_agent.Settings` and a variable of the environment: `Settings(task_timeout=60)` or
 `JARVIS_TASK_TIMEOUT=60`. Times are seconds, sizes bytes. Lists in the environment are written as in a shell
 (`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` takes `--policy`
-and `--out` for two of them.
+and `--out` for two of them. A field that is not in this list is an error. A misspelt variable changes
+nothing: `jarvis`, `jarvis doctor` and the log say which one was meant.
 
 This page is written by `python docs/write_pages.py`.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jarvis_agent.agent import JarvisAgent as JarvisAgent
+    from jarvis_agent.backends.table import default_backends as default_backends
     from jarvis_agent.catalog import RegisteredSource as RegisteredSource
     from jarvis_agent.plan import Plan as Plan
     from jarvis_agent.request import Request as Request
@@ -41,6 +42,7 @@ _HOME = {
     "Task": "types",
     "TaskResult": "types",
     "TaskSpec": "tools.spec",
+    "default_backends": "backends.table",
     "default_sources": "sources.table",
     "hf_tools": "tools.toolkit",
     "register_task": "tools.table",

@@ -22,12 +22,14 @@ from langchain_core.tools import BaseTool
 
 from jarvis_agent import portal
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.table import Factory
 from jarvis_agent.catalog import ModelSource
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.execute import Worker
 from jarvis_agent.experts import Experts, ModelSelector
 from jarvis_agent.llm import Controller, describe_model, resolve_model
 from jarvis_agent.memory import ChatMemory
+from jarvis_agent.parts import checked
 from jarvis_agent.plan import Plan
 from jarvis_agent.plan_cache import kept
 from jarvis_agent.planner import LLMPlanner, Planner
@@ -59,11 +61,12 @@ class JarvisAgent(Runnable[Any, Run]):
             can run.
         models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         planner, selector, responder: instead of the stages that the model gives.
-        sources, backends: instead of those that the settings give.
-        settings: limits, policies, places; None: from the environment.
+        sources, backends: instead of those that the settings give. A backend is given as it is, or as what
+            makes it of the settings and the process's pool (see `default_backends`).
+        settings: limits, policies, places; a dict of some of them, or None: the others from the environment.
 
     Raises:
-        ConfigError: the model, a setting, a tool or a pinned model can not be used.
+        ConfigError: the model, a setting, a tool, a pinned model or one of the other parts can not be used.
     """
 
     def __init__(
@@ -76,13 +79,17 @@ class JarvisAgent(Runnable[Any, Run]):
         selector: ModelSelector | None = None,
         responder: Responder | None = None,
         sources: Iterable[ModelSource] | None = None,
-        backends: Iterable[Backend] | None = None,
-        settings: Settings | None = None,
+        backends: Iterable[Backend | Factory] | None = None,
+        settings: Settings | Mapping[str, Any] | None = None,
     ) -> None:
         from jarvis_agent.offline import OfflinePlanner
 
-        self.settings = settings or load_settings()
+        self.settings = _settings(settings)
         self._given = None if tools is None else _workers(tools)
+        if planner is not None:
+            checked(planner, Planner, "the planner")
+        if responder is not None:
+            checked(responder, Responder, "the responder")
         self.model = resolve_model(model, self.settings)
         window = window_of(self.model, self.settings)
         prompts = load_prompts(self.settings.prompts, self.settings.history_turns, window)
@@ -266,10 +273,24 @@ async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
             yield Run(usage=event.run.usage, timings=event.run.timings)
 
 
+def _settings(given: Any) -> Settings:
+    if isinstance(given, Settings):
+        return given
+    if given is None or isinstance(given, Mapping):
+        return load_settings(**(given or {}))
+    raise ConfigError(
+        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
+    )
+
+
 def _workers(tools: Sequence[BaseTool]) -> dict[str, Worker]:
     """What does the tasks, by name."""
     workers: dict[str, Worker] = {}
     for tool in tools:
+        if not isinstance(tool, BaseTool):
+            raise ConfigError(
+                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one of a function"
+            )
         if tool.name in workers:
             raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
         workers[tool.name] = tool if isinstance(tool, HFTaskTool) else AnyTool(tool)

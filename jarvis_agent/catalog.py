@@ -15,7 +15,6 @@ A new source is a class with a `name` and one method, found through the entry-po
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -25,7 +24,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
 
+from jarvis_agent.deadline import LateError, within
 from jarvis_agent.errors import ConfigError, DeadlineError
+from jarvis_agent.parts import brought
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
 from jarvis_agent.tools.spec import TaskSpec
@@ -84,22 +85,24 @@ async def candidates_of(
 
     Raises:
         DeadlineError: it does not answer within half of `settings.select_timeout`.
+        TypeError: what it lists are no candidates.
         Exception: what `source.candidates` raises.
     """
-    late = asyncio.timeout(settings.select_timeout / 2)
-    try:
-        async with late:
-            found = list(await source.candidates(spec, limit))
-            if not spec.models_of:
-                return found
+
+    async def ask() -> list[Candidate]:
+        found = list(await source.candidates(spec, limit))
+        if spec.models_of:
             others = await source.candidates(known_task(spec.models_of), limit)
-    except TimeoutError as error:
-        if not late.expired():
-            raise
-        raise DeadlineError(
-            f"it did not answer within {settings.select_timeout / 2:g} s (JARVIS_SELECT_TIMEOUT)"
-        ) from error
-    return found + [candidate.model_copy(update={"task": spec.name}) for candidate in others]
+            found += [candidate.model_copy(update={"task": spec.name}) for candidate in others]
+        if stranger := next((one for one in found if not isinstance(one, Candidate)), None):
+            raise TypeError(f"it lists what is no Candidate: {stranger!r}")
+        return found
+
+    seconds = settings.select_timeout / 2
+    try:
+        return await within(seconds, ask(), f"the source {source.name}")
+    except LateError as error:
+        raise DeadlineError(f"it did not answer within {seconds:g} s (JARVIS_SELECT_TIMEOUT)") from error
 
 
 def discover_sources(settings: Settings) -> list[ModelSource]:
@@ -108,19 +111,8 @@ def discover_sources(settings: Settings) -> list[ModelSource]:
     Raises:
         ConfigError: one of them can not be loaded, or is no source.
     """
-    found: list[ModelSource] = []
-    for entry in entry_points(group=ENTRY_POINTS):
-        origin = f"the model source {entry.name!r} ({entry.value})"
-        try:
-            source = entry.load()(settings)
-        except Exception as error:
-            raise ConfigError(
-                f"{origin} can not be loaded: {error}; mend or uninstall its package"
-            ) from error
-        if not isinstance(source, ModelSource):
-            raise ConfigError(f"{origin} is no model source: it lacks `name` or `candidates`")
-        found.append(source)
-    return found
+    entries = entry_points(group=ENTRY_POINTS)
+    return [brought(entry, ModelSource, "model source", settings) for entry in entries]
 
 
 class Registration(Frozen):

@@ -2,6 +2,7 @@
 
     jarvis "How many objects are in street.jpg?"          the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
+    jarvis - < request.txt
     jarvis chat | tasks | models TASK | doctor | serve | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 bad usage, 130 interrupted.
@@ -165,10 +166,14 @@ def shared(
 @app.command(DEFAULT)
 def ask(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="REQUEST", help="What is to be done, in plain words.")
+        list[str] | None,
+        typer.Argument(
+            metavar="REQUEST", help='What is to be done, in plain words; "-" reads it from standard input.'
+        ),
     ] = None,
     file: Annotated[
-        list[str] | None, typer.Option("--file", metavar="F", help="File or URL that goes with it.")
+        list[str] | None,
+        typer.Option("--file", metavar="F", help="File or URL that goes with it; may be repeated."),
     ] = None,
     model: Model = None,
     policy: Policy = None,
@@ -189,11 +194,13 @@ def ask(
     ] = False,
 ) -> None:
     """Do what a request says: the command meant where none is named."""
-    request = " ".join(words or []).strip()
+    request = (sys.stdin.read() if words == ["-"] else " ".join(words or [])).strip()
     if not request and resume is None:
         _fail(
             'the request is empty; write what is to be done, such as: jarvis "What is in cat.jpg?"', BAD_USAGE
         )
+    if resume is not None and not resume.strip():
+        _fail("--resume wants a name under which the run is kept", BAD_USAGE)
     if restart and resume is None:
         _fail("--restart goes with --resume NAME, the run that is to begin anew", BAD_USAGE)
     files = [_checked_file(name) for name in file or []]
@@ -252,7 +259,7 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; the default is for this machine alone.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8000,
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
@@ -260,7 +267,10 @@ def serve(
     """Serve the agent over HTTP."""
     from jarvis_agent.serve import run_server
 
-    run_server(_agent(model, _settings(policy, out)), host, port)
+    try:
+        run_server(_agent(model, _settings(policy, out)), host, port)
+    except SystemExit:  # uvicorn's way to say that it could not start; it has told why
+        _fail(f"nothing could be served at {host}:{port}; --host and --port choose another place", BAD_USAGE)
 
 
 def main() -> None:
@@ -320,8 +330,10 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _settings(policy: str | None = None, out: str | None = None) -> Settings:
-    from jarvis_agent.settings import load_settings
+    from jarvis_agent.settings import load_settings, misspelt_variables
 
+    for name, nearest in misspelt_variables(os.environ).items():
+        typer.echo(f"jarvis: {name} is no setting and changes nothing; did you mean {nearest}?", err=True)
     return load_settings(policy=policy, output_dir=out)
 
 

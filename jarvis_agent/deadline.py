@@ -3,9 +3,8 @@
     plan = await within(300.0, planner.plan(brief, give), "the planner")    # LateError after 300 s
     files = await each(store.grant, names, at_once=16)
 
-    async with limit(60.0):
-        with uncounted():
-            tasks = await announced.tasks()        # a wait for others: the 60 s go on afterwards
+    with uncounted():
+        tasks = await announced.tasks()        # a wait for others, which does not count
 
 Code that ignores its cancellation is waited for `GRACE` seconds, and then left alone.
 """
@@ -14,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
+
+from jarvis_agent.errors import ExpertError, in_words
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -37,27 +38,52 @@ class LateError(TimeoutError):
 async def within(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """What the work gives, if it gives it in time. It is cancelled otherwise, and where the caller is.
 
+    It may be code of others, which may do anything: what would end those who wait for it, a CancelledError
+    while nobody stops it or a SystemExit, is its failure.
+
     Args:
-        seconds: how long it may take; without any it is not begun.
+        seconds: how long it may take, but for its `uncounted` blocks; without any it is not begun.
         work: a coroutine.
-        name: what it is, for the log.
+        name: what it is, for people.
 
     Raises:
         LateError: it did not.
+        ExpertError: it was cancelled from within, or ended with what is no Exception.
         Exception: what the work raises.
     """
     if seconds <= 0:
         work.close()
         raise LateError
-    running = asyncio.create_task(work, name=name)
-    late = False
     try:
-        late = not (await asyncio.wait([running], timeout=seconds))[0]
-    finally:
-        await stop([running])
-    if late and (not running.done() or running.cancelled()):
-        raise LateError
+        async with asyncio.timeout(seconds) as limit:
+            context = copy_context()
+            context.run(_limits.set, (*_limits.get(), limit))
+            running = asyncio.create_task(_tamed(work, name), name=name, context=context)
+            try:
+                await asyncio.wait([running])
+            finally:
+                await stop([running])
+    except TimeoutError as late:
+        if not running.done() or running.cancelled():
+            raise LateError from late
+    if running.cancelled():
+        raise ExpertError(f"{name} was cancelled from within")
+    error = running.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise _ended_with(error, name) from error
     return running.result()
+
+
+async def _tamed(work: Awaitable[T], name: str) -> T:
+    try:
+        return await work
+    except SystemExit as error:
+        # asyncio lets it out of the loop, past everybody.
+        raise _ended_with(error, name) from error
+
+
+def _ended_with(error: BaseException, name: str) -> ExpertError:
+    return ExpertError(f"{name} ended with {in_words(error)}")
 
 
 async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -65,13 +91,11 @@ async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
-    if not running:
-        return
-    stopped, deaf = await asyncio.wait(running, timeout=GRACE)
-    for task in deaf:
-        logger.error("%s does not stop when it is cancelled; it is left alone", task.get_name())
-    for task in stopped:
-        if not task.cancelled():
+    if running:
+        for task in (await asyncio.wait(running, timeout=GRACE))[1]:
+            logger.error("%s does not stop when it is cancelled; it is left alone", task.get_name())
+    for task in tasks:
+        if task.done() and not task.cancelled():
             task.exception()  # asyncio complains of errors that nobody has looked at
 
 
@@ -92,17 +116,6 @@ async def each(work: Callable[[A], Awaitable[T]], things: Sequence[A], at_once: 
         return await asyncio.gather(*running)
     finally:
         await stop(running)
-
-
-@asynccontextmanager
-async def limit(seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """As `asyncio.timeout`, but for the time that `uncounted` blocks within take."""
-    async with asyncio.timeout(seconds) as late:
-        token = _limits.set((*_limits.get(), late))
-        try:
-            yield late
-        finally:
-            _limits.reset(token)
 
 
 @contextmanager

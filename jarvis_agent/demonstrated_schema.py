@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from jarvis_agent.demonstrations import Demonstration
 from jarvis_agent.offline.marks import mark
-from jarvis_agent.refs import refs_in
+from jarvis_agent.refs import refs_in, whole_ref
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.tools.table import find_task
@@ -80,7 +80,7 @@ def _like(
     if not isinstance(value, str):
         return _OTHERS.get(type(value), {})
     if refs_in(value):
-        return _one_of([value]) if not value.replace(f"<resource>-{refs_in(value)[0]}", "") else _TEXT
+        return _one_of([value]) if whole_ref(value) is not None else _TEXT
     if value in [file.name for file in demo.files] or value in _made_before(demo):
         names = [*_names(brief.files, kind), *_names((r for t in brief.turns for r in t.resources), kind)]
         return _one_of(names) if names else None

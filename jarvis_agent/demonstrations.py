@@ -20,12 +20,14 @@ from importlib.resources.abc import Traversable
 from statistics import fmean
 from typing import Any
 
+from pydantic import ValidationError
+
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.similarity import Similarity, kind_by_name
 from jarvis_agent.tools.spec import Modality, TaskSpec
 from jarvis_agent.tools.table import find_task
-from jarvis_agent.types import Resource
+from jarvis_agent.types import Resource, Task
 
 MOST_ALIKE = 2
 """How many of the chosen may show the same tasks."""
@@ -108,7 +110,8 @@ def nearest(
     ]
     ranked = [demo for _, demo in sorted(scored, key=lambda each: -each[0])]
     if brief.turns:
-        ranked = sorted(ranked, key=lambda demo: demo is not next((d for d in ranked if d.chat), None))
+        first = next((demo for demo in ranked if demo.chat), None)
+        ranked.sort(key=lambda demo: demo is not first)
     chosen: list[Demonstration] = []
     shown: Counter[tuple[str, ...]] = Counter()
     for demo in ranked:
@@ -146,22 +149,40 @@ def fixed(name: str) -> tuple[Demonstration, ...]:
 def read_demonstrations(file: Traversable) -> tuple[Demonstration, ...]:
     """The demonstrations in a JSON file: a list of `{"request": …, "plan": […]}`, with `chat` where one is.
 
+    The plans are such as the planner writes: `{"task": …, "id": 0, "dep": [-1], "args": {…}}` for each task.
+
     Raises:
         ConfigError: it can not be read, or has another form.
     """
     try:
-        return tuple(
-            Demonstration(row["request"], row["plan"], tuple(map(_turn, row.get("chat", ()))))
-            for row in json.loads(file.read_text(encoding="utf-8"))
-        )
+        return tuple(map(_demonstration, json.loads(file.read_text(encoding="utf-8"))))
     except OSError as error:
         raise ConfigError(f"the prompt file {file} can not be read: {error}") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise _no_demonstrations(file, wrong) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the demonstrations {file} can not be read: {error!r}. "
-            'They are a list of {"request": …, "plan": […]}.'
-        ) from error
+        raise _no_demonstrations(file, repr(error)) from error
+
+
+def _no_demonstrations(file: Traversable, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the demonstrations {file} can not be read: {reason}. "
+        'They are a list of {"request": …, "plan": [{"task": …, "id": 0, "dep": [-1], "args": {…}}]}.'
+    )
+
+
+def _demonstration(row: Mapping[str, Any]) -> Demonstration:
+    plan = [Task.model_validate(task).model_dump() for task in row["plan"]]
+    return Demonstration(_text(row["request"]), plan, tuple(map(_turn, row.get("chat", ()))))
 
 
 def _turn(turn: Mapping[str, Any]) -> Turn:
-    return Turn(turn["request"], turn["answer"], tuple(Resource(**made) for made in turn["resources"]))
+    request, answer = _text(turn["request"]), _text(turn["answer"])
+    return Turn(request, answer, tuple(Resource.model_validate(each) for each in turn.get("resources", ())))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

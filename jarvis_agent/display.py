@@ -20,6 +20,9 @@ ROWS, COLUMNS = 10, 12
 """How much of a table is shown."""
 _LONGEST_CELL = 80
 
+LARGEST = 20_000_000
+"""Bytes of a file that is put into the page; a larger one is named only."""
+
 
 def html_of(resource: Resource) -> str:
     """A resource as a piece of HTML; one without a file, or whose file is gone, as its text."""
@@ -29,6 +32,8 @@ def html_of(resource: Resource) -> str:
     caption = f"<figcaption><code>{html.escape(str(path))}</code></figcaption>"
     if resource.kind == "table":
         return f"<figure>{_table(resource)}{caption}</figure>"
+    if path.stat().st_size > LARGEST:
+        return f"<figure>{caption}</figure>"
     label = html.escape(resource.name or path.name)
     shown = {
         "image": '<img src="{source}" alt="{label}" style="max-width:480px">',

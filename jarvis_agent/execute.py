@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -20,9 +21,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.deadline import limit, stop
+from jarvis_agent.deadline import LateError, stop, within
 from jarvis_agent.errors import DeadlineError, JarvisError, NoCandidateError, in_words, traced
-from jarvis_agent.foreign import foreign
 from jarvis_agent.inputs import inputs_of
 from jarvis_agent.refs import refs_in
 from jarvis_agent.request import Brief
@@ -30,7 +30,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.run import Event
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tracing import Attributes, bytes_of, here, span
+from jarvis_agent.tracing import Attributes, bytes_of, span
 from jarvis_agent.types import Attempt, Selection, Status, Task, TaskResult
 
 logger = logging.getLogger(__name__)
@@ -162,10 +162,10 @@ class Executor:
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
         self._courses: dict[int, _Course] = {}
-        self._trace: Any = None
+        self._context = Context()
 
     async def __aenter__(self) -> Self:
-        self._trace = here()
+        self._context = copy_context()
         return self
 
     async def __aexit__(
@@ -179,12 +179,22 @@ class Executor:
         return [course.task for course in self._courses.values()]
 
     def add(self, task: Task) -> None:
-        """Start a task: its model is selected at once, and it runs when its dependencies have ended."""
+        """Start a task: its model is selected at once, and it runs when its dependencies have ended.
+
+        Raises:
+            RuntimeError: it is called in another thread than that of the event loop.
+        """
         if task.id in self._courses:
             return
+        loop = asyncio.get_running_loop()
+        course = _Course(task, self._clock)
+        # The planner calls this: its time limit and its span are not the task's.
+        context = self._context.copy()
+        course.running = loop.create_task(
+            self._settle(course), name=f"{task.task}-{task.id}", context=context
+        )
+        self._courses[task.id] = course
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
-        course = self._courses[task.id] = _Course(task, self._clock)
-        course.running = asyncio.create_task(self._settle(course), name=f"{task.task}-{task.id}")
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
         """Wait until every task has ended and return the results in the order of `tasks`.
@@ -252,7 +262,7 @@ class Executor:
     async def _traced(self, course: _Course) -> TaskResult:
         task, contents = course.task, self._settings.trace_contents
         known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
-        with span("jarvis.task", known, contents=contents, under=self._trace) as seen:
+        with span("jarvis.task", known, contents=contents) as seen:
             seen.show({"jarvis.task.args": task.args})
             result = await self._attempt(course)
             if seen.wanted:
@@ -288,19 +298,15 @@ class Executor:
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
 
     async def _chosen(self, task: Task) -> Selection | None:
-        seconds = self._settings.task_timeout
+        seconds, what = self._settings.task_timeout, f"the choice of a model for {task.task}"
         try:
-            async with limit(seconds) as late:
-                with foreign(f"the choice of a model for {task.task}"):
-                    chosen: Any = await self._worker(task).select(task, self._brief)
-        except TimeoutError as error:
-            if not late.expired():
-                raise
-            within = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-            raise DeadlineError(f"no model for {task.task} was chosen within {within}") from error
+            chosen: Any = await within(seconds, self._worker(task).select(task, self._brief), what)
+        except LateError as error:
+            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
+            raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
         if chosen is None or isinstance(chosen, Selection):
             return chosen
-        raise TypeError(f"the choice of a model for {task.task} is no Selection: {chosen!r}")
+        raise TypeError(f"{what} is no Selection: {chosen!r}")
 
     def _worker(self, task: Task) -> Worker:
         worker = self._workers.get(task.task)
@@ -317,17 +323,12 @@ class Executor:
         async with self._slots:
             course.started = self._clock()
             self._emit(Event(kind="started", seconds=course.started, task=course.task))
-            late = asyncio.timeout(self._settings.task_timeout)
+            seconds = self._settings.task_timeout
             try:
-                async with late:
-                    with foreign(course.task.task):
-                        result = await self._work(course, needed)
-            except TimeoutError as error:
-                if not late.expired():
-                    raise
-                within = f"{self._settings.task_timeout:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{course.task.task} did not finish within {within}") from error
-        return result
+                return await within(seconds, self._work(course, needed), course.task.task)
+            except LateError as error:
+                limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
+                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
 
     async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
         task = course.task

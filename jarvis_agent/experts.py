@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.table import make_backends
+from jarvis_agent.backends.table import Factory, make_backends
 from jarvis_agent.catalog import Distant, ModelSource, candidates_of
+from jarvis_agent.parts import checked
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
+from jarvis_agent.selection.places import why_not
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.table import default_sources
 from jarvis_agent.tools.spec import TaskSpec
@@ -71,14 +73,18 @@ def _return_pool() -> ModelPool | None:
 
 
 class Experts:
-    """Sources, backends and selector, made from the settings where they are not given."""
+    """Sources, backends and selector, made from the settings where they are not given.
+
+    Raises:
+        ConfigError: one of them lacks something or can not be made, or a pinned model can not be used.
+    """
 
     def __init__(
         self,
         settings: Settings,
         *,
         sources: Iterable[ModelSource] | None = None,
-        backends: Iterable[Backend] | None = None,
+        backends: Iterable[Backend | Factory] | None = None,
         selector: ModelSelector | None = None,
         controller: Controller | None = None,
         prompts: PromptSet | None = None,
@@ -94,10 +100,13 @@ class Experts:
         self._asked_for: list[TaskSpec] = []
         self._asked_at = 0.0
         self._pinned = read_pins(pins or {}).keys()
-        self.sources: Sequence[ModelSource] = list(default_sources(settings) if sources is None else sources)
+        asked = default_sources(settings) if sources is None else sources
+        self.sources: Sequence[ModelSource] = [checked(one, ModelSource, "a source") for one in asked]
+        if selector is not None:
+            checked(selector, ModelSelector, "the selector")
         pool = _lease_pool(settings)
         try:
-            made = make_backends(settings, pool) if backends is None else backends
+            made = make_backends(settings, pool, backends)
             self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
             self.selector: ModelSelector = selector or Selector(
                 self.sources, list(self.backends.values()), settings, controller, prompts, pins
@@ -148,7 +157,7 @@ class Experts:
     def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
         named = self.backends.get(candidate.backend or "")
         backends = [named] if named else self.backends.values() if candidate.backend is None else []
-        return any(backend.why_not(spec, candidate) is None for backend in backends)
+        return any(why_not(backend, spec, candidate) is None for backend in backends)
 
     async def aclose(self) -> None:
         """Free models, threads and connections. A second call does nothing."""

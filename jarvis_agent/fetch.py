@@ -31,10 +31,12 @@ _PLAIN, _GZIP = frozenset({"", "identity"}), frozenset({"gzip", "x-gzip"})
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 _PIECE = 256 * 1024
 """Bytes that are unpacked at once."""
-# Networks whose addresses end in the IPv4 address that they lead to: NAT64 and the old compatible ones.
-_ENDS_IN_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
-# For the NAT64 of one's own network, where an address says nothing of where it leads.
-_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+# Where all public hosts of IPv6 are so far, and the network whose addresses end in an IPv4 address.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# Within networks that Python takes as public: the first one is for protocols (some clouds keep the secrets of
+# a machine there), the second one is Azure's own address, which gives them too.
+_OF_MACHINES = (ipaddress.IPv4Network("192.0.0.0/24"), ipaddress.IPv4Network("168.63.129.16/32"))
 
 
 async def fetch(url: str, target: Path, settings: Settings) -> Path:
@@ -143,7 +145,7 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
     return {
         "url": url.copy_with(host=addresses[0]),
         "headers": {**headers, "Host": url.netloc.decode("ascii")},
-        "extensions": {"sni_hostname": url.host},
+        "extensions": {"sni_hostname": url.raw_host.decode("ascii")},
     }
 
 
@@ -161,18 +163,10 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if not address.is_global or address.is_multicast:
         return False
     if isinstance(address, ipaddress.IPv4Address):
-        return True
-    if address.is_site_local or address in _LOCAL_NAT64:
-        return False
-    return all(_is_public(carried) for carried in _carried(address))
-
-
-def _carried(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    """The IPv4 addresses within an IPv6 address: IPv4-mapped, 6to4, Teredo, NAT64."""
-    carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _ENDS_IN_IPV4):
-        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-    return [found for found in carried if found is not None]
+        return not any(address in network for network in _OF_MACHINES)
+    if address in _NAT64:
+        return _is_public(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    return address in _UNICAST and (address.sixtofour is None or _is_public(address.sixtofour))
 
 
 async def _addresses(url: httpx.URL) -> list[str]:
@@ -182,7 +176,9 @@ async def _addresses(url: httpx.URL) -> list[str]:
     except ValueError:
         pass
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
+        # The name as it is sent: the system's own way to write other letters is an older one (faß, fass).
+        host = url.raw_host.decode("ascii")
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         told = f"{url} can not be fetched: the host {url.host!r} is not known"
         raise InputError(told) from as_cause(error)

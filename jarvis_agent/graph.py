@@ -16,13 +16,18 @@ earlier turns are kept in the checkpointer, too.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from concurrent.futures import Future
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
+from jarvis_agent import portal
 from jarvis_agent.agent import JarvisAgent
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.plan import Plan
@@ -32,7 +37,7 @@ from jarvis_agent.run import Event, Run
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.pregel import Pregel
 
 
@@ -45,8 +50,8 @@ def make_graph(
     `stream_mode="custom"` it streams `Event`s as JSON.
 
     Args:
-        checkpointer: an asynchronous one; None where the platform that serves the graph brings its own. (Only
-            with one given here do tasks wait until the results that they build on are stored.)
+        checkpointer: None where the platform that serves the graph brings its own. (Only with one given here
+            do tasks wait until the results that they build on are stored.)
         approve: stop before execution with an interrupt that shows the plan. `Command(resume=…)` goes on:
             True runs it, False rejects it, and a list of tasks (or its JSON) takes its place.
 
@@ -93,6 +98,8 @@ def make_graph(
 class DurableAgent:
     """An agent whose runs can be resumed, by the thread id in the config.
 
+    Runs of one thread follow each other: who comes while another is under way here waits for it.
+
     Raises:
         MissingExtraError: langgraph is not installed.
     """
@@ -102,8 +109,10 @@ class DurableAgent:
     ) -> None:
         """The parameters are those of `make_graph`; the agent is closed with this one."""
         self.agent = agent
-        self._saver = checkpointer
+        self._approve = approve
         self.graph = make_graph(agent, checkpointer, approve=approve)
+        self._turns: WeakValueDictionary[str, Future[None]] = WeakValueDictionary()
+        self._lock = threading.Lock()
 
     @property
     def model_name(self) -> str | None:
@@ -113,6 +122,10 @@ class DurableAgent:
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request, which is not run and not stored."""
         return await self.agent.aplan(request, config)
+
+    def invoke(self, request: Any, config: RunnableConfig) -> Run:
+        """As `ainvoke`. The checkpointer is used in the event loop that serves sync calls."""
+        return portal.call(self.ainvoke, request, config)
 
     async def ainvoke(self, request: Any, config: RunnableConfig) -> Run:
         """Run a request. None goes on with the thread's last one, or returns it if it is over; a `Command`
@@ -136,29 +149,80 @@ class DurableAgent:
 
     async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         """What happens in a run; "done" is last, unless the run stops for a decision. Raises as `ainvoke`."""
-        if not config.get("configurable", {}).get("thread_id"):
+        thread = str(config.get("configurable", {}).get("thread_id") or "")
+        if not thread:
             raise ConfigError('a durable run wants a thread: config={"configurable": {"thread_id": "…"}}')
-        state = await self.graph.aget_state(config)
-        if request is None and not state.next:
-            if not state.values:
+        async with self._turn(thread):
+            given = await self._given(request, config)
+            if given is None and not self._approve and await self.waiting(config):
                 raise ConfigError(
-                    f"the thread {config['configurable']['thread_id']!r} has no run to go on with"
+                    f"the plan of the thread {thread!r} waits for approval; decide with approve=True"
                 )
-            run = Run.model_validate(state.values)
-            yield Event(kind="done", run=run)
-            return
-        given = request.model_dump(mode="json") if isinstance(request, Request) else request
-        async with aclosing(
-            self.graph.astream(given, config, stream_mode="custom", durability="sync")  # type: ignore[type-var]
-        ) as told:
-            async for event in told:
-                yield Event.model_validate(event)
+            state = await self.graph.aget_state(config)
+            if given is None and not state.next:
+                if not state.values:
+                    raise ConfigError(f"the thread {thread!r} has no run to go on with")
+                run = Run.model_validate(state.values)
+                yield Event(kind="done", run=run)
+                return
+            async with aclosing(
+                self.graph.astream(given, config, stream_mode="custom", durability="sync")  # type: ignore[type-var]
+            ) as told:
+                async for event in told:
+                    yield Event.model_validate(event)
+
+    async def _given(self, request: Any, config: RunnableConfig) -> Any:
+        """What the graph is given, as plain JSON, which can be stored; what is malformed is not."""
+        from langgraph.types import Command
+
+        from jarvis_agent.durable.session import as_json
+
+        if request is None:
+            return None
+        if not isinstance(request, Command):
+            return Request.of(request).model_dump(mode="json")
+        if request.resume is None:
+            raise ConfigError("a plan is decided on with Command(resume=…): True, False, or another plan")
+        if await self.waiting(config) is None:
+            raise ConfigError("no plan waits for a decision in this thread; None goes on with its run")
+        return replace(request, resume=as_json(request.resume))
+
+    @asynccontextmanager
+    async def _turn(self, thread: str) -> AsyncIterator[None]:
+        """A block for one run of a thread at a time: two that go on with the same one would mix its steps."""
+        # Several event loops may share the agent: an asyncio lock would wake none but its own.
+        mine: Future[None] = Future()
+        mine.set_running_or_notify_cancel()
+        with self._lock:
+            before = self._turns.get(thread)
+            self._turns[thread] = mine
+        if before is not None:
+            await self._wait_for(before, mine, thread)
+        try:
+            yield
+        finally:
+            mine.set_result(None)
+
+    async def _wait_for(self, before: Future[None], mine: Future[None], thread: str) -> None:
+        """Wait for the end of the run before. Who gives up hands that end on to those who wait for it."""
+        seconds = self.agent.settings.run_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.wrap_future(before)
+        except BaseException as error:
+            before.add_done_callback(lambda _: mine.set_result(None))
+            if not isinstance(error, TimeoutError):
+                raise
+            raise ConfigError(
+                f"another run of the thread {thread!r} was still under way after {seconds:g} s "
+                "(JARVIS_RUN_TIMEOUT); end it, or take another thread"
+            ) from error
 
     async def unfinished(self, config: RunnableConfig) -> Request | None:
         """What the thread's last run was asked, if it is not over; None if it is, or there is none."""
         from langgraph.constants import START
 
-        found = await self._saver.aget_tuple(config)
+        found = await self._stored(config)
         asked = found.checkpoint["channel_values"].get(START) if found is not None else None
         return None if asked is None else Request.of(asked)
 
@@ -167,9 +231,21 @@ class DurableAgent:
 
         After a decision that was none it has its `problem` too, and the decision itself as `given`.
         """
+        from jarvis_agent.durable.steps import is_answered
+
         interrupts = (await self.graph.aget_state(config)).interrupts
-        return interrupts[0].value if interrupts else None
+        stored = await self._stored(config)
+        return interrupts[0].value if interrupts and stored and not is_answered(stored) else None
+
+    async def _stored(self, config: RunnableConfig) -> CheckpointTuple | None:
+        saver: Any = self.graph.checkpointer
+        found: CheckpointTuple | None = await saver.aget_tuple(config)
+        return found
 
     async def aclose(self) -> None:
         """Free the agent's models and threads; the checkpointer is its owner's to close."""
         await self.agent.aclose()
+
+    def close(self) -> None:
+        """As `aclose`."""
+        portal.call(self.aclose)

@@ -24,6 +24,7 @@ from tenacity.wait import wait_random_exponential
 
 from jarvis_agent import breaker
 from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.deadline import LateError, within
 from jarvis_agent.drafts import Drafts
 from jarvis_agent.errors import (
     ConfigError,
@@ -38,7 +39,6 @@ from jarvis_agent.errors import (
     rule_of,
     traced,
 )
-from jarvis_agent.foreign import foreign
 from jarvis_agent.selection.places import runs_here
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.adapters import adapt
@@ -166,17 +166,14 @@ class Ladder:
 
     async def _ask(self, call: Call) -> tuple[Any, list[Resource]]:
         """The candidate's result, adapted. Whatever goes wrong is raised as a JarvisError."""
-        limit = asyncio.timeout(self.settings.attempt_timeout)
+        seconds = self.settings.attempt_timeout
         try:
-            async with limit:
-                with foreign(call.candidate.id):
-                    raw = await self._backend(call.candidate).run(call)
-                return await asyncio.to_thread(_adapted, self.spec, raw, call)
-        except TimeoutError as late:
-            if not limit.expired():
-                raise TransientError(in_words(late)) from late
-            limit_s = f"{self.settings.attempt_timeout:g} s (JARVIS_ATTEMPT_TIMEOUT)"
-            raise TooSlowError(f"{call.candidate.id} did not finish within {limit_s}") from late
+            return await within(seconds, self._made(call), call.candidate.id)
+        except LateError as late:
+            limit = f"{seconds:g} s (JARVIS_ATTEMPT_TIMEOUT)"
+            raise TooSlowError(f"{call.candidate.id} did not finish within {limit}") from late
+        except TimeoutError as failure:
+            raise TransientError(in_words(failure)) from failure
         except JarvisError:
             raise
         except Exception as failure:
@@ -184,6 +181,14 @@ class Ladder:
             logger.warning("%s failed at %s: %s", call.candidate.id, self.spec.name, traced(failure))
             more = _MAKE_ROOM if isinstance(failure, OSError) and failure.errno in _NO_ROOM else ""
             raise ExpertError(in_words(failure) + more) from failure
+
+    async def _made(self, call: Call) -> tuple[Any, list[Resource]]:
+        """What the backend gives, adapted. It may go on when nobody waits for it any more."""
+        try:
+            raw = await self._backend(call.candidate).run(call)
+            return await asyncio.to_thread(_adapted, self.spec, raw, call)
+        finally:
+            call.sweep()
 
     def _backend(self, candidate: Candidate) -> Backend:
         backend = self.backends.get(candidate.backend or "")

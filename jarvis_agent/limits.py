@@ -18,6 +18,9 @@ from jarvis_agent.media import check_pixels
 from jarvis_agent.settings import Settings
 from jarvis_agent.types import Resource
 
+_LONGEST_TOLD = 1e9
+"""Seconds. A damaged file may claim to last longer than any clock can tell."""
+
 
 def check_limits(resource: Resource, settings: Settings) -> None:
     """Refuse a file that is too large for its kind; blocks while it reads headers, or a video's packets.
@@ -79,7 +82,8 @@ def _seconds_by_av(path: Path) -> float:
 
 def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
     if seconds > settings.max_seconds:
-        lasts, limit = (timedelta(seconds=int(found)) for found in (seconds, settings.max_seconds))
+        told = (min(found, _LONGEST_TOLD) for found in (seconds, settings.max_seconds))
+        lasts, limit = (timedelta(seconds=int(found)) for found in told)
         raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
 
 

@@ -24,6 +24,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -83,7 +84,11 @@ PROVIDERS = frozenset(
 """Other providers than OpenAI by their prefixes for `init_chat_model`; "llama3" in "llama3:8b" is none."""
 
 _RETRIES = 2
+_LONGEST_REPLY = 1_000_000
+"""Letters of a reply, its thinking included: one that has no end is stopped before it fills the memory."""
+
 _FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
+_OPENAI_NAME = re.compile(r"(?:chat)?gpt-|o\d\b")
 _CUT_OFF = {"LengthFinishReasonError"}
 _TOO_LONG = {"length", "max_tokens"}
 _REFUSED = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
@@ -104,6 +109,11 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
     """
     if isinstance(model, Runnable):
         return model
+    if model is not None and not isinstance(model, str):
+        raise ConfigError(
+            f"the language model is of type {type(model).__name__}; give a chat model of LangChain, "
+            f'or a name such as "openai:{OPENAI_MODEL}"'
+        )
     name = model or settings.model
     if model and ":" in model and model.partition(":")[0] in PROVIDERS:
         return _named(model, settings)
@@ -120,7 +130,7 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
 
 
 def _named(name: str, settings: Settings) -> BaseChatModel:
-    if name.startswith("openai:"):
+    if name.startswith("openai:") or _OPENAI_NAME.match(name):
         key = settings.api_key.get_secret_value() if settings.api_key else None
         return _openai(name.removeprefix("openai:"), settings, key=key)
     from langchain.chat_models import init_chat_model
@@ -128,10 +138,18 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
     try:
         return _at_zero(init_chat_model(name))
     except Exception as error:
+        why = _no_provider(name) if "infer model provider" in str(error) else error
         raise ConfigError(
-            f'the language model "{name}" can not be made: {error} A model is named as "provider:model", '
+            f'the language model "{name}" can not be made: {why} A model is named as "provider:model", '
             f'such as "openai:{OPENAI_MODEL}"; for an OpenAI-compatible server set JARVIS_BASE_URL too.'
         ) from error
+
+
+def _no_provider(name: str) -> str:
+    """In place of LangChain's list of all providers, which would hide what follows it."""
+    provider, named, _ = name.partition(":")
+    close = get_close_matches(provider, {"openai", *PROVIDERS}, n=1) if named else []
+    return "no provider is known for it" + (f'; did you mean "{close[0]}"?' if close else ".")
 
 
 def _openai(
@@ -277,6 +295,8 @@ class Controller:
             async with aclosing(chunks):
                 while (chunk := await self._next(chunks)) is not None:
                     reply.add(chunk)
+                    # A stream that always has its next piece ready would let no deadline pass.
+                    await asyncio.sleep(0)
                     if text := thoughts.feed(str(chunk.text)):
                         reply.spoken = reply.spoken or not text.isspace()
                         yield text
@@ -310,11 +330,19 @@ class _Reply:
     """What is known of a reply when it has ended."""
 
     spoken: bool = False
+    length: int = 0
     refusal: str = ""
     reason: str = ""
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
 
     def add(self, chunk: AIMessageChunk) -> None:
+        """Note a piece. Raises LLMError if the reply has become too long."""
+        self.length += len(chunk.text)
+        if self.length > _LONGEST_REPLY:
+            raise LLMError(
+                f"the language model wrote more than {_LONGEST_REPLY:,} letters and was stopped. "
+                "Try again, or use another model."
+            )
         if counted := chunk.usage_metadata:
             self.usage += Usage(
                 input_tokens=counted["input_tokens"] or 0, output_tokens=counted["output_tokens"] or 0
@@ -348,6 +376,7 @@ class ThinkingFilter:
 
     def __init__(self) -> None:
         self._held = ""
+        self._closing = ""
         self._thought = False
         self._begun = False
 
@@ -356,24 +385,24 @@ class ThinkingFilter:
         if self._begun:
             return text
         self._held += text
-        start = self._held.lstrip()
-        tag = None if self._thought else next((tag for tag in self._OPEN if start.startswith(tag)), None)
-        if tag:
-            _, closing, start = start.partition(tag.replace("<", "</"))
-            if not closing:
+        if not self._closing and not self._thought:
+            start = self._held.lstrip()
+            tag = next((tag for tag in self._OPEN if start.startswith(tag)), "")
+            self._closing = tag.replace("<", "</")
+            if not tag and any(tag.startswith(start) for tag in self._OPEN):
                 return ""
-            self._thought = True
-            self._held = start = start.lstrip()
+        if self._closing:
+            _, closed, after = self._held.partition(self._closing)
+            if not closed:
+                # No more is needed of it than what may be the beginning of the closing tag.
+                self._held = self._held[-len(self._closing) :]
+                return ""
+            self._held, self._closing, self._thought = after, "", True
         if self._thought:
-            self._begun = bool(start)
-            return start
-        if any(tag.startswith(start) for tag in self._OPEN):
-            return ""
-        self._begun = True
+            self._held = self._held.lstrip()
+        self._begun = bool(self._held)
         return self._held
 
     def finish(self) -> str:
         """What is still held at the end and is not thinking."""
-        if self._begun or self._thought or self._held.lstrip().startswith(self._OPEN):
-            return ""
-        return self._held
+        return "" if self._begun or self._thought or self._closing else self._held

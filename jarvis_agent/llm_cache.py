@@ -18,8 +18,10 @@ from typing import Any, TypeVar
 
 from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
 from langchain_core.globals import get_llm_cache
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import Generation
+from langchain_core.runnables import Runnable
 
 from jarvis_agent.deadline import LateError, within
 from jarvis_agent.errors import DeadlineError, in_words
@@ -105,10 +107,14 @@ class Replies:
 
     def _key(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, str]:
         said = [[message.type, message.content] for message in messages]
-        of = [type(self._model).__name__, self._model.asdict(), options]
-        return json.dumps(said, default=str), json.dumps(of, sort_keys=True, default=_plain)
+        asked = json.dumps([self._model, options], sort_keys=True, default=_plain)
+        return json.dumps(said, default=str), asked
 
 
-def _plain(value: Any) -> str:
-    """What is no JSON, without addresses of objects, which differ from process to process."""
-    return type(value).__name__
+def _plain(value: Any) -> Any:
+    """What is no JSON, as far as it tells one model from another: also what one is wrapped in (`bind`,
+    `with_retry`), and no addresses of objects, which differ from process to process."""
+    kind = type(value).__name__
+    if isinstance(value, BaseChatModel):
+        return [kind, value.asdict()]
+    return [kind, vars(value)] if isinstance(value, Runnable) else kind

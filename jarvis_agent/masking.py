@@ -5,7 +5,7 @@
 
 Masked are the values that were told to be secrets (`keep_secret`: the keys of the settings, those that models
 are registered with), those of environment variables that are named like one, what looks like a key, and the
-login and the query of an address, which is where signed links carry their signature.
+login, the query and the named values of an address, which is where links carry signatures and tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 
 _NAMED_SECRET = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|(?:API|ACCESS|SECRET|PRIVATE)KEY"
-    r"|(?:^|_)KEY|_PWD|_PASS)$",
+    r"|(?:^|_)KEY|_PWD|_PASS)S?(?:_?\d+)?$",
     re.IGNORECASE,
 )
 _SHORTEST = 8
@@ -38,8 +38,11 @@ _BEARER = re.compile(r"\bBearer\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 _AUTHORIZATION = re.compile(
     r"(\bauthorization[\"']?\s*[:=,]\s*[\"']?)(?:Basic|Digest|Token)\s+[\w.~+/=-]{6,}", re.IGNORECASE
 )
+_KEY_NAMED = re.compile(
+    r"(\b(?:x-)?api[-_]?key[\"']?\s*[:=]\s*[\"']?)(?=[\w.~+/=-]{0,200}\d)[\w.~+/=-]{6,}", re.IGNORECASE
+)
 _LOGIN = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
-_ADDRESS = re.compile(r"(?<=://)[^\s\"'<>]+")
+_ADDRESS = re.compile(r"(?<=://)([^\s\"'<>?#]*)([?#]?)([^\s\"'<>]*)")
 
 _kept: set[str] = set()
 
@@ -56,13 +59,14 @@ def masked(text: str) -> str:
         if secret in text:
             text = _found_as(secret).sub("(key)", text)
     text = _AUTHORIZATION.sub(r"\1(key)", _BEARER.sub("(key)", text))
-    text = _KEY_LIKE.sub("(key)", text)
-    return _ADDRESS.sub(_without_query, _LOGIN.sub("", text)) if "://" in text else text
+    text = _KEY_NAMED.sub(r"\1(key)", _KEY_LIKE.sub("(key)", text))
+    return _ADDRESS.sub(_without_values, _LOGIN.sub("", text)) if "://" in text else text
 
 
-def _without_query(address: re.Match[str]) -> str:
-    place, _, query = address[0].partition("?")
-    return f"{place}?(hidden)" if query and "#" not in place else address[0]
+def _without_values(address: re.Match[str]) -> str:
+    place, mark, rest = address.groups()
+    is_told = not rest or (mark == "#" and "=" not in rest)
+    return address[0] if is_told else f"{place}{mark}(hidden)"
 
 
 def _found_as(secret: str) -> re.Pattern[str]:

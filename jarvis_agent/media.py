@@ -147,7 +147,7 @@ def check_pixels(path: Path, limit: int) -> None:
 
     try:
         with Image.open(path) as opened:
-            width, height = opened.size
+            width, height = _size_in(opened)
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
     except _DAMAGE as error:
@@ -156,6 +156,15 @@ def check_pixels(path: Path, limit: int) -> None:
         raise InputError(
             f"{path} has {width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); make it smaller"
         )
+
+
+def _size_in(opened: Image) -> tuple[int, int]:
+    """Width and height of an opened image. The header of an icon may tell less than the picture in it."""
+    icon: Any = getattr(opened, "ico", None)
+    if icon is None:
+        return opened.size
+    width, height = icon.frame(icon.getentryindex(opened.size)).size
+    return width, height
 
 
 def open_image(resource: Resource) -> Image:

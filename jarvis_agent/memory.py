@@ -17,13 +17,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from jarvis_agent.request import Turn, media_blocks
 
 _THREADS = 1_000
-_TURNS = 50
+TURNS = 50
+"""How many turns of a chat are remembered."""
 
 
 class ChatMemory:
     """Turns by thread id. The threads longest unused are forgotten first; thread-safe."""
 
-    def __init__(self, threads: int = _THREADS, turns: int = _TURNS) -> None:
+    def __init__(self, threads: int = _THREADS, turns: int = TURNS) -> None:
         """Keep at most so many threads, and of each at most so many turns."""
         self._threads: OrderedDict[str, deque[Turn]] = OrderedDict()
         self._limit, self._depth = threads, turns

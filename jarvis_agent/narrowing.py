@@ -1,6 +1,6 @@
 """Narrowing: which of many task types a language model is shown for a request.
 
-    narrowed(specs, brief, similarity, bank)      # the 16 likeliest, in the order of the table
+    narrowed(brief, similarity, load_bank())      # the 16 likeliest of its task types, in their order
 
 Seventy task types make a prompt of thousands of tokens, in which a small model loses its way. A task counts
 as likely when its description or a demonstration that uses it is near the request, when a way to ask for it

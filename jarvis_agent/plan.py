@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,8 @@ from jarvis_agent.tools.tool_spec import spec_of
 from jarvis_agent.types import Frozen, Task
 
 _FIRST_FRESH_ID = 100
+_AS_ID = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
+"""The key under which a task may stand instead of having an id: {"1": {…}, "2": {…}}."""
 
 
 class Plan(Frozen):
@@ -236,6 +239,9 @@ class PlanBuilder:
         if not value:
             self._empty_on_purpose = self._empty_on_purpose or found.whole
         elif isinstance(value, dict) and is_task(value):
+            key = found.path[-1] if found.path else ""
+            if written_id(value) is None and _AS_ID.fullmatch(key):
+                value = {"id": key, **value}
             self._add(value, "" if found.whole else "the text ends in the middle of it")
         elif isinstance(value, dict) and not (self._nodes.all and (self._no_task or _is_wrapper(value))):
             self._no_task = value
@@ -274,7 +280,7 @@ class PlanBuilder:
         for node, raw in [*pairs, *zip(broken, unplaced, strict=False)]:
             node.raw = raw
             self._read(node)
-            self._nodes.break_circles(node)
+            self._nodes.renew(node)
             self.note(f"{node}: it was mended by its planner")
 
     def _read(self, node: Node, error: str = "") -> None:

@@ -78,12 +78,9 @@ def planned_by(model: str, settings: Settings, prompts: PromptSet) -> str:
 
 def plan_key(brief: Brief, by: str) -> list[Any]:
     """What a plan depends on, as plain JSON."""
-    specs = [
-        [spec.name, [[arg.name, arg.kind, arg.required] for arg in spec.inputs]]
-        for spec in brief.specs.values()
-    ]
     files = [[file.kind, file.name] for file in brief.files]
-    return [by, normalised(brief.request), files, chat_log(brief.turns), sorted(specs)]
+    specs = sorted(repr(spec) for spec in brief.specs.values())
+    return [by, normalised(brief.request), files, chat_log(brief.turns), specs]
 
 
 def normalised(request: str) -> str:

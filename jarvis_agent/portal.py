@@ -2,6 +2,9 @@
 
 run = portal.call(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
 for chunk in portal.iterate(agent.astream, "…"): ...
+
+The thread is a daemon: at the end of the process what still runs is stopped, and what can not be stopped is
+left alone.
 """
 
 from __future__ import annotations
@@ -10,46 +13,151 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import TypeVar
-
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 _NAME = "jarvis-portal"
 _GRACE = 10.0
-"""Seconds for which a closed iterator waits for the end of the one in the loop."""
+"""Seconds for which what was stopped is waited for, by a closed iterator and at the end of the process."""
+
+
+class _Call(Generic[T]):
+    """A coroutine that runs in a loop, with the context variables of the caller; `done` when it has ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.done: Future[T] = Future()
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Cancel it, unless it has ended."""
+        if not self.done.done():
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def stop(self) -> None:
+        """Cancel it, and wait until it has ended, `_GRACE` seconds at most.
+
+        An iterator that nobody closed may be collected anywhere: in the loop's own thread, where nothing
+        can be waited for, or in one that holds a lock which the loop needs.
+        """
+        self.cancel()
+        if threading.current_thread().name != _NAME:
+            wait([self.done], _GRACE)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._end)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.done.set_exception(CancelledError())
+        elif (error := task.exception()) is not None:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(task.result())
+
+
+class _Portal:
+    """An event loop in a thread, and the calls that run there."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._calls: set[_Call[Any]] = set()
+        self._thread = threading.Thread(target=self._serve, name=_NAME, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
+        """Run a coroutine in the loop.
+
+        Raises:
+            RuntimeError: the caller is in the loop, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(
+                "a sync call of jarvis-agent in the event loop that serves such calls would wait for itself; "
+                "await the async method instead (ainvoke for invoke)"
+            )
+        call = _Call(self._loop, work)
+        self._calls.add(call)
+        call.done.add_done_callback(lambda _: self._calls.discard(call))
+        return call
+
+    def close(self) -> None:
+        """Stop what runs, and end the thread."""
+        running = list(self._calls)
+        for call in running:
+            call.cancel()
+        wait([call.done for call in running], _GRACE)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_GRACE)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        stopped = False
+        while not stopped:
+            # A SystemExit or KeyboardInterrupt of a task leaves the loop, and is that task's result then.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+                stopped = True
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
 
 _lock = threading.Lock()
-_stack = ExitStack()
-_portal: BlockingPortal | None = None
+_portal: _Portal | None = None
 
 
-def _shared() -> BlockingPortal:
+def _shared() -> _Portal:
     global _portal
     with _lock:
-        if _portal is None:
-            _portal = _stack.enter_context(start_blocking_portal(name=_NAME))
+        _portal = _portal or _Portal()
         return _portal
+
+
+def close() -> None:
+    """Stop the calls that run, `_GRACE` seconds at most; a later call starts anew."""
+    global _portal
+    with _lock:
+        portal, _portal = _portal, None
+    if portal is not None:
+        portal.close()
 
 
 def _forget() -> None:
     """In a forked child the loop's thread is gone: the next call starts a new one."""
-    global _portal, _stack, _lock
-    _portal, _stack, _lock = None, ExitStack(), threading.Lock()
+    global _portal, _lock
+    _portal, _lock = None, threading.Lock()
 
 
 def call(function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Await `function(*args)` in the portal's loop. An interrupt here cancels it there."""
-    future = _shared().start_task_soon(function, *args)
+    """Await `function(*args)` in the portal's loop. An interrupt here stops it there.
+
+    Raises:
+        RuntimeError: it is called in that loop.
+        Exception: what `function` raises.
+    """
+
+    async def work() -> T:
+        return await function(*args)
+
+    running = _shared().start(work())
     try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
+        return running.done.result()
+    finally:
+        running.stop()
 
 
 def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterator[T]:
@@ -58,36 +166,21 @@ def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterato
     One task of the loop runs the whole iteration, as async generators with time limits need.
     """
     items: SimpleQueue[T | None] = SimpleQueue()
-    left, ended = threading.Event(), threading.Event()
-    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None] | None]] = []
 
     async def pump() -> None:
-        running.append((asyncio.get_running_loop(), asyncio.current_task()))
-        try:
-            if not left.is_set():
-                async for item in function(*args):
-                    items.put(item)
-        finally:
-            ended.set()
-            items.put(None)
+        async for item in function(*args):
+            items.put(item)
 
-    future = _shared().start_task_soon(pump)
+    running = _shared().start(pump())
+    running.done.add_done_callback(lambda _: items.put(None))
     try:
         while (item := items.get()) is not None:
             yield item
-        future.result()
+        running.done.result()
     finally:
-        # An iterator that nobody closed may be collected anywhere: in the loop's own thread, or in one that
-        # holds a lock which the loop needs. So nothing here waits without a limit, as `future.cancel` would.
-        left.set()
-        for loop, task in running:
-            if task is not None and not ended.is_set():
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(task.cancel)
-        if threading.current_thread().name != _NAME:
-            ended.wait(_GRACE)
+        running.stop()
 
 
-atexit.register(lambda: _stack.close())
+atexit.register(close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

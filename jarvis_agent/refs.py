@@ -19,13 +19,29 @@ _REF = re.compile(r"<resource>-([0-9]{1,9})")
 _NAMES = "resource|generated|node|task|output|result|image|text|audio|video"
 _GAP = r"\s{0,3}"
 _NUMBER = r"(?:task|node|id|[-_]){0,6}([0-9]{1,9})(?![0-9])"
+_FIELD = (
+    r"(?:\.(?:[a-z]{1,12}_)?(?:text|output|result|image|audio|video|answer|caption|label)s?"
+    r"(?![\w-]|\.\w)"
+    r"|\[[\"']?\w{1,30}[\"']?\])*"
+)
 _LOOSE = re.compile(
-    # <resource>-0  <GENERATED>_0  <resource>-<task_0>
-    rf"<{_GAP}(?:{_NAMES})s?{_GAP}>(?:{_GAP}[-_:]{_GAP})?<?{_NUMBER}>?"
+    # <resource>-0  <GENERATED>_0  <resource>-<task_0>  <resource>-0.text  <resource>-0["text"]
+    rf"<{_GAP}(?:{_NAMES})s?{_GAP}>(?:{_GAP}[-_:]{_GAP})?<?{_NUMBER}>?{_FIELD}"
     # <resource-0>  <node 0>
     rf"|<{_GAP}(?:{_NAMES})s?{_GAP}[-_:# ]{_GAP}{_NUMBER}{_GAP}>"
+    # <task0>
+    rf"|<(?:resource|generated|node|task){_NUMBER}>"
     # resource-0, but not resource-0.jpg
     rf"|(?<![\w./\\<-])(?:resource|generated)[-_]{_NUMBER}(?![\w/\\-]|\.\w)",
+    re.IGNORECASE,
+)
+# What prompts call a reference, copied as it stands: <resource>  <resource-dep_id>  <resource>-task_id
+_NAMELESS = re.compile(
+    r"<(?:resource|generated)(?:[-_](?:dep|task)_?id)?>(?:-<?(?:dep|task)_?id>?)?", re.IGNORECASE
+)
+_IN_WORDS = re.compile(
+    r"(?:the )?(?:output|result|text|image|audio|video|answer|caption)s? (?:of|from) "
+    r"(?:task|node)[ _#-]{0,2}([0-9]{1,9})",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"[,;&+]|\band\b", re.IGNORECASE)
@@ -61,8 +77,14 @@ def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
 def tidy(value: Any) -> Any:
     """`value` with every reference, however it was spelt, in the one spelling."""
     if isinstance(value, str):
-        return _LOOSE.sub(_tidied, value)
+        in_words = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
+        return ref(int(in_words[1])) if in_words else _LOOSE.sub(_tidied, value)
     return _deep(value, tidy)
+
+
+def is_nameless(text: str) -> bool:
+    """Whether a text is a reference that says not to which task."""
+    return _NAMELESS.fullmatch(text.strip()) is not None
 
 
 def whole_ref(text: str) -> int | None:

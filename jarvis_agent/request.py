@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
@@ -20,7 +21,7 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, ValidationError, field_validator
 
-from jarvis_agent.errors import InputError
+from jarvis_agent.errors import InputError, in_words
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Frozen, Resource, Task, Usage
 
@@ -34,11 +35,28 @@ _NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
 _IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
 _URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
 _QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^“”\n]+)”|`([^`\n]+)`")
-_PATH = re.compile(
-    rf"(?:(?<![{_IN_PATH}])|(?<=[A-Za-z0-9])(?=[{_EAST}]))(?:[A-Za-z]:)?"
-    rf"(?:(?!{_NAME_ENDS})[{_IN_PATH}]){{0,1000}}[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})"
+# Letters of paths are read in runs, each once, so that a long text takes no longer than its length. A run
+# ends before a script without spaces; the name in it ends with its last suffix.
+_RUN = re.compile(
+    rf"(?:(?<![{_IN_PATH}])[A-Za-z]:)?(?:(?!{_NAME_ENDS})[{_IN_PATH}])+(?:{_NAME_ENDS})?|{_NAME_ENDS}"
 )
+_PATH = re.compile(rf".*[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})")
+_LONGEST_PATH = 1000
+_ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
 _LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
+_STOPS = ".,;:!?"
+
+_FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
+_TAKES = {
+    "input": "a text",
+    "files": "a path or URL, or a list of them",
+    "chat_history": 'a list of messages such as {"role": "user", "content": "…"}',
+    "messages": 'a list of messages such as {"role": "user", "content": "…"}',
+}
+_LONGEST_SHOWN = 100
+
+MOST_NAMES = 256
+"""Files and addresses that the words of a request may name: no plan has more tasks."""
 
 
 class Request(Frozen):
@@ -46,7 +64,7 @@ class Request(Frozen):
 
     Attributes:
         input: the request in plain words.
-        files: paths or http(s) URLs that come with it.
+        files: paths or http(s) URLs that come with it; a single one may stand without a list.
         chat_history: earlier messages of the chat, oldest first.
         messages: LangChain messages instead of `input`; the last human one is the request, with its image
             and audio content blocks as files, and the ones before it are the history.
@@ -72,6 +90,8 @@ class Request(Frozen):
     @field_validator("files", mode="before")
     @classmethod
     def _as_strings(cls, value: Any) -> Any:
+        if isinstance(value, str | PurePath):
+            return [str(value)]
         return [str(item) for item in value] if isinstance(value, list | tuple) else value
 
     @classmethod
@@ -79,7 +99,7 @@ class Request(Frozen):
         """Anything that `JarvisAgent.invoke` takes, as a Request.
 
         Raises:
-            InputError: the value has another form; the message names it.
+            InputError: the value has another form; the message names the field, and what it takes.
         """
         if isinstance(value, Request):
             return value
@@ -92,10 +112,7 @@ class Request(Frozen):
         try:
             return cls.model_validate(value)
         except (ValidationError, NotImplementedError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} '
-                f'or {{"messages": […]}}; this one can not be read: {error}'
-            ) from error
+            raise InputError(f"{_FORMS}; {_fault(error)}") from error
 
     @property
     def text(self) -> str:
@@ -123,6 +140,24 @@ class Request(Frozen):
         return places[-1] if places else None
 
 
+def _fault(error: Exception) -> str:
+    """What is wrong with a value that is no request, for people."""
+    if not isinstance(error, ValidationError):
+        # LangChain adds an address of its manual in the lines below the first.
+        return f"a message of this one can not be read: {_shown(in_words(error).splitlines()[0])}"
+    first = error.errors(include_url=False)[0]
+    field = str(first["loc"][0]) if first["loc"] else ""
+    if field in _TAKES:
+        return f"{field}: this takes {_TAKES[field]}, not {_shown(repr(first['input']))}"
+    if field:
+        return f"{field}: there is no such field"
+    return f"this one can not be read: {first['msg']}"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
 def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
     """The content blocks of a message that are not text, in LangChain's standard form if they have one."""
     try:
@@ -139,18 +174,32 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
     File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
     ("my photo.png"). Where words stand before a name without a space ("描述照片1.jpg"), it is the longest
     that `is_file` knows; if there is none, letters and digits end where another script begins ("1.jpg").
+    Of a text that names more than `MOST_NAMES` the first ones count.
     """
-    found: list[tuple[int, int, str]] = []
-    for pattern in (_URL, _QUOTED, _PATH):
+    found: list[tuple[int, str, bool]] = []
+    taken = bytearray(len(text))
+    for pattern in (_URL, _QUOTED, _RUN):
         for match in pattern.finditer(text):
-            word = next((group for group in match.groups() if group), match.group())
-            if pattern is _QUOTED and not re.search(rf"{_SUFFIX}$", word):
+            word = _name_in(match, pattern)
+            if word is None or taken[match.start()]:
                 continue
-            if any(start <= match.start() < end for start, end, _ in found):
-                continue
-            name = _name_at_end(word, is_file) if pattern is _PATH else _without_stops(word)
-            found.append((match.start(), match.end(), name))
-    return list(dict.fromkeys(name for _, _, name in sorted(found)))
+            taken[match.start() : match.end()] = b"\1" * len(match.group())
+            found.append((match.start(), word, pattern is _RUN))
+    names: dict[str, None] = {}
+    for word, is_run in dict.fromkeys((word, is_run) for _, word, is_run in sorted(found)):
+        if len(names) == MOST_NAMES:
+            break
+        names[_name_at_end(word, is_file) if is_run else _without_stops(word)] = None
+    return list(names)
+
+
+def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
+    """What a match names; None if that is nothing."""
+    if pattern is _RUN:
+        path = _PATH.match(match.group())
+        return path.group() if path and path.end() <= _LONGEST_PATH else None
+    word = next((group for group in match.groups() if group), match.group())
+    return word if pattern is _URL or _ENDS_IN_SUFFIX.search(word) else None
 
 
 def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
@@ -173,10 +222,14 @@ def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
 
 def _without_stops(word: str) -> str:
     """A word without the punctuation after it; a bracket that it opens itself is a part of it."""
-    word = word.rstrip(".,;:!?")
-    while word.endswith(")") and word.count(")") > word.count("("):
-        word = word[:-1].rstrip(".,;:!?")
-    return word
+    end = len(word.rstrip(_STOPS))
+    surplus = word.count(")") - word.count("(")
+    while surplus > 0 and word[end - 1] == ")":
+        surplus -= 1
+        end -= 1
+        while word[end - 1] in _STOPS:
+            end -= 1
+    return word[:end]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from jarvis_agent.types import Resource
 logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
+_MARKS = " !'\"`<>[]()"
 _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
 
 
@@ -183,8 +184,8 @@ class ResourceStore:
         for resource in resources:
             if resource.path is not None:
                 self._granted[str(resource.path)] = resource
-                if resource.name:
-                    self._granted.setdefault(resource.name, resource)
+                if resource.name and not isinstance(self._granted.get(resource.name), Resource):
+                    self._granted[resource.name] = resource
 
     async def keep(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
@@ -299,12 +300,16 @@ class ResourceStore:
         return self._within_size(path, name)
 
     def _by_file_name(self, name: str) -> Resource | InputError | None:
-        """The only granted file with the same last part of its name: language models shorten paths."""
-        wanted = PurePosixPath(name.replace("\\", "/")).name
+        """The only granted file with the same last part of its name: language models shorten paths.
+
+        They put marks around them too: `a.jpg`, <a.jpg>, ![](a.jpg).
+        """
+        plain = name.replace("\\", "/")
+        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(_MARKS)).name}
         same = {
             id(found): found
             for known, found in self._granted.items()
-            if PurePosixPath(known.replace("\\", "/")).name == wanted
+            if PurePosixPath(known.replace("\\", "/")).name in wanted
         }
         return next(iter(same.values())) if len(same) == 1 else None
 
@@ -393,7 +398,9 @@ def _reading(name: str) -> Iterator[None]:
 
 def _describe(path: Path, name: str) -> Resource:
     kind, mime = sniff(path)
-    return Resource(kind=kind, path=Path(os.path.normpath(path.absolute())), mime=mime, name=name)
+    # What ".." means behind a link is for the disk to say: it is the file that was looked at.
+    place = path.resolve() if ".." in path.parts else path.absolute()
+    return Resource(kind=kind, path=place, mime=mime, name=name)
 
 
 def _kind_by_name(name: str) -> Modality:

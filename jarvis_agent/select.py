@@ -13,18 +13,22 @@ asked for each task, for a whole plan at once (jarvis_agent.selection.joint), or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.catalog import Describer, Finder, ModelSource, candidates_of
-from jarvis_agent.deadline import limit
-from jarvis_agent.errors import JarvisError, LLMError, NoCandidateError
+from jarvis_agent.deadline import LateError, uncounted, within
+from jarvis_agent.errors import JarvisError, NoCandidateError, in_words, traced
 from jarvis_agent.llm_errors import describe_model
 from jarvis_agent.prompting import PromptSet, load_prompts
-from jarvis_agent.request import Brief
+from jarvis_agent.request import Brief, Meter
 from jarvis_agent.selection.choice import Choice, choice_schema, read_choice
 from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
@@ -44,10 +48,14 @@ if TYPE_CHECKING:
 
     from jarvis_agent.llm import Controller
 
+logger = logging.getLogger(__name__)
+
 _POOL = 6
 """How many times `top_k` candidates a source is asked for: the filters leave few of them."""
 
 _SHOWN = 4
+_INSTALL = re.compile(r"pip install [^;()\n]+")
+_LOCAL = 'pip install "jarvis-agent[local]"'
 
 
 class Selector:
@@ -86,12 +94,14 @@ class Selector:
         self._kept = KeptChoices(Shelf(place, settings.cache_days), by) if place else None
         together = controller is not None and settings.selection == "joint"
         self._joint = JointChoice(self._asked_together, self._options) if together else None
+        self._calls: WeakKeyDictionary[Meter, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
         """The ladder of candidates for a task, the chosen one first.
 
-        It takes `Settings.select_timeout` at most, but for the time in which a joint choice waits for the
-        plan: what is not known then of the models is left out, and the rank decides.
+        It takes `Settings.select_timeout` at most: what is not known then of the models is left out, and the
+        rank decides. The time does not count in which a joint choice waits for the plan, or a call of the LLM
+        for its turn: `Settings.max_parallel` calls of one run are made at once.
 
         Raises:
             NoCandidateError: nothing can do the task; the message says why, and what would help.
@@ -128,12 +138,10 @@ class Selector:
         lists: list[list[Candidate]] = []
         failed: dict[str, str] = {}
         for source, answer in zip(self._sources, answers, strict=True):
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 failed[_label(source)] = str(answer) or type(answer).__name__
-            elif isinstance(answer, BaseException):
-                raise answer
             else:
-                lists.append(list(answer))
+                lists.append(answer)
         return lists, failed
 
     async def _choose(self, listed: Shortlist, case: Case, brief: Brief, until: float) -> Selection:
@@ -145,13 +153,16 @@ class Selector:
         if self._controller is None:
             return ranked
         try:
-            async with limit(until - _clock()):
-                chosen, reason = await self._asked(case, await self._described(top), brief)
+            asked = self._asked(case, top, brief)
+            chosen, reason = await within(until - _clock(), asked, "the language model's choice")
         except TimeoutError:
             late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
-        except LLMError as error:
-            return ranked.model_copy(update={"reason": f"{ranked.reason}; the LLM could not choose: {error}"})
+        except Exception as error:
+            if not isinstance(error, JarvisError):
+                logger.error("the choice of a model failed: %s", traced(error))
+            failed = f"the LLM could not choose: {in_words(error)}"
+            return ranked.model_copy(update={"reason": f"{ranked.reason}; {failed}"})
         if chosen is None:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
         chosen = next(candidate for candidate in top if candidate.id == chosen.id)
@@ -168,8 +179,9 @@ class Selector:
 
         return await asyncio.gather(*map(described, top))
 
-    async def _asked(self, case: Case, top: Sequence[Candidate], brief: Brief) -> Choice:
+    async def _asked(self, case: Case, listed: Sequence[Candidate], brief: Brief) -> Choice:
         """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""
+        top = await self._described(listed)
         if (kept := await self._kept_choice(case.task, top, brief)) is not None:
             return kept
         choice = await self._joint.choice(case.task, top, brief) if self._joint else None
@@ -189,8 +201,20 @@ class Selector:
 
     async def _complete(self, messages: Sequence[BaseMessage], brief: Brief, schema: dict[str, Any]) -> str:
         assert self._controller is not None
-        async with asyncio.timeout(self._settings.select_timeout / 2):
-            return await self._controller.complete("select", messages, brief, schema=schema)
+        async with self._turn(brief):
+            reply = self._controller.complete("select", messages, brief, schema=schema)
+            return await within(self._settings.select_timeout / 2, reply, "the language model")
+
+    @asynccontextmanager
+    async def _turn(self, brief: Brief) -> AsyncIterator[None]:
+        """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
+        slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
+        with uncounted():
+            await slots.acquire()
+        try:
+            yield
+        finally:
+            slots.release()
 
     async def _options(self, task: Task, brief: Brief) -> Sequence[Candidate]:
         """What the LLM may choose from for a task of a plan; nothing where it is not asked."""
@@ -240,13 +264,13 @@ class Selector:
         finders = [one for one in self._sources if isinstance(one, Finder) and _label(one) not in failed]
         for source in finders:
             try:
-                async with limit(until - _clock()):
-                    found = await source.find(spec, pin.id, pin.revision)
-            except JarvisError as error:
-                failed[_label(source)] = str(error)
-                continue
-            except TimeoutError:
+                asked = source.find(spec, pin.id, pin.revision)
+                found = await within(until - _clock(), asked, _label(source))
+            except LateError:
                 failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_SELECT_TIMEOUT)"
+                continue
+            except Exception as error:
+                failed[_label(source)] = in_words(error)
                 continue
             if found is not None:
                 return pin.at_revision(found), failed
@@ -315,10 +339,11 @@ def _nothing_left(case: Case, rejected: dict[str, str]) -> NoCandidateError:
 
 
 def _advice(settings: Settings, rejected: Mapping[str, str]) -> str:
-    """What would bring more models; `rejected` tells which sources failed."""
-    advice = []
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        advice.append('pip install "jarvis-agent[local]" runs models of the Hub on this machine')
+    """What would bring more models; `rejected` tells what they lack, and which sources failed."""
+    found = (command for reason in rejected.values() for command in _INSTALL.findall(reason))
+    advice = list(dict.fromkeys(command.strip() for command in found))
+    if _LOCAL not in advice and (find_spec("torch") is None or find_spec("transformers") is None):
+        advice.append(f"{_LOCAL} runs models of the Hub on this machine")
     if settings.offline:
         advice.append("without HF_HUB_OFFLINE models can be found on the Hub")
     elif f"source {HubSource.name}" in rejected:

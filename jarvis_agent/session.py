@@ -20,7 +20,6 @@ from jarvis_agent.answer.phrases import phrases
 from jarvis_agent.deadline import GRACE, LateError, each, within
 from jarvis_agent.errors import DeadlineError, InputError, JarvisError, LLMError, in_words, traced
 from jarvis_agent.execute import Emit, Executor, Worker
-from jarvis_agent.foreign import foreign
 from jarvis_agent.memory import ChatMemory, turns_of
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
@@ -30,6 +29,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
+from jarvis_agent.threads import in_thread
 from jarvis_agent.tracing import Seen, counted, here, span
 from jarvis_agent.types import Resource, Task, TaskResult, Usage
 
@@ -148,7 +148,8 @@ class Session:
 
     async def _close_store(self) -> None:
         try:
-            await within(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
+            # asyncio's own threads may all be at work for other runs.
+            await within(GRACE, in_thread(self._store.close), "the end of a run")
         except LateError:
             logger.warning(
                 "the directory %s of a run does not answer; it is left as it is", self._store.directory
@@ -231,7 +232,9 @@ class Session:
         given: list[Task] = []
         over = False
 
-        def give(task: Task) -> None:
+        def give(task: Any) -> None:
+            if not isinstance(task, Task):
+                raise TypeError(f"what the planner gives out is no Task: {task!r}")
             # A planner that does not stop when it is told to may still write.
             if not over:
                 given.append(task)
@@ -252,8 +255,7 @@ class Session:
         """The planner's plan; the fallback's if the planner fails or is late before its first task."""
         seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
         try:
-            with foreign("the planner"):
-                return Plan() + await within(seconds, self._stages.planner.plan(brief, give), "the planner")
+            return Plan() + await within(seconds, self._stages.planner.plan(brief, give), "the planner")
         except LateError:
             note = f"planning did not finish in its time ({limit})"
         except LLMError as error:
@@ -273,8 +275,7 @@ class Session:
             return Plan()
         name = "the planner without a language model"
         try:
-            with foreign(name):
-                return Plan() + await within(left, self._stages.fallback.plan(brief, give), name)
+            return Plan() + await within(left, self._stages.fallback.plan(brief, give), name)
         except LateError:
             return Plan(notes=["planning without a language model did not finish in the run's time"])
         except JarvisError as error:
@@ -320,8 +321,7 @@ class Session:
             return Plan()
         again = self._stages.replanner.replan(brief, plan, results)
         try:
-            with foreign("the planner"):
-                return Plan() + await within(seconds, again, "planning again")
+            return Plan() + await within(seconds, again, "planning again")
         except LateError:
             return Plan(notes=[f"planning again did not finish in its time ({limit})"])
         except Exception as error:
@@ -352,10 +352,11 @@ class Session:
                 if over:
                     return
                 say(piece)
+                # One that never waits would let no deadline pass.
+                await asyncio.sleep(0)
 
         try:
-            with foreign("the answer's writer"):
-                await within(seconds, write(), "the answer's writer")
+            await within(seconds, write(), "the answer's writer")
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
             over = True

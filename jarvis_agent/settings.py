@@ -7,8 +7,10 @@ JARVIS_POLICY=local-only jarvis "…"
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +20,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.masking import keep_secret, masked
 
+logger = logging.getLogger(__name__)
+
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
 
@@ -25,7 +29,7 @@ class Settings(BaseSettings):
     """What a user may decide. Times are seconds, sizes bytes."""
 
     model_config = SettingsConfigDict(
-        env_prefix="JARVIS_", frozen=True, extra="ignore", populate_by_name=True
+        env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
     )
 
     # The language model (see jarvis_agent.llm for the order in which one is looked for).
@@ -109,7 +113,7 @@ class Settings(BaseSettings):
     trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
 
     # Execution.
-    max_parallel: int = Field(16, ge=1, description="tasks that run at once")
+    max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
     plan_timeout: float = Field(300.0, gt=0, description="longest planning, in seconds")
     respond_timeout: float = Field(120.0, gt=0, description="longest writing of the answer, in seconds")
@@ -227,9 +231,13 @@ class Settings(BaseSettings):
 def load_settings(**given: Any) -> Settings:
     """The settings that are given, and those of the environment for the fields that are absent or None.
 
+    Variables that look like a setting and are none are told in the log.
+
     Raises:
         ConfigError: one of them can not be used; the message names the field, or the variable.
     """
+    for strange, nearest in misspelt_variables(os.environ).items():
+        logger.warning("%s is no setting and changes nothing; did you mean %s?", strange, nearest)
     given = {field: value for field, value in given.items() if value is not None}
     try:
         return Settings(**given)
@@ -238,3 +246,14 @@ def load_settings(**given: Any) -> Settings:
         field = str(first["loc"][0])
         name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
         raise ConfigError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+
+
+def misspelt_variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of the variables that look like a setting and are none, each with the one that it is nearest to.
+
+    What merely begins like ours (`JARVIS_HOME` of another program) is left alone.
+    """
+    ours = [f"JARVIS_{field.upper()}" for field in Settings.model_fields]
+    strange = (name for name in names if name.startswith("JARVIS_") and name not in ours)
+    nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in strange}
+    return {name: close[0] for name, close in nearest.items() if close}

@@ -27,6 +27,7 @@ from jarvis_agent.offline.steps import split
 from jarvis_agent.offline.wordings import Matcher, load_bank, wording
 from jarvis_agent.request import Brief, mentions
 from jarvis_agent.settings import Settings
+from jarvis_agent.stored_vectors import stored
 from jarvis_agent.tools.spec import Modality, TaskSpec
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ class Similarity:
     def __init__(self, settings: Settings) -> None:
         """`settings` say where the weights of the embeddings are looked for."""
         self._settings = settings.model_copy(update={"offline": True})
-        self._known: dict[str, Floats] = {}
 
     @property
     def knows_meaning(self) -> bool:
@@ -58,6 +58,7 @@ class Similarity:
         """How near each of the others is to the text: 1 is as near as can be.
 
         File names count as their kinds. The vectors of `others` are kept: they should be of a fixed stock.
+        Those of the bank's examples and of the tasks' descriptions come with the package.
         """
         text, others = without_names(text), [without_names(other) for other in others]
         if _EASTERN.search(text) or self._embedder is None:
@@ -92,6 +93,10 @@ class Similarity:
         return [near.cosines for near in self._matcher.near(texts, specs)]
 
     @cached_property
+    def _known(self) -> dict[str, Floats]:
+        return dict(stored())
+
+    @cached_property
     def _matcher(self) -> Matcher | None:
         return Matcher(self._embedder) if self._embedder else None
 
@@ -108,7 +113,7 @@ class Similarity:
 @lru_cache(maxsize=4096)
 def without_names(text: str) -> str:
     """The text with its files called by their kinds: "Describe cat.jpg" → "Describe the image"."""
-    for name in mentions(text):
+    for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too
         text = text.replace(name, f"the {kind_by_name(name)}")
     return text
 

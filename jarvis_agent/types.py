@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
+from jarvis_agent.cleaning import sound_data
 from jarvis_agent.tools.spec import Modality
 
 if TYPE_CHECKING:
@@ -28,9 +29,18 @@ StrPath = Annotated[Path, PlainSerializer(str, return_type=str)]
 
 
 class Frozen(BaseModel):
-    """Base of the nouns: immutable, and strict about field names."""
+    """Base of the nouns: immutable, strict about field names, and of texts that can be encoded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sound(cls, value: Any) -> Any:
+        # JSON of others can hold half a character, which could be neither stored nor sent on.
+        try:
+            return sound_data(value)
+        except RecursionError as error:
+            raise ValueError("it is nested too deep") from error
 
 
 class Task(Frozen):

@@ -1,16 +1,28 @@
 """What every test stands on: no network, no keys, no settings of the machine, and an empty Hub cache.
 
+And what many of them ask for: a working directory, a pool, tiny models and files to run them on.
+
 The environment is prepared while this file is imported, since huggingface_hub reads it once, at import.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from served import Served
+
+    from jarvis_agent.backends.pool import ModelPool
+
+Build = Callable[[Path], None]
 
 _HF_HOME = tempfile.TemporaryDirectory(prefix="jarvis-hf-home-")
 _FOREIGN = ("JARVIS_", "OPENAI_", "HF_", "HUGGINGFACE_", "HUGGING_FACE_", "LANGSMITH_", "LANGCHAIN_")
@@ -73,3 +85,64 @@ def _restored_logging() -> Iterator[None]:
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a picture in it."""
+    from small_agents import picture
+
+    monkeypatch.chdir(tmp_path)
+    picture(tmp_path / "a.jpg")
+    return tmp_path
+
+
+@pytest.fixture
+def pool() -> Iterator[ModelPool]:
+    """A pool of its own for each test, with room for tiny models."""
+    from jarvis_agent.backends.pool import ModelPool
+
+    pool = ModelPool(limit_bytes=10**9)
+    yield pool
+    asyncio.run(pool.close())
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server on this machine, for the tests of a module."""
+    from served import agent_of, serving
+
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs", script), script) as running:
+        yield running
+
+
+@pytest.fixture
+def served(running: Served) -> Served:
+    """The module's server without a past."""
+    return running.forget()
+
+
+@pytest.fixture(scope="session")
+def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of each kind, by name."""
+    from task_case import make_media
+
+    return make_media(tmp_path_factory.mktemp("media"))
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], Path]:
+    """The folder of a tiny model, which is built at its first use. Copy it before you change it."""
+    folders: dict[Build, Path] = {}
+
+    def built(build: Build) -> Path:
+        if build not in folders:
+            import torch
+
+            torch.manual_seed(0)
+            folders[build] = tmp_path_factory.mktemp(build.__name__)
+            build(folders[build])
+        return folders[build]
+
+    return built

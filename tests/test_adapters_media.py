@@ -206,6 +206,14 @@ def test_a_long_or_odd_prompt_does_not_hide_the_comment(adapting: Adapting, prom
     assert metadata(path)["title"] == "text-to-speech"
 
 
+def test_a_key_in_a_prompt_is_not_handed_on_with_the_file(adapting: Adapting) -> None:
+    raw = {"audio": np.zeros(100, np.float32), "sampling_rate": 8000}
+    path = adapting("text-to-speech", raw, text="Say hf_QwErTyUiOpAsDfGhJk1234 twice")[0]["path"]
+    content = Path(path).read_bytes()
+    assert b"Say (key) twice" in content
+    assert b"hf_Qw" not in content
+
+
 def test_pictures_tell_their_origin(adapting: Adapting) -> None:
     output, _ = adapting("text-to-image", Image.new("RGB", (4, 4)), text="a cat")
     with Image.open(output["path"]) as image:

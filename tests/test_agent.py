@@ -30,12 +30,7 @@ from jarvis_agent.media import write_audio
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 from jarvis_agent.types import Usage
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 # What comes back.
@@ -389,6 +384,9 @@ def test_a_setting_that_can_not_be_names_its_variable(monkeypatch: pytest.Monkey
 
 def threads() -> set[threading.Thread]:
     """All threads but those that a process keeps: the portal, and the workers of event loops."""
+    for thread in threading.enumerate():
+        if thread.name == "jarvis-own":
+            thread.join(1.0)  # its work is done, and it is about to end
     return {t for t in threading.enumerate() if not t.name.startswith(("jarvis-portal", "asyncio_", "AnyIO"))}
 
 

@@ -30,12 +30,7 @@ from jarvis_agent.tools.spec import Arg
 from jarvis_agent.tools.table import TASKS
 from jarvis_agent.types import Selection
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 # Tools.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
-from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, picture, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run, portal
 from jarvis_agent.errors import InputError
@@ -26,11 +26,7 @@ APART = plan(
 """Two tasks that do not need each other."""
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def total(chunks: list[Run]) -> Run:

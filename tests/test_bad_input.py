@@ -22,12 +22,7 @@ from jarvis_agent import JarvisAgent, Run, Settings, cli
 from jarvis_agent.errors import InputError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def look(call: Any) -> str:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, picture, small_agent
+from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.testing import FakeSource, OpenAIDouble, ScriptedLLM, fake_candidate
 from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
 
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def served(double: OpenAIDouble, **settings: Any) -> JarvisAgent:

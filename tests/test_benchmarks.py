@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import figures
 import pytest
+import scheduling
 
 from jarvis_agent.types import Task
-
-
-@pytest.fixture(autouse=True)
-def _on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    yield
-    for name in ("figures", "scheduling"):
-        sys.modules.pop(name, None)
 
 
 def sleep(number: int, deps: list[int], seconds: float, fails: bool = False) -> Task:
@@ -26,8 +18,6 @@ def sleep(number: int, deps: list[int], seconds: float, fails: bool = False) -> 
 
 
 def test_the_other_schedulers_are_computed_right() -> None:
-    import scheduling
-
     tasks = [sleep(0, [], 1.2), sleep(1, [], 3.0), sleep(2, [0], 3.0), sleep(3, [1], 1.0)]
     known = scheduling.ran(tasks)
     assert known.makespan() == pytest.approx(4.2)
@@ -36,15 +26,11 @@ def test_the_other_schedulers_are_computed_right() -> None:
 
 
 def test_what_stands_behind_a_failure_takes_no_time() -> None:
-    import scheduling
-
     known = scheduling.ran([sleep(0, [], 1.0, fails=True), sleep(1, [0], 9.0), sleep(2, [1], 9.0)])
     assert known.makespan() == pytest.approx(1.0)
 
 
 def test_random_plans_are_valid_and_hold_what_they_should() -> None:
-    import scheduling
-
     rng = random.Random(3)
     plans = [scheduling.random_plan(rng) for _ in range(30)]
     assert all(dep < task.id for tasks in plans for task in tasks for dep in task.deps)
@@ -53,8 +39,6 @@ def test_random_plans_are_valid_and_hold_what_they_should() -> None:
 
 
 def test_no_scheduler_beats_the_critical_path() -> None:
-    import scheduling
-
     rng = random.Random(4)
     for _ in range(30):
         known = scheduling.ran(scheduling.random_plan(rng))
@@ -63,8 +47,6 @@ def test_no_scheduler_beats_the_critical_path() -> None:
 
 
 def test_the_table_is_put_between_its_marks_and_nowhere_else(tmp_path: Path) -> None:
-    import figures
-
     page = tmp_path / "page.md"
     page.write_text(f"before\n{figures.BEGIN}old\n{figures.END}after\n")
     figures.write(page, [figures.Figure("speed", 2.5, 2.0, "×", at_least=True)], "Measured here:")
@@ -83,6 +65,4 @@ def test_the_table_is_put_between_its_marks_and_nowhere_else(tmp_path: Path) -> 
     [({"limit": 1.0}, False), ({"limit": 3.0}, True), ({"limit": 3.0, "at_least": True}, False), ({}, True)],
 )
 def test_a_figure_knows_whether_it_is_met(given: dict[str, Any], met: bool) -> None:
-    import figures
-
     assert figures.Figure("x", 2.0, **given).met is met

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from clock import Clock
 
 from jarvis_agent.breaker import Breaker
 from jarvis_agent.errors import (
@@ -20,15 +21,6 @@ from jarvis_agent.settings import Settings
 
 KEY = ("hosted", "org/model")
 THREE = Settings(breaker_failures=3, breaker_pause=10)
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -255,7 +255,11 @@ def test_a_package_brings_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("target", "told"),
-    [("broken_backend", "no licence key"), ("no_backend", "is no backend"), ("gone", "can not be loaded")],
+    [
+        ("broken_backend", "no licence key"),
+        ("no_backend", "lacks `name`, `local`, `why_not`"),
+        ("gone", "can not be loaded"),
+    ],
 )
 def test_a_backend_that_can_not_be_loaded_is_named(
     monkeypatch: pytest.MonkeyPatch, target: str, told: str

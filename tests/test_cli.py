@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -70,6 +71,13 @@ def test_options_may_stand_before_the_request(use: Use, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["answer"] == "A cat. I spoke it."
 
 
+def test_a_dash_stands_for_standard_input(use: Use) -> None:
+    agent = use()
+    assert jarvis("-", stdin="What is it?\nAnd what is it called?\n").exit_code == 0
+    assert agent.requests[0][0]["input"] == "What is it?\nAnd what is it called?"
+    assert jarvis("-", stdin="\n").exit_code == 2
+
+
 def test_a_commands_name_is_the_command_and_after_dashes_a_request(use: Use) -> None:
     agent = use()
     assert jarvis("chat", stdin="").exit_code == 0
@@ -129,7 +137,9 @@ def test_the_environment_gives_the_settings(use: Use, monkeypatch: pytest.Monkey
         (["x y", "--file", "."], "--file . can not be read"),
         (["x y", "--policy", "fast"], "jarvis: policy: Input should be 'local-first'"),
         (["x y", "--nonsense"], "No such option"),
+        (["-", "--nonsense"], "No such option"),
         (["models"], "Missing argument 'TASK'"),
+        (["serve", "--port", "99999"], "less than or equal to 65535"),
         (["chat", "surplus"], "unexpected extra argument"),
     ],
 )
@@ -150,6 +160,24 @@ def test_a_bad_variable_of_the_environment_is_named(use: Use, monkeypatch: pytes
     assert result.exit_code == 2
     assert "JARVIS_TOP_K" in result.stderr
     assert "'many'" in result.stderr
+
+
+def test_a_misspelt_variable_of_the_environment_is_told(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_POLCY", "local-only")
+    use()
+    result = jarvis("x y")
+    assert result.exit_code == 0
+    assert "JARVIS_POLCY is no setting and changes nothing; did you mean JARVIS_POLICY?" in result.stderr
+
+
+def test_a_server_that_can_not_start_is_told_and_exits_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = jarvis("serve", "--port", str(port))
+    assert result.exit_code == 2
+    assert f"nothing could be served at 127.0.0.1:{port}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -221,6 +249,17 @@ def test_help_lists_the_commands_and_how_to_ask() -> None:
         assert word in result.stdout
     assert jarvis("-h").stdout == result.stdout
     assert "--plan-only" in jarvis("ask", "--help").stdout
+
+
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jarvis_agent", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"jarvis-agent {__version__}\n"
 
 
 def test_the_version() -> None:

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from jarvis_agent import deadline
-from jarvis_agent.deadline import LateError, each, limit, uncounted, within
+from jarvis_agent.deadline import LateError, each, uncounted, within
+from jarvis_agent.errors import ExpertError
 
 
 async def never() -> None:
@@ -82,6 +83,28 @@ class TestWithin:
         assert "the deaf one does not stop" in caplog.text
         let_go.set()
 
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (asyncio.CancelledError(), "the code was cancelled from within"),
+            (SystemExit(3), "the code ended with SystemExit: 3"),
+            (GeneratorExit(), "the code ended with GeneratorExit"),
+            (
+                BaseExceptionGroup("two", [SystemExit(3), ValueError()]),
+                "the code ended with BaseExceptionGroup",
+            ),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    async def test_what_would_end_those_who_wait_is_a_failure_of_the_work(
+        self, error: BaseException, told: str
+    ) -> None:
+        async def end() -> None:
+            raise error
+
+        with pytest.raises(ExpertError, match=told):
+            await within(20, end(), "the code")
+
 
 class TestEach:
     async def test_results_are_in_order_and_only_so_many_run_at_once(self) -> None:
@@ -112,31 +135,31 @@ class TestEach:
         assert asyncio.all_tasks() == before
 
 
-class TestLimit:
-    async def test_it_ends_what_is_late(self) -> None:
-        with pytest.raises(TimeoutError):
-            async with limit(0.01) as late:
-                await never()
-        assert late.expired()
-
+class TestUncounted:
     async def test_a_wait_for_somebody_else_does_not_count(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with limit(60) as outer, limit(0.05) as inner:
+        async def patient() -> int:
             with uncounted():
-                await asyncio.sleep(0.1)
-                assert outer.when() is inner.when() is None
-            assert not inner.expired()
-            left = (inner.when() or 0.0) - loop.time()
-        assert 0 < left <= 0.05
+                await asyncio.sleep(0.4)
+            return 7
+
+        assert await within(60, within(0.3, patient(), "inner"), "outer") == 7
+
+    async def test_the_time_goes_on_afterwards(self) -> None:
+        async def idle() -> None:
+            with uncounted():
+                await asyncio.sleep(0)
+            await never()
+
+        with pytest.raises(LateError):
+            await within(0.01, idle(), "idle")
 
     async def test_a_limit_that_is_over_stays_over(self) -> None:
         async def wait() -> None:
-            async with limit(0.01):
-                try:
-                    await never()
-                finally:
-                    with uncounted():
-                        await nothing()
+            try:
+                await never()
+            finally:
+                with uncounted():
+                    await nothing()
 
-        with pytest.raises(TimeoutError):
-            await wait()
+        with pytest.raises(LateError):
+            await within(0.01, wait(), "late")

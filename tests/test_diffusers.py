@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,6 @@ pytest.importorskip("diffusers")
 
 import tiny_diffusers as tiny
 import tiny_videos
-from task_case import make_media
 
 from jarvis_agent.backends.diffusers import calls
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert
@@ -36,41 +35,12 @@ from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
 PROMPT = "a red fox"
 FEW = {"num_inference_steps": 2}
 
-Folder = Callable[[Callable[[Path], None]], Path]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    """The folder of a tiny model, which is built at its first use."""
-    built: dict[str, Path] = {}
-
-    def folder(build: Callable[[Path], None]) -> Path:
-        if build.__name__ not in built:
-            import torch
-
-            torch.manual_seed(0)
-            built[build.__name__] = tmp_path_factory.mktemp(build.__name__)
-            build(built[build.__name__])
-        return built[build.__name__]
-
-    return folder
-
-
-@pytest.fixture(scope="module")
-def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return make_media(tmp_path_factory.mktemp("media"))
+Built = Callable[[Callable[[Path], None]], Path]
 
 
 @pytest.fixture
 def photo(media: dict[str, Path]) -> Resource:
     return Resource(kind="image", path=media["photo"])
-
-
-@pytest.fixture
-def pool() -> Iterator[ModelPool]:
-    pool = ModelPool(limit_bytes=10**9)
-    yield pool
-    asyncio.run(pool.close())
 
 
 @pytest.fixture
@@ -112,9 +82,9 @@ def test_every_task_of_the_table_is_a_task_type() -> None:
 
 
 def test_the_same_seed_gives_the_same_image_and_another_seed_another(
-    backend: DiffusersBackend, folder: Folder
+    backend: DiffusersBackend, built: Built
 ) -> None:
-    candidate = model("text-to-image", folder(tiny.stable_diffusion))
+    candidate = model("text-to-image", built(tiny.stable_diffusion))
     expert = load(backend, candidate)
     first, again, other = (
         pixels(expert(call_of(candidate, {"text": PROMPT}, seed=seed))) for seed in (1, 1, 2)
@@ -123,9 +93,9 @@ def test_the_same_seed_gives_the_same_image_and_another_seed_another(
     assert (first != other).any()
 
 
-def test_a_video_of_the_same_seed_is_the_same(backend: DiffusersBackend, folder: Folder) -> None:
+def test_a_video_of_the_same_seed_is_the_same(backend: DiffusersBackend, built: Built) -> None:
     options = {**FEW, "num_frames": 5, "height": 32, "width": 32}
-    candidate = model("text-to-video", folder(tiny_videos.wan), options=options)
+    candidate = model("text-to-video", built(tiny_videos.wan), options=options)
     expert = load(backend, candidate)
     first, again = (expert(call_of(candidate, {"text": PROMPT}, seed=3)) for _ in range(2))
     assert (pixels(first["frames"]) == pixels(again["frames"])).all()
@@ -133,9 +103,9 @@ def test_a_video_of_the_same_seed_is_the_same(backend: DiffusersBackend, folder:
 
 
 def test_a_cancelled_call_stops_between_two_steps(
-    pool: ModelPool, backend: DiffusersBackend, folder: Folder, caplog: pytest.LogCaptureFixture
+    pool: ModelPool, backend: DiffusersBackend, built: Built, caplog: pytest.LogCaptureFixture
 ) -> None:
-    candidate = model("text-to-image", folder(tiny.stable_diffusion), options={"num_inference_steps": 900})
+    candidate = model("text-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 900})
     begun = threading.Event()
 
     class Watch(logging.Handler):
@@ -162,10 +132,10 @@ def test_a_cancelled_call_stops_between_two_steps(
 
 @pytest.mark.parametrize("build", [tiny.ddpm, tiny.shap_e], ids=lambda build: build.__name__)
 def test_a_pipeline_without_callbacks_stops_as_well(
-    backend: DiffusersBackend, folder: Folder, build: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    backend: DiffusersBackend, built: Built, build: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = {"ddpm": "unconditional-image-generation", "shap_e": "text-to-3d"}[build.__name__]
-    candidate = model(task, folder(build))
+    candidate = model(task, built(build))
     expert = load(backend, candidate)
     asked = iter([False, False, True])
     monkeypatch.setattr(calls, "abandoned", lambda: next(asked))
@@ -188,10 +158,10 @@ def test_a_pipeline_without_callbacks_stops_as_well(
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_model_of_another_family_is_refused_by_its_class(
-    backend: DiffusersBackend, folder: Folder, task: str, build: Callable[[Path], None], name: str
+    backend: DiffusersBackend, built: Built, task: str, build: Callable[[Path], None], name: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which can not do {task}"):
-        load(backend, model(task, folder(build)))
+        load(backend, model(task, built(build)))
 
 
 def test_a_folder_that_names_no_class_is_refused(backend: DiffusersBackend, tmp_path: Path) -> None:
@@ -200,11 +170,11 @@ def test_a_folder_that_names_no_class_is_refused(backend: DiffusersBackend, tmp_
         load(backend, model("text-to-image", tmp_path))
 
 
-def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, folder: Folder) -> None:
+def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, built: Built) -> None:
     from diffusers import __version__
 
-    copy = folder(tiny.ddpm).parent / "unknown"
-    shutil.copytree(folder(tiny.ddpm), copy)
+    copy = built(tiny.ddpm).parent / "unknown"
+    shutil.copytree(built(tiny.ddpm), copy)
     index = json.loads((copy / "model_index.json").read_text())
     (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "AmusedPipeline"}))
     with pytest.raises(UnsupportedError, match="can not be loaded for text-to-image"):
@@ -215,13 +185,13 @@ def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, f
 
 
 def test_weights_that_are_a_pickle_are_refused_unless_allowed(
-    backend: DiffusersBackend, folder: Folder, tmp_path: Path
+    backend: DiffusersBackend, built: Built, tmp_path: Path
 ) -> None:
     import torch
     from safetensors.torch import load_file
 
     copy = tmp_path / "copy"
-    shutil.copytree(folder(tiny.ddpm), copy)
+    shutil.copytree(built(tiny.ddpm), copy)
     safe = copy / "unet" / "diffusion_pytorch_model.safetensors"
     torch.save(load_file(safe), safe.with_suffix(".bin"))
     safe.unlink()
@@ -232,10 +202,10 @@ def test_weights_that_are_a_pickle_are_refused_unless_allowed(
 
 
 def test_weights_in_half_precision_alone_are_found(
-    backend: DiffusersBackend, folder: Folder, tmp_path: Path
+    backend: DiffusersBackend, built: Built, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(folder(tiny.ddpm), copy)
+    shutil.copytree(built(tiny.ddpm), copy)
     plain = copy / "unet" / "diffusion_pytorch_model.safetensors"
     plain.rename(plain.with_name("diffusion_pytorch_model.fp16.safetensors"))
     expert = load(backend, model("unconditional-image-generation", copy))
@@ -243,10 +213,10 @@ def test_weights_in_half_precision_alone_are_found(
 
 
 def test_an_early_pipeline_with_its_files_at_the_top_is_loaded(
-    backend: DiffusersBackend, folder: Folder, tmp_path: Path
+    backend: DiffusersBackend, built: Built, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(folder(tiny.ddpm), copy)
+    shutil.copytree(built(tiny.ddpm), copy)
     for file in [*(copy / "unet").iterdir(), *(copy / "scheduler").iterdir()]:
         file.rename(copy / file.name)
     for part in ("unet", "scheduler"):
@@ -256,16 +226,16 @@ def test_an_early_pipeline_with_its_files_at_the_top_is_loaded(
 
 
 def test_an_option_that_the_pipeline_lacks_is_named_with_those_that_it_has(
-    backend: DiffusersBackend, folder: Folder
+    backend: DiffusersBackend, built: Built
 ) -> None:
-    candidate = model("text-to-image", folder(tiny.stable_diffusion), options={"stesp": 2})
+    candidate = model("text-to-image", built(tiny.stable_diffusion), options={"stesp": 2})
     expert = load(backend, candidate)
     with pytest.raises(UnsupportedError, match=r"no option 'stesp'.*takes prompt.*num_inference_steps"):
         expert(call_of(candidate, {"text": PROMPT}))
 
 
 def test_what_is_black_in_the_mask_stays(
-    backend: DiffusersBackend, folder: Folder, photo: Resource, tmp_path: Path
+    backend: DiffusersBackend, built: Built, photo: Resource, tmp_path: Path
 ) -> None:
     from PIL import Image
 
@@ -273,7 +243,7 @@ def test_what_is_black_in_the_mask_stays(
         mask = Image.new("L", (64, 48))
         mask.paste(255, (left, 0, 64, 48))
         mask.save(tmp_path / f"{name}.png")
-    candidate = model("image-to-image", folder(tiny.stable_diffusion), options={"num_inference_steps": 4})
+    candidate = model("image-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 4})
     expert = load(backend, candidate)
 
     def made(name: str) -> Any:
@@ -285,46 +255,46 @@ def test_what_is_black_in_the_mask_stays(
 
 
 def test_a_model_that_only_fills_asks_for_a_mask(
-    backend: DiffusersBackend, folder: Folder, photo: Resource
+    backend: DiffusersBackend, built: Built, photo: Resource
 ) -> None:
-    candidate = model("image-to-image", folder(tiny.inpainting))
+    candidate = model("image-to-image", built(tiny.inpainting))
     with pytest.raises(UnsupportedError, match="only fills masked parts"):
         load(backend, candidate)(call_of(candidate, {"image": photo, "text": PROMPT}))
 
 
 def test_a_model_that_can_not_keep_to_a_mask_says_so(
-    backend: DiffusersBackend, folder: Folder, photo: Resource
+    backend: DiffusersBackend, built: Built, photo: Resource
 ) -> None:
-    candidate = model("image-to-image", folder(tiny.instruct_pix2pix))
+    candidate = model("image-to-image", built(tiny.instruct_pix2pix))
     with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*can not keep to a mask"):
         load(backend, candidate)(call_of(candidate, {"image": photo, "text": PROMPT, "mask": photo}))
 
 
 def test_a_controlnet_is_put_into_its_base_model(
-    backend: DiffusersBackend, folder: Folder, photo: Resource
+    backend: DiffusersBackend, built: Built, photo: Resource
 ) -> None:
-    base = str(folder(tiny.stable_diffusion))
-    candidate = model("canny-text-to-image", folder(tiny.control_part), base_model=base)
+    base = str(built(tiny.stable_diffusion))
+    candidate = model("canny-text-to-image", built(tiny.control_part), base_model=base)
     expert = load(backend, candidate)
     assert type(expert.loaded.pipe).__name__ == "StableDiffusionControlNetPipeline"
     assert expert(call_of(candidate, {"image": photo, "text": PROMPT})).size == (64, 48)
 
 
-def test_a_motion_adapter_is_put_into_its_base_model(backend: DiffusersBackend, folder: Folder) -> None:
+def test_a_motion_adapter_is_put_into_its_base_model(backend: DiffusersBackend, built: Built) -> None:
     options = {**FEW, "num_frames": 3, "height": 32, "width": 32}
-    base = [str(folder(tiny.stable_diffusion))]
-    candidate = model("text-to-video", folder(tiny_videos.motion_adapter), base_model=base, options=options)
+    base = [str(built(tiny.stable_diffusion))]
+    candidate = model("text-to-video", built(tiny_videos.motion_adapter), base_model=base, options=options)
     made = load(backend, candidate)(call_of(candidate, {"text": PROMPT}))
     assert len(made["frames"]) == 3
 
 
-def test_a_part_whose_base_is_not_known_asks_for_it(backend: DiffusersBackend, folder: Folder) -> None:
+def test_a_part_whose_base_is_not_known_asks_for_it(backend: DiffusersBackend, built: Built) -> None:
     with pytest.raises(UnsupportedError, match=r"part of a model; say of which.*base_model"):
-        load(backend, model("canny-text-to-image", folder(tiny.control_part)))
+        load(backend, model("canny-text-to-image", built(tiny.control_part)))
 
 
-def test_a_base_that_is_not_here_is_named(backend: DiffusersBackend, folder: Folder) -> None:
-    candidate = model("canny-text-to-image", folder(tiny.control_part), base_model="org/base")
+def test_a_base_that_is_not_here_is_named(backend: DiffusersBackend, built: Built) -> None:
+    candidate = model("canny-text-to-image", built(tiny.control_part), base_model="org/base")
     with pytest.raises(UnsupportedError, match="org/base is not on this machine"):
         load(backend, candidate)
 
@@ -337,9 +307,9 @@ def test_the_tasks_of_a_controlnet_share_one_pipeline(backend: DiffusersBackend)
 
 
 def test_a_flagged_image_is_an_error(
-    backend: DiffusersBackend, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    backend: DiffusersBackend, built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    candidate = model("text-to-image", folder(tiny.stable_diffusion))
+    candidate = model("text-to-image", built(tiny.stable_diffusion))
     expert = load(backend, candidate)
     flagged = SimpleNamespace(images=["black"], nsfw_content_detected=[True])
 
@@ -353,9 +323,9 @@ def test_a_flagged_image_is_an_error(
 
 
 def test_a_distilled_model_is_asked_for_few_steps(
-    backend: DiffusersBackend, folder: Folder, caplog: pytest.LogCaptureFixture
+    backend: DiffusersBackend, built: Built, caplog: pytest.LogCaptureFixture
 ) -> None:
-    candidate = model("text-to-image", folder(tiny.stable_diffusion), "org/sd-turbo", options={})
+    candidate = model("text-to-image", built(tiny.stable_diffusion), "org/sd-turbo", options={})
     expert = load(backend, candidate)
     with caplog.at_level(logging.DEBUG, calls.__name__):
         expert(call_of(candidate, {"text": PROMPT}))
@@ -366,22 +336,22 @@ def test_a_distilled_model_is_asked_for_few_steps(
 
 
 def test_a_large_image_is_made_smaller_for_the_model(
-    backend: DiffusersBackend, folder: Folder, tmp_path: Path
+    backend: DiffusersBackend, built: Built, tmp_path: Path
 ) -> None:
     from PIL import Image
 
     Image.new("RGB", (400, 300), "red").save(tmp_path / "large.png")
-    candidate = model("image-to-image", folder(tiny.stable_diffusion), options={"num_inference_steps": 4})
+    candidate = model("image-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 4})
     large = Resource(kind="image", path=tmp_path / "large.png")
     made = load(backend, candidate)(call_of(candidate, {"image": large}))
     assert made.size == (72, 56)
 
 
 def test_a_changed_video_is_as_long_as_it_was(
-    backend: DiffusersBackend, folder: Folder, media: dict[str, Path]
+    backend: DiffusersBackend, built: Built, media: dict[str, Path]
 ) -> None:
     options = {"num_inference_steps": 3, "height": 32, "width": 32}
-    candidate = model("video-to-video", folder(tiny_videos.animatediff), options=options)
+    candidate = model("video-to-video", built(tiny_videos.animatediff), options=options)
     made = load(backend, candidate)(
         call_of(candidate, {"video": Resource(kind="video", path=media["clip"]), "text": PROMPT})
     )
@@ -390,12 +360,12 @@ def test_a_changed_video_is_as_long_as_it_was(
 
 
 def test_a_model_that_makes_videos_changes_them_too(
-    backend: DiffusersBackend, folder: Folder, media: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    backend: DiffusersBackend, built: Built, media: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from diffusers.pipelines.wan import pipeline_wan_video2video
 
     options = {"num_inference_steps": 3, "height": 32, "width": 32}
-    candidate = model("video-to-video", folder(tiny_videos.wan), options=options)
+    candidate = model("video-to-video", built(tiny_videos.wan), options=options)
     call = call_of(candidate, {"video": Resource(kind="video", path=media["clip"]), "text": PROMPT})
     expert = load(backend, candidate)
     monkeypatch.delattr(pipeline_wan_video2video, "ftfy", raising=False)
@@ -437,6 +407,6 @@ def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> 
 def test_without_diffusers_the_extra_is_named(
     backend: DiffusersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.diffusers.backend.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
     candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
     assert 'needs the extra "local"' in str(backend.why_not(TASKS["text-to-image"], candidate))

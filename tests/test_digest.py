@@ -94,6 +94,10 @@ class TestDigest:
         assert len(short) < 8000
         assert " more" in short
 
+    def test_many_long_texts_share_the_room(self) -> None:
+        short = digest(dict.fromkeys("abcdef", "word " * 1000), 1200)
+        assert all(text.count("word") > 100 for text in short.values())
+
     def test_the_best_boxes_stay(self) -> None:
         short = digest([box(f"label {n}") for n in range(100)])
         assert short[0] == box("label 0")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent.display import ROWS
+from jarvis_agent.display import LARGEST, ROWS
 from jarvis_agent.types import Resource
 
 
@@ -32,6 +32,15 @@ def test_each_kind_of_file_is_shown_by_its_own_element(
     shown = Resource(kind=kind, path=path, mime=mime, name="a label")._repr_html_()
     assert tag in shown
     assert f"<code>{path}</code>" in shown
+
+
+def test_a_large_file_is_named_and_not_put_into_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "made.mp4"
+    with path.open("wb") as file:
+        file.truncate(LARGEST + 1)
+    shown = Resource(kind="video", path=path, mime="video/mp4")._repr_html_()
+    assert f"<code>{path}</code>" in shown
+    assert len(shown) < 1000
 
 
 def test_a_table_shows_its_head_and_its_first_rows(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_without_llm_models_and_network_no_run_is_possible(tmp_path: Path) -> No
     assert all("pip install" in found(report, name).advice for name in problems)
 
 
+def test_what_looks_like_a_setting_and_is_none_is_noted() -> None:
+    (check,) = doctor._variables(["JARVIS_POLCY", "JARVIS_POLICY", "HOME"])
+    assert (check.state, check.found) == ("note", "JARVIS_POLCY is set, but there is no such one")
+    assert check.advice == "did you mean JARVIS_POLICY?"
+
+
 @pytest.mark.usefixtures("no_starters")
 def test_missing_starter_models_are_named_with_the_commands_that_bring_them() -> None:
     check = doctor._starters()

@@ -59,6 +59,25 @@ def test_a_folder_is_planned_and_scored_with_one_command(folder: Path) -> None:
     assert {figure["name"]: figure["value"] for figure in report["figures"]}["node F1"] == 1.0
 
 
+def test_each_type_of_plan_has_its_own_figures(folder: Path) -> None:
+    chain = {
+        "id": "3",
+        "type": "chain",
+        "user_request": "Detect the objects in 'a.jpg', and translate what you find into French.",
+        "task_nodes": [
+            {"task": "Object Detection", "arguments": ["a.jpg"]},
+            {"task": "Translation", "arguments": ["<node-0>"]},
+        ],
+    }
+    with (folder / "data.json").open("a") as file:
+        file.write("\n" + json.dumps(chain))
+    words = ["taskbench", folder, "--model", "none"]
+    found = json.loads(called(*words, "--json").stdout)["by_type"]
+    assert [(report["name"], report["requests"]) for report in found] == [("single", 2), ("chain", 1)]
+    assert re.search(r"^chain +1 +100\.0", called(*words).stdout, re.MULTILINE)
+    assert "by_type" not in json.loads(called(*words, "--limit", 2, "--json").stdout)
+
+
 def test_predictions_are_kept(folder: Path) -> None:
     out = folder / "out.jsonl"
     assert called("taskbench", folder, "--model", "none", "--predictions", out).exit_code == 0
@@ -79,11 +98,12 @@ def test_without_gold_plans_the_requests_are_planned_all_the_same(folder: Path) 
 # Failures
 
 
-def scripted(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> None:
+def scripted(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> ScriptedLLM:
     """Let the language model of the commands say this; it is shown what takes no embeddings to find."""
     monkeypatch.setenv("JARVIS_TOOLS_OFFERED", "all")
     model = ScriptedLLM({"plan": list(replies)})
     monkeypatch.setattr("jarvis_agent.llm.resolve_model", lambda name, settings: model)
+    return model
 
 
 @pytest.mark.parametrize("command", ["taskbench", "plans"])
@@ -136,6 +156,32 @@ def test_a_package_that_is_missing_stops_the_evaluation(
     assert not done.stdout
 
 
+def test_the_language_model_is_shown_as_much_as_in_a_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "word " * 9000
+    (folder / "user_requests.json").write_text(
+        json.dumps({"id": "1", "user_request": f"Translate this: {text}"})
+    )
+    monkeypatch.setenv("JARVIS_CONTEXT_TOKENS", "50000")
+    model = scripted(monkeypatch, "[]")
+    called("taskbench", folder, "--model", "scripted", "--demos", "default")
+    assert text in model.calls[0].prompt
+
+
+def test_other_settings_of_the_planner_make_another_planner(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, *["[]"] * 2)
+    words = ["taskbench", folder, "--model", "scripted", "--demos", "default"]
+    words += ["--predictions", folder / "out.jsonl"]
+    assert called(*words).exit_code == 0
+    monkeypatch.setenv("JARVIS_STRUCTURED", "always")
+    refused = called(*words)
+    assert refused.exit_code == 2
+    assert 'this planner is "scripted, default demos, tools_offered=all, structured=always"' in refused.stderr
+
+
 @pytest.mark.parametrize("out", ["missing/out.jsonl", "."])
 def test_predictions_that_can_not_be_written_are_bad_usage(folder: Path, out: str) -> None:
     done = called("taskbench", folder, "--model", "none", "--predictions", folder / out)
@@ -154,10 +200,13 @@ def test_demonstrations_without_a_language_model_are_bad_usage(folder: Path) -> 
     [
         (["--model", "none"], {"concurrency": 1, "warm": True, "name": "no model"}),
         (["--model", "none", "--concurrency", "3"], {"concurrency": 3, "warm": True, "name": "no model"}),
-        (["--model", "scripted"], {"concurrency": 4, "warm": False, "name": "scripted"}),
+        (
+            ["--model", "scripted"],
+            {"concurrency": 4, "warm": False, "name": "scripted, tools_offered=all"},
+        ),
         (
             ["--model", "scripted", "--demos", "knn"],
-            {"concurrency": 4, "warm": False, "name": "scripted, knn demos"},
+            {"concurrency": 4, "warm": False, "name": "scripted, knn demos, tools_offered=all"},
         ),
     ],
 )

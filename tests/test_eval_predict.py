@@ -70,6 +70,15 @@ def test_what_was_planned_already_is_not_planned_again(out: Path) -> None:
     assert set(found) == set(read_predictions(out)) == set(REQUESTS)
 
 
+def test_a_line_that_was_broken_off_within_a_character_is_planned_again(out: Path) -> None:
+    predicted(Planned(), out)
+    first, second, third = out.read_bytes().splitlines(keepends=True)
+    out.write_bytes(first + second + third[:20] + "译".encode()[:2])
+    again = Planned()
+    assert set(predicted(again, out)) == set(read_predictions(out)) == set(REQUESTS)
+    assert len(again.asked) == 1
+
+
 def test_time_and_tokens_of_what_was_planned_before_are_read_back(out: Path) -> None:
     before = Prediction(
         graph=predicted(Planned(), None)["1"].graph,

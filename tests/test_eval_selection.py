@@ -141,6 +141,14 @@ def test_a_language_models_share_of_the_choices_and_its_calls_are_told(
     assert report["usage"]["calls"] > 2
 
 
+def test_a_language_model_that_chose_nothing_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ScriptedLLM({"select": "I can not choose."})
+    monkeypatch.setattr("jarvis_agent.llm.resolve_model", lambda name, settings: model)
+    done = CliRunner().invoke(app, ["eval", "selection", "--model", "scripted", "--json"])
+    assert (done.exit_code, len(json.loads(done.stdout)["reports"])) == (1, 2)
+    assert "scripted chose nothing" in done.stderr
+
+
 def test_failures_name_what_was_wrong_with_the_choice() -> None:
     done = called("--failures")
     assert done.exit_code == 0, done.output

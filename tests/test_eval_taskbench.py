@@ -59,6 +59,30 @@ def test_a_tool_has_the_hubs_argument_names_where_its_kinds_are_the_hubs(
     assert [arg.name for arg in read_folder(folder).specs[tool].inputs if arg.required] == arguments
 
 
+def test_kinds_that_are_no_resource_are_texts_and_capitals_do_not_matter(folder: Path) -> None:
+    tools = [
+        {"id": "URL Extractor", "input-type": ["text"], "output-type": ["url"]},
+        {"id": "Image Downloader", "input-type": ["url"], "output-type": ["Image"]},
+        {"id": "Image Stitcher", "input-type": ["image", "image"], "output-type": ["image"]},
+    ]
+    (folder / "tool_desc.json").write_text(json.dumps({"nodes": tools}))
+    bench = read_folder(folder)
+    takes = {name: [(arg.name, arg.kind) for arg in spec.inputs] for name, spec in bench.specs.items()}
+    assert takes["Image Downloader"] == [("url", "text")]
+    assert takes["Image Stitcher"] == [("image", "image"), ("image2", "image")]
+    assert [spec.outputs for spec in bench.specs.values()] == [("text",), ("image",), ("image",)]
+    assert bench.makes["Image Downloader"] == "Image"  # as TaskBench's script calls it
+
+
+@pytest.mark.parametrize("write", ["an array", "a byte order mark", "line ends of Windows"])
+def test_a_folder_is_read_however_its_files_were_saved(folder: Path, write: str) -> None:
+    text = json.dumps(RECORDS, indent=1) if write == "an array" else "\n".join(map(json.dumps, RECORDS))
+    start = "\ufeff" if write == "a byte order mark" else ""
+    (folder / "data.json").write_text(start + text, newline="\r\n", encoding="utf-8")
+    bench = read_folder(folder)
+    assert (list(bench.requests), [graph.id for graph in bench.gold]) == (["0", "1", "2"], ["0", "1", "2"])
+
+
 def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
     asked = [{"id": record["id"], "user_request": record["user_request"]} for record in RECORDS]
     (folder / "user_requests.json").write_text("\n".join(map(json.dumps, asked)))

@@ -24,7 +24,7 @@ import cases_multimodal
 import cases_tabular
 import cases_text
 import cases_vision
-from task_case import Case, make_media
+from task_case import Case
 
 MODULES = (
     cases_text,
@@ -55,58 +55,36 @@ HALVED = [
 """One case of each kind of output, and those that numpy and torch once disagreed about."""
 
 
-@pytest.fixture(scope="session")
-def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return make_media(tmp_path_factory.mktemp("media"))
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], None]], Path]:
-    """The folder of a tiny model, which is built at its first use."""
-    built: dict[Callable[[Path], None], Path] = {}
-
-    def tiny(build: Callable[[Path], None]) -> Path:
-        if build not in built:
-            import torch
-
-            torch.manual_seed(0)
-            built[build] = tmp_path_factory.mktemp(build.__name__)
-            build(built[build])
-        return built[build]
-
-    return tiny
-
-
 def test_every_task_type_has_a_case() -> None:
     assert {case.task for case in CASES} == TASKS.keys()
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.label for case in CASES])
 def test_the_task_runs_on_a_local_model(
-    case: Case, media: dict[str, Path], tiny: Callable[[Callable[[Path], None]], Path], tmp_path: Path
+    case: Case, media: dict[str, Path], built: Callable[[Callable[[Path], None]], Path], tmp_path: Path
 ) -> None:
-    run(case, media, tiny, tmp_path)
+    run(case, media, built, tmp_path)
 
 
 @pytest.mark.parametrize("case", HALVED, ids=[case.label for case in HALVED])
 def test_the_task_runs_in_half_precision_too(
-    case: Case, media: dict[str, Path], tiny: Callable[[Callable[[Path], None]], Path], tmp_path: Path
+    case: Case, media: dict[str, Path], built: Callable[[Callable[[Path], None]], Path], tmp_path: Path
 ) -> None:
     """As on a GPU, where bfloat16 is the default: what becomes of the numbers must not mind."""
-    run(case, media, tiny, tmp_path, dtype="bfloat16")
+    run(case, media, built, tmp_path, dtype="bfloat16")
 
 
 def run(
     case: Case,
     media: dict[str, Path],
-    tiny: Callable[[Callable[[Path], None]], Path],
+    built: Callable[[Callable[[Path], None]], Path],
     folder: Path,
     **options: Any,
 ) -> None:
     settings = Settings(output_dir=folder / "made", offline=True, device="cpu", retries=0, **options)
     source: Any = StarterSource(settings)
     if case.model:
-        described = {"id": f"tiny/{case.model.__name__}", "task": case.task, "path": str(tiny(case.model))}
+        described = {"id": f"tiny/{case.model.__name__}", "task": case.task, "path": str(built(case.model))}
         source = RegisteredSource({**described, **case.described})
     tools: Any = hf_tools(
         tasks=[case.task], sources=[source], settings=settings, files=[str(path) for path in media.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
+from clock import Clock
 
 from jarvis_agent import experts as module
 from jarvis_agent.errors import ConfigError, TransientError
@@ -33,13 +34,6 @@ class Source:
         if self.away:
             raise TransientError("nobody is there")
         return [fake_candidate(spec.name)] if spec.name in self.tasks else []
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def experts_of(*sources: Any, clock: Clock | None = None) -> Experts:

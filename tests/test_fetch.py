@@ -106,6 +106,10 @@ async def test_every_kind_of_private_address_is_refused(url, tmp_path):
         "ff02::1",
         "ff0e::1",
         "224.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "5f00::1",
+        "192.0.0.192",
+        "168.63.129.16",
     ],
 )
 async def test_an_address_that_leads_to_a_private_or_shared_one_is_refused(host, tmp_path):
@@ -193,6 +197,20 @@ async def test_another_spelling_of_a_private_address_is_looked_up_and_refused(
     with pytest.raises(ForbiddenError, match="private address"):
         await fetch(f"http://{host}/", tmp_path / "x", Settings())
     assert asked == [host]
+
+
+async def test_a_name_in_other_letters_is_looked_up_as_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python alone would look up fass.example, which may belong to somebody else."""
+    asked: list[str] = []
+
+    def looked_up(name: Any, *_: Any, **__: Any) -> Any:
+        asked.append(name)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    request = await fetch_module._request(httpx.URL("https://faß.example/"), Settings(), None)
+    assert asked == [request["headers"]["Host"]] == [request["extensions"]["sni_hostname"]]
+    assert asked == ["xn--fa-hia.example"]
 
 
 async def test_an_address_that_is_written_wrong_is_not_looked_up(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,19 @@ import pytest
 pytest.importorskip("langgraph")
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
-from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
+from durable_agents import ONE, ONE_BY_ONE, THREAD, counting_agent, stop_when
 from killed_runs import MARK, SHAPE, told
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from small_agents import DESCRIBE_ALOUD, plan, small_agent
 
-from jarvis_agent import Settings
+from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.durable import steps
-from jarvis_agent.errors import ConfigError, DeadlineError
+from jarvis_agent.errors import ConfigError, DeadlineError, InputError
 from jarvis_agent.graph import DurableAgent, make_graph
+from jarvis_agent.testing import ScriptedLLM
 
 HERE = Path(__file__).parent
 
@@ -90,7 +95,7 @@ class FullDisk(InMemorySaver):
     """A checkpointer that can store what comes before the tasks, and not their results."""
 
     async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        if any("task" in value.get("value", {}) for _, value in writes if isinstance(value, dict)):
+        if any("task" in (value.get("value") or {}) for _, value in writes if isinstance(value, dict)):
             raise OSError("no space left on the disk")
         await super().aput_writes(config, writes, task_id, task_path)
 
@@ -148,6 +153,74 @@ async def test_a_thread_remembers_its_turns_in_the_checkpointer(
     assert "Describe a.jpg aloud" in llm.calls[0].prompt
 
 
+async def test_a_thread_keeps_its_newest_turns_and_not_all_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.durable.session.TURNS", 2)
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    for request in ("count once", "count twice", "count thrice", "count again"):
+        await durable.ainvoke(request, THREAD)
+    asked = durable.agent.model.calls[-1].prompt  # type: ignore[union-attr]
+    assert "count once" not in asked
+    assert "count twice" in asked
+    assert "count thrice" in asked
+
+
+async def test_runs_of_one_thread_follow_each_other(tmp_path: Path) -> None:
+    calls: list[str] = []
+    stuck = asyncio.Event()
+    durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), InMemorySaver())
+    await stop_when(stuck, durable, "count")
+    one, other, later = await asyncio.gather(
+        durable.ainvoke(None, THREAD), durable.ainvoke(None, THREAD), durable.ainvoke("again", THREAD)
+    )
+    assert one == other
+    assert calls == ["one", "one!", "one!", "one", "one!"]
+    assert later.answer == "Done."
+
+
+async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    stuck = asyncio.Event()
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
+    agent.settings = agent.settings.model_copy(update={"run_timeout": 0.05})
+    durable = DurableAgent(agent, InMemorySaver())
+    async with aclosing(durable.events("count", THREAD)) as left:
+        await anext(left)
+        with pytest.raises(ConfigError, match="still under way"):
+            await durable.ainvoke("again", THREAD)
+
+
+async def test_a_synchronous_checkpointer_does_as_well(tmp_path: Path) -> None:
+    calls: list[str] = []
+    stuck = asyncio.Event()
+    with SqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
+        durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), saver)
+        await stop_when(stuck, durable, "count")
+        assert await durable.unfinished(THREAD) is not None
+        run = await durable.ainvoke(None, THREAD)
+        states = [state async for state in durable.graph.aget_state_history(THREAD)]
+        assert states[0].values == run.model_dump(mode="json")
+    assert calls == ["one", "one!", "one!"]
+
+
+def test_sync_code_runs_and_looks_at_it_too(tmp_path: Path) -> None:
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    run = durable.invoke("count", THREAD)
+    assert durable.graph.get_state(THREAD).values == run.model_dump(mode="json")
+    assert len(list(durable.graph.get_state_history(THREAD))) == 2
+    durable.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"), [({"inputt": "count"}, "inputt: there is no such field"), (7, "can not be read")]
+)
+async def test_what_is_no_request_is_not_stored(tmp_path: Path, request_: Any, fault: str) -> None:
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    with pytest.raises(InputError, match=fault):
+        await durable.ainvoke(request_, THREAD)
+    assert await durable.unfinished(THREAD) is None
+
+
 async def test_a_run_that_is_over_is_returned_and_not_run_again(
     saver: AsyncSqliteSaver, tmp_path: Path
 ) -> None:
@@ -190,3 +263,28 @@ def test_nothing_that_was_stored_is_lost_or_done_again_whenever_the_process_is_k
         for number, needed in SHAPE.items():
             assert all(results[need]["output"] in results[number]["output"] for need in needed)
         assert len({result["task"]["args"]["text"].split()[0] for result in results.values()}) == 1
+
+
+async def test_runs_of_one_thread_follow_each_other_over_event_loops(tmp_path: Path) -> None:
+    begun, under_way, most = threading.Event(), 0, 0
+
+    @tool
+    async def count(text: str) -> str:
+        """Count."""
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        begun.set()
+        await asyncio.sleep(0.1)
+        under_way -= 1
+        return text
+
+    llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done."})
+    agent = JarvisAgent(llm, tools=[count], settings=Settings(output_dir=tmp_path / "out"))
+    durable = DurableAgent(agent, InMemorySaver())
+    other = threading.Thread(target=durable.invoke, args=("count", THREAD))
+    other.start()
+    await asyncio.to_thread(begun.wait)
+    run = await durable.ainvoke("count again", THREAD)
+    await asyncio.to_thread(other.join)
+    assert (run.answer, most) == ("Done.", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import pytest
 
 pytest.importorskip("langgraph")
 
-from durable_agents import THREAD, counting_agent
+from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import Settings
+from jarvis_agent import Plan, Settings, Task
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.graph import DurableAgent
 
@@ -66,7 +67,17 @@ async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
     assert "rejected" in run.answer
 
 
-@pytest.mark.parametrize("form", [[TWO], json.dumps([TWO]), {"plan": [TWO]}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        [TWO],
+        json.dumps([TWO]),
+        {"plan": [TWO]},
+        [Task.model_validate(TWO)],
+        Plan(tasks=[Task.model_validate(TWO)]),
+        {"plan": {"tasks": [TWO], "notes": []}},
+    ],
+)
 async def test_an_edited_plan_is_the_one_that_runs(
     waiting: DurableAgent, calls: list[str], form: Any
 ) -> None:
@@ -82,6 +93,7 @@ async def test_an_edited_plan_is_the_one_that_runs(
         ("perhaps later", "no plan was found"),
         ([UNKNOWN], "sing"),
         ({"verdict": 1}, "verdict"),
+        ([object()], "no plan was found"),
     ],
 )
 async def test_what_is_no_decision_is_asked_again_until_it_is_one(
@@ -126,3 +138,49 @@ async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -
     run = await decide(durable, True)
     assert [result.error for result in run.results] == [None]
     assert len(list((tmp_path / "out").rglob("input*"))) == 1
+
+
+async def test_without_a_plan_that_waits_there_is_nothing_to_decide(
+    waiting: DurableAgent, calls: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="True, False, or another plan"):
+        await decide(waiting, None)
+    await decide(waiting, True)
+    with pytest.raises(ConfigError, match="no plan waits"):
+        await decide(waiting, True)
+    assert calls == ["one"]
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["who would ask", "who would not ask"])
+async def test_a_decision_holds_for_whoever_goes_on_with_the_run(tmp_path: Path, asks: bool) -> None:
+    calls: list[str] = []
+    saver, stuck = InMemorySaver(), asyncio.Event()
+    agent = counting_agent(tmp_path, calls, stuck=stuck)
+    first = DurableAgent(agent, saver, approve=True)
+    with pytest.raises(ConfigError, match="waits for a decision"):
+        await first.ainvoke("count", THREAD)
+    await stop_when(stuck, first, Command(resume=plan(*ONE_BY_ONE)))
+    second = DurableAgent(agent, saver, approve=asks)
+    assert await second.waiting(THREAD) is None
+    run = await second.ainvoke(None, THREAD)
+    assert [result.output for result in run.results] == ["one!", "one!!"]
+    assert calls == ["one", "one!", "one!"]
+
+
+async def test_a_run_that_nobody_had_to_approve_asks_nobody_when_it_goes_on(tmp_path: Path) -> None:
+    calls: list[str] = []
+    saver, stuck = InMemorySaver(), asyncio.Event()
+    agent = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck)
+    await stop_when(stuck, DurableAgent(agent, saver), "count")
+    run = await DurableAgent(agent, saver, approve=True).ainvoke(None, THREAD)
+    assert [result.output for result in run.results] == ["one!", "one!!"]
+    assert calls == ["one", "one!", "one!"]
+
+
+async def test_a_plan_that_waits_is_not_run_by_who_asks_nobody(
+    waiting: DurableAgent, calls: list[str]
+) -> None:
+    hasty = DurableAgent(waiting.agent, waiting.graph.checkpointer)
+    with pytest.raises(ConfigError, match="waits for approval"):
+        await hasty.ainvoke(None, THREAD)
+    assert calls == []

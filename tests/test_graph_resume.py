@@ -154,3 +154,15 @@ async def test_a_run_that_began_long_ago_has_all_its_time_again(
     assert run.answer == "Done."
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[0].started >= 3600
+
+
+async def test_a_file_of_an_earlier_turn_is_found_from_another_directory(
+    tmp_path: Path, a_picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver, settings = InMemorySaver(), Settings(output_dir=tmp_path / "out")
+    agent, _, _ = small_agent(plan(("image-to-text", [], {"image": "a.png"})), settings=settings)
+    for request in ({"input": "Describe a.png", "files": ["a.png"]}, "And once more, please."):
+        run = await DurableAgent(agent, saver).ainvoke(request, THREAD)
+        assert [result.error for result in run.results] == [None]
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / "elsewhere")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 
 from jarvis_agent.errors import ConfigError, TransientError
 from jarvis_agent.settings import Settings
@@ -22,18 +23,9 @@ DETECTION = TASKS["object-detection"]
 Make = Callable[..., HubSource]
 
 
-class Clock:
-    """A clock that stands still until it is set."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 @pytest.fixture

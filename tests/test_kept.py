@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,13 +15,17 @@ import pytest
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
+import aiosqlite
+from durable_agents import ONE_BY_ONE, counting_agent
 from langchain_core.tools import BaseTool, tool
 from small_agents import plan
 from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.cli import app
-from jarvis_agent.console.kept import FILE, KeptAgent
+from jarvis_agent.console import run_file
+from jarvis_agent.console.kept import KeptAgent
+from jarvis_agent.console.run_file import FILE
 from jarvis_agent.errors import ConfigError, InputError
 from jarvis_agent.run import Run
 from jarvis_agent.testing import ScriptedLLM
@@ -92,6 +97,26 @@ async def leave_unfinished(folder: Path, request: str = "count") -> None:
         await last(KeptAgent(an_agent(folder, []), "talk", walk_away).events({"input": request}))
 
 
+async def test_who_walks_away_is_told_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await leave_unfinished(tmp_path)
+    assert "jarvis --resume talk goes on with it" in capsys.readouterr().err
+
+
+async def test_who_stops_a_run_is_told_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = asyncio.Event()
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
+    running = asyncio.create_task(last(KeptAgent(agent, "talk").events({"input": "count"})))
+    await stuck.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "jarvis --resume talk goes on with it" in capsys.readouterr().err
+
+
 async def test_an_unfinished_run_goes_on_with_its_own_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +162,83 @@ async def test_an_error_that_leaves_a_run_unfinished_tells_how_to_go_on(
     assert "jarvis --resume talk --restart begins it anew" in capsys.readouterr().err
     anew = KeptAgent(an_agent(tmp_path, []), "talk", restart=True)
     assert (await last(anew.events({"input": "count"}))).answer == "Done."
+
+
+async def states(folder: Path) -> dict[str, int]:
+    """How many states the file holds, by run."""
+    async with aiosqlite.connect(folder / "out" / FILE) as file:
+        counted = "SELECT thread_id, count(*) FROM checkpoints GROUP BY thread_id ORDER BY thread_id"
+        return dict(await file.execute_fetchall(counted))
+
+
+async def test_runs_that_are_over_do_not_grow_the_file_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_file, "KEPT", 2)
+    await leave_unfinished(tmp_path)
+    for name in "abcda":
+        await last(KeptAgent(an_agent(tmp_path, []), name).events({"input": "count"}))
+    assert await states(tmp_path) == {"a": 1, "d": 1, "talk": 1}
+    calls: list[str] = []
+    again = await last(KeptAgent(an_agent(tmp_path, calls), "d").events({"input": ""}))
+    assert (again.answer, calls) == ("Done.", [])
+    on = await last(KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""}))
+    assert (on.answer, calls) == ("Done.", ["one"])
+
+
+async def test_a_chat_goes_on_from_its_last_state(tmp_path: Path) -> None:
+    await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count the cats"}))
+    second = an_agent(tmp_path, [])
+    await last(KeptAgent(second, "talk").events({"input": "and the dogs"}))
+    assert "count the cats" in second.model.calls[0].prompt  # type: ignore[union-attr]
+
+
+AT_WORK = """
+import asyncio, sys
+from jarvis_agent import Settings
+from jarvis_agent.console.run_file import opened
+from pathlib import Path
+async def work():
+    async with opened(Settings(output_dir=Path(sys.argv[1])), "talk"):
+        print("opened", flush=True)
+        sys.stdin.read()
+asyncio.run(work())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock")
+def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", AT_WORK, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "opened\n"
+        with pytest.raises(ConfigError, match="another process works on the run talk"):
+            asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
+        asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "chat").events({"input": "count"})))
+        other.kill()
+    asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
+
+
+async def test_a_file_that_is_no_file_of_runs_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / FILE).write_bytes(b"not a database" * 100)
+    with pytest.raises(
+        ConfigError, match=r"runs\.sqlite can not be read or written \(file is not a database"
+    ):
+        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock")
+async def test_a_directory_in_which_nothing_can_be_written_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "out" / run_file.LOCKS).mkdir(parents=True)
+    with pytest.raises(ConfigError, match="choose another directory with --out"):
+        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
+
+
+async def test_a_directory_that_can_not_be_made_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="choose another one with --out"):
+        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
 
 
 async def test_a_run_without_a_name_is_not_kept(tmp_path: Path) -> None:
@@ -209,12 +311,15 @@ def in_a_terminal(folder: Path, keys: bytes) -> str:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        while read := process.stdout.read(4096):
-            told += read
-            if b"[y]: " in told and not pressed:
-                time.sleep(0.5)  # for what might write over the question
-                process.stdin.write(keys)
-                pressed = True
+        try:
+            while read := process.stdout.read(4096):
+                told += read
+                if b"[y]: " in told and not pressed:
+                    time.sleep(0.5)  # for what might write over the question
+                    process.stdin.write(keys)
+                    pressed = True
+        finally:
+            process.kill()  # nothing of it may outlast a test whose time is over
     return told.decode(errors="replace")
 
 
@@ -239,6 +344,12 @@ def test_to_restart_something_it_must_have_a_name(monkeypatch: pytest.MonkeyPatc
     asked = CliRunner().invoke(app, ["Count to ten.", "--restart"])
     assert asked.exit_code == 2
     assert "--resume NAME" in asked.output
+
+
+def test_a_run_is_kept_under_a_name_that_is_one() -> None:
+    asked = CliRunner().invoke(app, ["Count to ten.", "--resume", " "])
+    assert asked.exit_code == 2
+    assert "--resume wants a name" in asked.output
 
 
 def test_approval_needs_somebody_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,3 +246,25 @@ def test_a_table_has_limits_of_its_own(
     path.write_text(content)
     with pytest.raises(BadInputError, match=f"a.csv has {complaint}"):
         tables.read_table(Resource(kind="table", path=path))
+
+
+def test_a_picture_that_is_larger_than_its_icon_says_is_refused(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    Image.new("RGB", (200, 100)).save(inner, "PNG")
+    content = inner.getvalue()
+    head = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(content), 22)
+    (tmp_path / "a.ico").write_bytes(head + content)
+    icon = Resource(kind="image", path=tmp_path / "a.ico")
+    check_limits(icon, Settings(max_pixels=20_000))
+    with pytest.raises(InputError, match="200 x 100 pixels, more than 19,999"):
+        check_limits(icon, Settings(max_pixels=19_999))
+
+
+@pytest.mark.parametrize("seconds", [1e15, float("inf")])
+def test_a_sound_that_claims_to_last_for_ever_is_refused(
+    seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    monkeypatch.setattr(soundfile, "info", lambda path: SimpleNamespace(duration=seconds))
+    with pytest.raises(InputError, match="longer than 1:00:00"):
+        check_limits(Resource(kind="audio", path=tmp_path / "a.wav"), Settings())

@@ -131,8 +131,11 @@ class TestResolveModel:
         ("settings", "told"),
         [
             ({"model": "nobody:nothing"}, "nobody:nothing"),
-            ({"model": "something"}, "provider:model"),
+            ({"model": "something"}, 'no provider is known for it. A model is named as "provider:model"'),
+            ({"model": "anthropc:claude"}, 'did you mean "anthropic"\\?'),
             ({"model": "openai:gpt-5-mini"}, "OPENAI_API_KEY"),
+            ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),
+            ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY$'),
             ({"base_url": "localhost:8000/v1"}, "http://"),
         ],
     )
@@ -403,3 +406,24 @@ class TestThinkingFilter:
         thoughts = ThinkingFilter()
         pieces = [thoughts.feed(text[i : i + size]) for i in range(0, len(text), size)]
         assert "".join(pieces) + thoughts.finish() == shown
+
+    def test_it_holds_no_more_than_the_beginning_of_a_closing_tag(self) -> None:
+        thoughts = ThinkingFilter()
+        assert not any(thoughts.feed("<think>" if n == 0 else "so, ") for n in range(10_000))
+        assert len(thoughts._held) < 100
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+async def test_a_reply_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch, thinks: bool) -> None:
+    monkeypatch.setattr("jarvis_agent.llm._LONGEST_REPLY", 1000)
+    reply = ("<think>" if thinks else "") + 400 * "on and "
+    controller = scripted(reply)
+    with pytest.raises(LLMError, match="more than 1,000 letters"):
+        await controller.complete("plan", ASK, Brief("hi"))
+
+
+async def test_a_reply_that_comes_without_a_pause_lets_deadlines_pass() -> None:
+    controller = scripted(10_000 * "on and ")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await controller.complete("plan", ASK, Brief("hi"))

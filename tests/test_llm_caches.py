@@ -90,6 +90,20 @@ class TestReplies:
         assert await said(llm, Brief(""), llm_cache=tmp_path) == ["one"]
         assert await said(llm, Brief(""), other, llm_cache=tmp_path) == ["two"]
 
+    async def test_a_model_that_is_wrapped_counts_with_what_it_is_wrapped_in(self, tmp_path: Path) -> None:
+        llm = ScriptedLLM({"chat": "Hi!"})
+        said = Settings(llm_cache=tmp_path)
+        wrapped = [
+            llm,
+            llm.bind(stop=["a"]),
+            llm.bind(stop=["b"]),
+            llm.with_retry(),
+            llm.with_fallbacks([llm]),
+        ]
+        for model in wrapped * 2:
+            await Controller(model, said).complete("chat", MESSAGES, Brief("hello"))  # type: ignore[arg-type]
+        assert len(llm.calls) == len(wrapped)
+
     async def test_without_a_cache_every_prompt_is_a_call(self) -> None:
         llm = ScriptedLLM(["one", "two"])
         assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["two"]]
@@ -177,6 +191,8 @@ class TestPlans:
             {"files": (Resource(kind="audio", name="a.jpg"),)},
             {"turns": (Turn("before", "answer"),)},
             {"specs": {"translation": TASKS["translation"]}},
+            {"specs": {**TASKS, "translation": replace(TASKS["translation"], description="Sing.")}},
+            {"specs": {**TASKS, "translation": replace(TASKS["translation"], outputs=("audio",))}},
         ],
     )
     def test_what_a_plan_depends_on_is_in_the_key(self, changes: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
-from small_agents import DESCRIBE_ALOUD, EXPERTS, picture, plan
+from small_agents import DESCRIBE_ALOUD, EXPERTS, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.testing import FakeBackend, FakeSource, OpenAIDouble, fake_candidate, first_candidate
@@ -24,11 +24,7 @@ REQUEST = "Describe a.jpg and say it"
 REPLIES = {"plan": DESCRIBE_ALOUD, "select": first_candidate, "respond": "A cat; hear it in speech.wav."}
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

@@ -174,6 +174,7 @@ def test_the_public_names() -> None:
         "Task",
         "TaskResult",
         "TaskSpec",
+        "default_backends",
         "default_sources",
         "hf_tools",
         "register_task",

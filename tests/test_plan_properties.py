@@ -1,9 +1,9 @@
 """Whatever is written, the plan is valid, the same in any pieces, and costs what its length warrants."""
 
 import json
-import sys
 
 import pytest
+from cost import cost_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -179,23 +179,16 @@ HOSTILE = {
 
 
 def cost(text, piece=0):
-    """How many functions are called to parse a text, which comes whole or in pieces of that size."""
-    count = 0
+    """What it costs to parse a text, which comes whole or in pieces of that size."""
 
-    def profile(frame, event, arg):
-        nonlocal count
-        count += 1
-
-    sys.setprofile(profile)
-    try:
+    def parse():
         builder = PlanBuilder(TASKS)
         for at in range(0, len(text), piece or len(text)):
             builder.feed(text[at : at + (piece or len(text))])
         builder.finish()
         assert builder.plan.notes is not None
-    finally:
-        sys.setprofile(None)
-    return count
+
+    return cost_of(parse)
 
 
 @pytest.mark.parametrize(("unit", "start"), HOSTILE.values(), ids=HOSTILE.keys())
@@ -224,6 +217,19 @@ def test_the_cost_of_many_tasks_is_bounded():
         )
 
     assert cost(text(2_000)) <= 8 * cost(text(256))
+
+
+@pytest.mark.parametrize("slot", ["dep", "args"])
+def test_the_cost_of_tasks_that_all_need_each_other_grows_as_their_text(slot):
+    """Twice the tasks are four times the text, since each names all of them."""
+
+    def text(count):
+        needs = {"dep": list(range(count)), "args": {"text": "a"}}
+        if slot == "args":
+            needs = {"args": {"text": " ".join(f"<resource>-{i}" for i in range(count))}}
+        return json.dumps([{"task": "summarization", "id": i, **needs} for i in range(count)])
+
+    assert cost(text(96)) <= 6 * cost(text(48))
 
 
 @pytest.mark.parametrize("unit", ["[", "{", '{"tasks": [', '[{"task": {"args": '])

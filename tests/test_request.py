@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from time import thread_time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from jarvis_agent.errors import InputError
-from jarvis_agent.request import Meter, Request, mentions
+from jarvis_agent.request import MOST_NAMES, Meter, Request, mentions
 from jarvis_agent.types import Usage
 
 
@@ -50,6 +52,28 @@ def test_the_files_and_addresses_that_a_request_names_are_found(text, names):
 )
 def test_words_before_a_name_are_told_from_it_by_the_files_that_there_are(known, name):
     assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [name]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a.jpg ", "a中", "中a.jpg", "`a.jpg ", "http://x ", "http://a.jp中", ")", "'", "a'", "a.ab", "C:/"],
+)
+def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
+    def cost(length: int) -> float:
+        text = "http://a" + unit * (length // len(unit))
+        best = float("inf")
+        for _ in range(3):
+            started = thread_time()
+            mentions(text)
+            best = min(best, thread_time() - started)
+        return best
+
+    assert cost(64_000) <= 24 * cost(8_000) + 0.02
+
+
+def test_a_listing_of_files_names_no_more_than_a_plan_can_use() -> None:
+    names = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
+    assert mentions(" ".join(names)) == names[:MOST_NAMES]
 
 
 def test_a_text_a_dict_and_messages_are_requests():
@@ -105,6 +129,35 @@ def test_a_block_that_lacks_a_part_is_kept_for_whoever_opens_it():
 def test_another_form_is_refused_with_the_forms_that_there_are(value):
     with pytest.raises(InputError, match="a request is a text, or a dict"):
         Request.of(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"input": "hi", "files": 3}, "files: this takes a path or URL, or a list of them, not 3"),
+        ({"input": ["hi"]}, "input: this takes a text, not ['hi']"),
+        ({"messages": "hi"}, "messages: this takes a list of messages such as"),
+        ({"inptu": "hi"}, "inptu: there is no such field"),
+        ({"messages": [3]}, "a message of this one can not be read"),
+        (7, "this one can not be read"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told_by_its_field_and_without_addresses(value, told):
+    with pytest.raises(InputError) as caught:
+        Request.of(value)
+    assert told in str(caught.value)
+    assert "://" not in str(caught.value)
+
+
+def test_what_is_wrong_is_shown_in_short():
+    with pytest.raises(InputError) as caught:
+        Request.of({"input": b"\xff" * 100_000})
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("files", ["a.jpg", Path("a.jpg"), ["a.jpg"], (Path("a.jpg"),)])
+def test_a_single_file_needs_no_list(files):
+    assert Request.of({"input": "hi", "files": files}).files == ["a.jpg"]
 
 
 def test_a_request_survives_json():

@@ -45,6 +45,13 @@ async def test_a_shortened_name_means_the_only_granted_file_of_that_name(store, 
     assert (await store.resolve("some/where/cat.png", "image")).path == picture
 
 
+@pytest.mark.parametrize("marked", ["`{}`", "'{}'", "<{}>", "![]({})", '"{}"'])
+async def test_marks_around_a_name_are_no_part_of_it(store, picture, marked):
+    await store.grant(str(picture))
+    assert (await store.resolve(marked.format("cat.png"), "image")).path == picture
+    assert (await store.resolve(marked.format(picture), "image")).path == picture
+
+
 async def test_a_shortened_name_that_fits_two_files_is_refused(store, picture, tmp_path):
     twin = tmp_path / "cat.png"
     Image.new("RGB", (8, 6), "blue").save(twin)
@@ -68,6 +75,24 @@ async def test_a_link_out_of_an_allowed_directory_is_refused(tmp_path, picture):
     store = ResourceStore(Settings(output_dir=tmp_path / "out", allowed_dirs=(allowed,)))
     with pytest.raises(ForbiddenError):
         await store.resolve(str(allowed / "link.png"), "image")
+
+
+@pytest.mark.parametrize("paths_count", [True, False])
+async def test_the_file_that_was_checked_is_the_one_that_is_read(tmp_path, paths_count):
+    """What ".." means behind a link, the disk and the spelling of the path say differently."""
+    root, outside = tmp_path / "root", tmp_path / "etc" / "x.txt"
+    inside = root / "a" / "etc" / "x.txt"
+    for path in (inside, outside):
+        path.parent.mkdir(parents=True)
+        path.write_text(path.parent.parent.name)
+    (root / "a" / "b" / "c").mkdir(parents=True)
+    (root / "link").symlink_to(root / "a" / "b" / "c")
+    name = f"{root}/link/../../etc/x.txt"
+    store = ResourceStore(
+        Settings(output_dir=tmp_path / "out", allowed_dirs=(root,), request_paths=paths_count)
+    )
+    for found in (await store.resolve(name, "text"), await store.grant(name)):
+        assert found.path == inside
 
 
 async def test_a_url_that_the_request_does_not_hold_is_refused(store):

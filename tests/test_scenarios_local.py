@@ -43,23 +43,16 @@ MODELS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> RegisteredSource:
-    import torch
-
-    described = []
-    for task, (build, options) in MODELS.items():
-        folder = tmp_path_factory.mktemp(build.__name__)
-        torch.manual_seed(0)
-        build(folder)
-        described.append(
-            {
-                "id": f"tiny/{build.__name__}",
-                "task": task,
-                "path": folder,
-                "metadata": {"options": options} if options else {},
-            }
-        )
-    return RegisteredSource(described)
+def models(built: Callable[[Callable[[Path], None]], Path]) -> RegisteredSource:
+    return RegisteredSource(
+        {
+            "id": f"tiny/{build.__name__}",
+            "task": task,
+            "path": built(build),
+            "metadata": {"options": options} if options else {},
+        }
+        for task, (build, options) in MODELS.items()
+    )
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """From a task to a ladder of candidates."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.remote.hosted import HostedBackend
 from jarvis_agent.catalog import ModelSource, RegisteredSource
-from jarvis_agent.errors import ConfigError, LLMError, NoCandidateError, TransientError
+from jarvis_agent.errors import ConfigError, LLMError, MissingExtraError, NoCandidateError, TransientError
 from jarvis_agent.llm import Controller
 from jarvis_agent.request import Brief
 from jarvis_agent.select import Selector
@@ -124,9 +125,45 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
         async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
             raise KeyError
 
-    selection = await select(selector(Failing([], "hub"), Buggy([], "plugin"), FakeSource(THREE)))
+    class Cancelled(FakeSource):
+        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
+            raise asyncio.CancelledError
+
+    class Rows(FakeSource):
+        async def candidates(self, spec: Any, limit: int) -> list[Any]:
+            return [{"id": "org/row"}]
+
+    sources = [Failing([], "hub"), Buggy([], "plugin"), Cancelled([], "gone"), Rows([], "rows")]
+    selection = await select(selector(*sources, FakeSource(THREE)))
     assert selection.model == "org/c"
-    assert selection.rejected == {"source hub": "the Hub is away", "source plugin": "KeyError"}
+    assert selection.rejected == {
+        "source hub": "the Hub is away",
+        "source plugin": "KeyError",
+        "source gone": "the source gone was cancelled from within",
+        "source rows": "it lists what is no Candidate: {'id': 'org/row'}",
+    }
+
+
+async def test_a_backend_that_fails_when_it_is_asked_runs_nothing_and_stops_nobody() -> None:
+    class Buggy(FakeBackend):
+        def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+            raise KeyError("x")
+
+    buggy = Buggy({}, "buggy")
+    selection = await select(selector(FakeSource(THREE), backends=[buggy, EVERYTHING]))
+    assert selection.ladder[0].backend == "here"
+    with pytest.raises(NoCandidateError, match="the backend buggy failed when it was asked: KeyError: 'x'"):
+        await select(selector(FakeSource(THREE), backends=[buggy]))
+
+
+async def test_a_source_that_can_not_describe_its_models_leaves_the_choice_to_the_rank() -> None:
+    class Telling(FakeSource):
+        async def describe(self, candidate: Candidate) -> str:
+            raise KeyError("x")
+
+    selection = await select(selector(Telling(THREE), llm=says('{"id": "org/a", "reason": "r"}')))
+    assert (selection.model, selection.by) == ("org/c", "rank")
+    assert "the LLM could not choose: KeyError: 'x'" in selection.reason
 
 
 async def test_where_the_hub_is_away_the_advice_is_a_network_and_not_a_token() -> None:
@@ -138,6 +175,20 @@ async def test_where_the_hub_is_away_the_advice_is_a_network_and_not_a_token() -
         await select(selector(Away([], "hub")))
     assert "with a network" in str(caught.value)
     assert "HF_TOKEN" not in str(caught.value)
+
+
+async def test_where_an_extra_would_do_that_comes_first() -> None:
+    class Bare(FakeBackend):
+        def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+            return str(MissingExtraError("speech", "starter-tts"))
+
+    with pytest.raises(NoCandidateError) as caught:
+        await select(
+            selector(FakeSource([model(f"org/{i}", SPEECH) for i in range(2)]), backends=[Bare({})]), SPEECH
+        )
+    advice = str(caught.value).partition("What helps: ")[2]
+    assert advice.startswith('pip install "jarvis-agent[starter-tts]", ')
+    assert advice.count("starter-tts") == 1
 
 
 async def test_nothing_left_is_explained() -> None:

@@ -76,6 +76,15 @@ async def test_a_joint_call_that_fails_is_not_made_again_for_the_next_task(pictu
     assert run.ok
 
 
+async def test_a_joint_call_that_is_late_is_not_made_again_for_the_next_task(picture: Path) -> None:
+    """It drips words, so that no silence is too long; each task alone would still have time to ask again."""
+    drip = tuple(part for _ in range(2000) for part in ("…", 0.02))
+    run, stages = await run_with(picture, {"joint": drip}, selection="joint", select_timeout=0.6)
+    assert stages.count("joint") == 1
+    assert [by for _, by in chosen(run)] == ["rank", "rank"]
+    assert run.ok
+
+
 async def test_by_rank_no_call_is_made(picture: Path) -> None:
     run, stages = await run_with(picture, {}, selection="rank")
     assert stages == ["plan", "respond"]

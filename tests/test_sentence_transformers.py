@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -25,7 +26,6 @@ pytest.importorskip("sentence_transformers")
 
 import tiny_text
 
-from jarvis_agent.backends import sentence_transformers as backends
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 
 Build = Callable[[Path], None]
@@ -33,23 +33,6 @@ Ask = Callable[..., Any]
 
 QUERY = "who wrote the first program ?"
 TEXTS = ["the cat is good", "who wrote the first program ?", "paris is the capital of france"]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], Path]:
-    """The folder of a tiny model, which is built at its first use."""
-    folders: dict[Build, Path] = {}
-
-    def built(build: Build) -> Path:
-        if build not in folders:
-            import torch
-
-            torch.manual_seed(0)
-            folders[build] = tmp_path_factory.mktemp(build.__name__)
-            build(folders[build])
-        return folders[build]
-
-    return built
 
 
 @pytest.fixture
@@ -231,7 +214,7 @@ def test_a_missing_extra_is_named(
     backend: SentenceTransformersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        backends, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
+        base, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
     )
     spec = TASKS["text-ranking"]
     candidate = Candidate(id="org/model", task=spec.name, library="sentence-transformers", local=True)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,6 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.errors import MissingExtraError
 from jarvis_agent.serve import create_app, output_url, run_server
 from jarvis_agent.testing import ScriptedLLM
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs", script), script) as served:
-        yield served
-
-
-@pytest.fixture
-def served(running: Served) -> Served:
-    return running.forget()
 
 
 def untimed(run: Run) -> dict[str, Any]:
@@ -200,6 +188,24 @@ def test_input_of_another_form_is_the_clients_fault(served: Served, asking: Call
     assert caught.value.response.status_code == 422
 
 
+@pytest.mark.parametrize("endpoint", ["invoke", "batch", "stream", "stream_events"])
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b'{"input": "\xff"}', b'{"input": ' + b"9" * 5_000 + b"}", b"[" * 5_000 + b"]" * 5_000],
+    ids=["cut off", "not UTF-8", "a long number", "deep"],
+)
+def test_a_body_that_is_no_json_is_the_clients_fault(served: Served, endpoint: str, body: bytes) -> None:
+    answer = httpx.post(f"{served.url}/agent/{endpoint}", content=body)
+    assert answer.status_code == 422
+    assert "no JSON that can be read" in answer.text
+
+
+def test_a_body_that_is_nested_too_deep_is_the_clients_fault(served: Served) -> None:
+    deep = b'{"a": ' * 600 + b"1" + b"}" * 600
+    answer = httpx.post(f"{served.url}/agent/invoke", content=b'{"input": ' + deep + b"}")
+    assert answer.status_code == 422
+
+
 @pytest.mark.parametrize("words", ["Read {path} to me", "Show me '{path}'"])
 def test_a_file_of_the_server_that_the_words_name_is_not_read(
     served: Served, tmp_path: Path, words: str
@@ -327,13 +333,14 @@ def test_on_loopback_other_host_names_are_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
     with agent_of(tmp_path, {}) as agent:
         run_server(agent)
+        run_server(agent, host="127.0.0.2")
         run_server(agent, host="0.0.0.0")
     statuses = [
         TestClient(app, base_url=f"http://{host}").get("/health").status_code
         for app in apps
         for host in ("localhost:8000", "127.0.0.1:8000", "evil.example")
     ]
-    assert statuses == [200, 200, 400, 200, 200, 200]
+    assert statuses == [200, 200, 400] * 2 + [200] * 3
 
 
 def test_on_loopback_pages_of_other_hosts_start_nothing(
@@ -350,6 +357,19 @@ def test_on_loopback_pages_of_other_hosts_start_nothing(
             for origin in origins
         ]
     assert statuses == [200, 200, 403, 403, 403]
+
+
+def test_the_address_of_the_server_leads_to_the_playground(served: Served) -> None:
+    page = httpx.get(f"{served.url}/", follow_redirects=True)
+    assert (page.status_code, page.url.path) == (200, "/agent/playground/")
+    assert "text/html" in page.headers["content-type"]
+
+
+@pytest.mark.parametrize("path", ["", "/my/agent"])
+def test_the_playground_is_found_wherever_the_agent_is(tmp_path: Path, path: str) -> None:
+    with agent_of(tmp_path, {}) as agent:
+        page = TestClient(create_app(agent, path=path)).get("/")
+    assert (page.status_code, page.url.path) == (200, f"{path}/playground/")
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,6 @@ from served import CAT, Served, agent_of, serving
 from jarvis_agent.errors import InputError
 from jarvis_agent.serve import output_url
 from jarvis_agent.serve.files import Uploads, find_output
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    script = {"plan": "[]"}
-    with serving(agent_of(tmp_path_factory.mktemp("served") / "outputs", script), script) as served:
-        yield served
-
-
-@pytest.fixture
-def served(running: Served) -> Served:
-    return running.forget()
 
 
 def test_uploads_of_one_name_get_names_of_their_own_that_lead_nowhere_else(served: Served) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from served import CAT, agent_of, serving
 
-from jarvis_agent.serve.runs import sweep_runs
+from jarvis_agent.serve.kept import sweep
 
 NOW = 1_000_000.0
 
@@ -27,7 +27,7 @@ def a_run(folder: Path, name: str, age: float, size: int = 5) -> Path:
 
 
 def left(folder: Path, **limits: Any) -> list[str]:
-    sweep_runs(folder, now=NOW, **{"seconds": 100.0, "total": 1000, "busy": 10.0} | limits)
+    sweep(folder, now=NOW, **{"seconds": 100.0, "total": 1000, "busy": 10.0} | limits)
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -61,7 +61,7 @@ def test_what_is_no_directory_of_a_run_stays(tmp_path: Path) -> None:
     (runs / "file").touch()
     assert left(runs) == ["file", "link"]
     assert (elsewhere / "file.txt").exists()
-    sweep_runs(tmp_path / "none", seconds=1, total=1, busy=1)
+    sweep(tmp_path / "none", seconds=1, total=1, busy=1)
 
 
 def test_what_strangers_send_with_a_request_is_kept_apart(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -85,6 +87,18 @@ async def test_a_responder_that_outlasts_the_run_is_cut_off_and_the_report_is_gi
     assert "summarization" in run.answer
 
 
+async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(tmp_path):
+    class Endless(Responder):
+        async def respond(self, *_: Any) -> AsyncIterator[str]:
+            while True:
+                yield "on "
+
+    async with agent(tmp_path, Endless(), respond_timeout=0.5) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert run.answer.startswith("on on ")
+    assert "JARVIS_RESPOND_TIMEOUT" in run.answer
+
+
 async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
     before = asyncio.all_tasks()
     async with agent(tmp_path, Responder(60)) as jarvis:
@@ -93,6 +107,29 @@ async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
                 break
         await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == before
+
+
+async def test_a_run_ends_in_order_while_the_threads_of_asyncio_are_busy(tmp_path, caplog):
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+
+    class Busy(Responder):
+        async def respond(
+            self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+        ) -> AsyncIterator[str]:
+            self.work = loop.run_in_executor(None, gate.wait)
+            yield "done"
+
+    async with agent(tmp_path, responder := Busy()) as jarvis:
+        try:
+            run = await jarvis.ainvoke("Shorten it")
+            assert not responder.work.done()
+        finally:
+            gate.set()
+    assert run.answer == "done"
+    assert list(tmp_path.iterdir()) == []
+    assert "does not answer" not in caplog.text
 
 
 SUM = Task(task="summarization", id=0, dep=[-1], args={"text": "a long text"})
@@ -108,6 +145,25 @@ async def test_what_a_planner_gave_out_is_done_and_told_even_if_it_fails_then(tm
     assert [task.id for task in run.plan.tasks] == [0]
     assert told in run.plan.notes[0]
     assert "a bug" not in run.plan.notes[0]
+
+
+async def test_a_planner_that_gives_out_what_is_no_task_is_told(tmp_path):
+    async with agent(tmp_path, Responder("ok"), Planner([SUM, "translation"], [])) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert [result.status for result in run.results] == ["ok"]
+    assert "TypeError" in run.plan.notes[0]
+
+
+async def test_a_planner_that_gives_out_tasks_in_a_thread_is_told_and_they_are_done(tmp_path):
+    class Bare(Planner):
+        async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+            await asyncio.to_thread(on_task, SUM)
+            return Plan()
+
+    async with agent(tmp_path, Responder("ok"), Bare([], [])) as jarvis:
+        run = await jarvis.ainvoke("Shorten it")
+    assert [result.status for result in run.results] == ["ok"]
+    assert "RuntimeError" in run.plan.notes[0]
 
 
 async def test_a_planner_that_forgets_what_it_gave_out_does_not_make_it_undone(tmp_path):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from pydantic import ValidationError
 
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.settings import Settings, load_settings
+from jarvis_agent.settings import Settings, load_settings, misspelt_variables
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,39 @@ def test_what_can_not_be_used_is_named_as_the_user_knows_it(
     monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=told):
         load_settings(**given)
+
+
+def test_a_field_that_there_is_not_is_refused() -> None:
+    misspelt: dict[str, Any] = {"task_timeoutt": 3}
+    with pytest.raises(ValidationError, match="task_timeoutt"):
+        Settings(**misspelt)
+
+
+def test_a_misspelt_variable_is_found_with_the_one_that_was_meant() -> None:
+    there = [
+        "JARVIS_TASK_TIMEOUTT",
+        "JARVIS_LICENCES",
+        "JARVIS_POLICY",
+        "JARVIS_HF_TOKEN",
+        "JARVIS_HOME",
+        "HOME",
+    ]
+    assert misspelt_variables(there) == {
+        "JARVIS_TASK_TIMEOUTT": "JARVIS_TASK_TIMEOUT",
+        "JARVIS_LICENCES": "JARVIS_LICENSES",
+    }
+
+
+def test_a_misspelt_variable_is_told_where_settings_are_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("JARVIS_POLCY", "local-only")
+    assert load_settings().policy == "local-first"
+    assert "JARVIS_POLCY is no setting and changes nothing; did you mean JARVIS_POLICY?" in caplog.text
+
+
+def test_the_variable_of_the_command_line_is_not_taken_for_a_misspelt_one() -> None:
+    assert misspelt_variables(["JARVIS_DEBUG"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from jarvis_agent.console.tables import model_table, report_text, task_table
 EVIL = "[red]x[/red]\x1b[2J\x07"
 
 
-def drawn(what: RenderableType) -> str:
-    console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
+def drawn(what: RenderableType, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, color_system=None)
     console.print(what)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -48,6 +48,15 @@ def test_tasks_stand_below_their_category_with_what_runs_them() -> None:
     assert '✗ needs the extra "local"' in shown
     assert "text, [tgt_lang]" in shown
     assert "1 of 2 task types can be run here." in shown
+
+
+def test_in_a_narrow_terminal_names_can_still_be_copied() -> None:
+    task, model = "unconditional-image-generation", "sentence-transformers/all-MiniLM-L6-v2"
+    tasks = TaskList(tasks=[task_line(task, "vision", available=True, how=model)])
+    models = ModelList(task=task, models=[model_line(model, 1)], rejected={f"{model}-qdrant": "it is gated"})
+    assert task in drawn(task_table(tasks), width=72)
+    assert model in drawn(model_table(models), width=72)
+    assert f"{model}-qdrant" in drawn(model_table(models), width=72)
 
 
 def model_line(name: str, size: int | None) -> ModelLine:

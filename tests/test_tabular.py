@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jarvis_agent.backends import base
 from jarvis_agent.backends.base import Call, LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
@@ -25,7 +26,7 @@ pytest.importorskip("chronos")
 
 import tiny_tabular
 
-from jarvis_agent.backends.tabular import chronos, sklearn
+from jarvis_agent.backends.tabular import chronos
 from jarvis_agent.backends.tabular.chronos import ChronosBackend
 from jarvis_agent.backends.tabular.sklearn import SklearnBackend
 
@@ -35,30 +36,6 @@ BACKENDS: dict[str, type[LocalBackend]] = {
     "tabular-regression": SklearnBackend,
     "time-series-forecasting": ChronosBackend,
 }
-
-
-@pytest.fixture
-def pool() -> Iterator[ModelPool]:
-    pool = ModelPool(limit_bytes=10**9)
-    yield pool
-    asyncio.run(pool.close())
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], Path]:
-    """The folder of a tiny model, which is built at its first use."""
-    folders: dict[Build, Path] = {}
-
-    def built(build: Build) -> Path:
-        if build not in folders:
-            import torch
-
-            torch.manual_seed(0)
-            folders[build] = tmp_path_factory.mktemp(build.__name__)
-            build(folders[build])
-        return folders[build]
-
-    return built
 
 
 Ask = Callable[..., Any]
@@ -290,8 +267,7 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
 @pytest.mark.parametrize("task", BACKENDS)
 def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     missing = {"skops", "chronos"}
-    for module in (chronos, sklearn):
-        monkeypatch.setattr(module, "find_spec", lambda name: None if name in missing else find_spec(name))
+    monkeypatch.setattr(base, "find_spec", lambda name: None if name in missing else find_spec(name))
     library = "chronos-forecasting" if task == chronos.TASK else "sklearn"
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
     backend = BACKENDS[task](pool)

@@ -128,6 +128,15 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
     assert not terminal.answered(request_text, Run(answer=report, plan=plan))
 
 
+def test_a_run_that_is_interrupted_before_anything_was_finished_prints_nothing(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.one_shot(agent, {"input": "x"}, as_json=False)
+    assert capsys.readouterr().out == ""
+
+
 def test_an_interrupted_run_prints_what_was_finished(tmp_path: Path, capsys: Captured) -> None:
     agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
     with pytest.raises(KeyboardInterrupt):
@@ -189,6 +198,14 @@ def test_the_commands_of_a_chat(capsys: Captured, monkeypatch: pytest.MonkeyPatc
     assert "No files yet." in out
     assert "There is no command /nonsense" in err
     assert "gpt-x" in err
+    assert agent.requests == []
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "/exit"])
+def test_the_usual_words_end_a_chat(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    say(monkeypatch, f"{word}\nnever asked\n")
+    agent = FakeAgent()
+    assert terminal.chat(agent)
     assert agent.requests == []
 
 

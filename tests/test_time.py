@@ -33,10 +33,7 @@ DRIP = tuple(part for _ in range(2000) for part in (" ", 0.02))
 """A language model that writes white space for ever, so that no silence is too long."""
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    picture(tmp_path / "a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 class Silent(FakeSource):

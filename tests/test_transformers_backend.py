@@ -48,13 +48,6 @@ def copied(classifier: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pool() -> Iterator[ModelPool]:
-    pool = ModelPool(limit_bytes=10**9)
-    yield pool
-    asyncio.run(pool.close())
-
-
-@pytest.fixture
 def backend(pool: ModelPool) -> TransformersBackend:
     return TransformersBackend(pool, Settings(device="cpu", offline=False))
 
@@ -171,9 +164,7 @@ def test_why_not_goes_by_the_settings() -> None:
 def test_without_torch_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, backend: TransformersBackend
 ) -> None:
-    import jarvis_agent.backends.transformers.backend as module
-
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, local=True)
     assert 'pip install "jarvis-agent[local]"' in str(backend.why_not(spec, candidate))

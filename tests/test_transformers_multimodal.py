@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ transformers = pytest.importorskip("transformers")
 
 import tiny_multimodal  # noqa: E402
 import tiny_vision  # noqa: E402
-from task_case import make_media  # noqa: E402
 
 from jarvis_agent.backends.transformers import chat as chat  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend, TransformersExpert  # noqa: E402
@@ -34,26 +33,14 @@ Opened = Callable[..., tuple[TransformersExpert, Call]]
 
 
 @pytest.fixture(scope="module")
-def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return make_media(tmp_path_factory.mktemp("media"))
-
-
-@pytest.fixture(scope="module")
-def experts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Build], TransformersExpert]:
+def experts(built: Callable[[Build], Path]) -> Iterator[Callable[[str, Build], TransformersExpert]]:
     """A tiny model, loaded for a task; each is built and loaded once."""
-    folders: dict[Build, Path] = {}
     loaded: dict[tuple[str, Build], Any] = {}
     backend = TransformersBackend(ModelPool(10**9), Settings(device="cpu"))
 
     def load(task: str, build: Build) -> TransformersExpert:
-        if build not in folders:
-            import torch
-
-            torch.manual_seed(0)
-            folders[build] = tmp_path_factory.mktemp(build.__name__)
-            build(folders[build])
         if (task, build) not in loaded:
-            candidate = Candidate(id=f"tiny/{build.__name__}", task=task, path=folders[build], local=True)
+            candidate = Candidate(id=f"tiny/{build.__name__}", task=task, path=built(build), local=True)
             loaded[task, build] = backend.load(TASKS[task], candidate, Settings(device="cpu"))
         return loaded[task, build]  # type: ignore[no-any-return]
 

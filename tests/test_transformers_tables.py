@@ -30,18 +30,13 @@ Ask = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Load:
-    """A tiny model for a task, loaded by the real code, which is built at its first use."""
+def load(built: Callable[[Build], Path]) -> Load:
+    """A tiny model for a task, loaded by the real code at its first use."""
     experts: dict[Build, Any] = {}
 
     def load(task: str, build: Build) -> Any:
         if build not in experts:
-            import torch
-
-            torch.manual_seed(0)
-            folder = tmp_path_factory.mktemp(build.__name__)
-            build(folder)
-            candidate = Candidate(id="org/model", task=task, path=folder, local=True)
+            candidate = Candidate(id="org/model", task=task, path=built(build), local=True)
             backend = TransformersBackend(ModelPool(10**9))
             experts[build] = backend.load(TASKS[task], candidate, Settings(device="cpu"))
         return experts[build]

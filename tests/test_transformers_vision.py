@@ -34,23 +34,8 @@ from jarvis_agent.video import write_video  # noqa: E402
 
 SETTINGS = Settings(device="cpu", offline=True)
 
-Tiny = Callable[[Callable[[Path], None]], Path]
+Built = Callable[[Callable[[Path], None]], Path]
 Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    """The folder of a tiny model, which is built at its first use."""
-    built: dict[Callable[[Path], None], Path] = {}
-
-    def tiny(build: Callable[[Path], None]) -> Path:
-        if build not in built:
-            torch.manual_seed(0)
-            built[build] = tmp_path_factory.mktemp(build.__name__)
-            build(built[build])
-        return built[build]
-
-    return tiny
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +54,14 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Resource:
 
 
 @pytest.fixture
-def run(backend: TransformersBackend, tiny: Tiny, tmp_path: Path) -> Run:
+def run(backend: TransformersBackend, built: Built, tmp_path: Path) -> Run:
     """The raw output of a tiny model."""
 
     def run(
         task: str, build: Callable[[Path], None], metadata: dict[str, Any] | None = None, **inputs: Any
     ) -> Any:
         candidate = Candidate(
-            id=f"tiny/{build.__name__}", task=task, path=tiny(build), local=True, metadata=metadata or {}
+            id=f"tiny/{build.__name__}", task=task, path=built(build), local=True, metadata=metadata or {}
         )
         call = Call(
             spec=TASKS[task],
@@ -145,9 +130,9 @@ def test_without_a_detector_the_image_is_one_person(run: Run, photo: Resource) -
     assert person["edges"] == [[5, 6], [5, 7], [6, 8]]
 
 
-def test_each_person_that_the_detector_finds_has_joints(run: Run, tiny: Tiny, photo: Resource) -> None:
+def test_each_person_that_the_detector_finds_has_joints(run: Run, built: Built, photo: Resource) -> None:
     detected = run("object-detection", tiny_vision.detr_people, image=photo)
-    named = {"detector": str(tiny(tiny_vision.detr_people))}
+    named = {"detector": str(built(tiny_vision.detr_people))}
     found = run("keypoint-detection", _vitpose_with_detector, named, image=photo)
     assert [person["box"] for person in found] == [row["box"] for row in detected]
     assert all(len(person["keypoints"]) == 17 for person in found)
@@ -157,8 +142,8 @@ def _vitpose_with_detector(folder: Path) -> None:
     tiny_finders.vitpose(folder)
 
 
-def test_a_detector_that_finds_no_people_leaves_none(run: Run, tiny: Tiny, photo: Resource) -> None:
-    named = {"detector": str(tiny(tiny_vision.detr))}  # it knows first, second and third
+def test_a_detector_that_finds_no_people_leaves_none(run: Run, built: Built, photo: Resource) -> None:
+    named = {"detector": str(built(tiny_vision.detr))}  # it knows first, second and third
     assert run("keypoint-detection", _vitpose_without_people, named, image=photo) == []
     drawn = run("openpose-control", _vitpose_without_people, named, image=photo)
     assert drawn.size == (64, 48)
@@ -169,11 +154,11 @@ def _vitpose_without_people(folder: Path) -> None:
     tiny_finders.vitpose(folder)
 
 
-def test_a_detector_that_is_named_must_be_there(tiny: Tiny) -> None:
+def test_a_detector_that_is_named_must_be_there(built: Built) -> None:
     candidate = Candidate(
         id="m",
         task="keypoint-detection",
-        path=tiny(tiny_finders.vitpose),
+        path=built(tiny_finders.vitpose),
         metadata={"detector": "org/nowhere"},
     )
     with pytest.raises(UnsupportedError, match="org/nowhere"):
@@ -201,7 +186,7 @@ def test_a_pose_is_drawn_from_the_joints_of_people_only(run: Run, photo: Resourc
 
 
 def test_a_control_map_shares_the_model_of_its_task(
-    fresh: TransformersBackend, tiny: Tiny, photo: Resource, monkeypatch: pytest.MonkeyPatch
+    fresh: TransformersBackend, built: Built, photo: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
     load = TransformersBackend.load
@@ -211,7 +196,7 @@ def test_a_control_map_shares_the_model_of_its_task(
         return load(self, spec, *rest)
 
     monkeypatch.setattr(TransformersBackend, "load", counted)
-    candidate = Candidate(id="tiny/dpt", task="depth-estimation", path=tiny(tiny_vision.dpt), local=True)
+    candidate = Candidate(id="tiny/dpt", task="depth-estimation", path=built(tiny_vision.dpt), local=True)
     call = Call(TASKS["depth-control"], candidate, {"image": photo}, Path, SETTINGS)
 
     async def all_three() -> list[Any]:
@@ -243,10 +228,10 @@ def test_kinds_of_models_that_tell_distances_are_known(
     assert tells_distance(getattr(transformers, f"{kind}Config")(**options)) is expected
 
 
-def test_clips_vector_is_the_one_that_it_compares(run: Run, tiny: Tiny, photo: Resource) -> None:
+def test_clips_vector_is_the_one_that_it_compares(run: Run, built: Built, photo: Resource) -> None:
     vector = run("image-feature-extraction", tiny_vision.clip, image=photo)
-    model = transformers.CLIPModel.from_pretrained(tiny(tiny_vision.clip)).eval()
-    processor = transformers.AutoImageProcessor.from_pretrained(tiny(tiny_vision.clip))
+    model = transformers.CLIPModel.from_pretrained(built(tiny_vision.clip)).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(built(tiny_vision.clip))
     with torch.inference_mode():
         expected = model.get_image_features(**processor(photo.to_pil(), return_tensors="pt")).pooler_output
     assert vector.tolist() == pytest.approx(expected[0].tolist(), abs=1e-5)
@@ -306,7 +291,7 @@ def test_a_model_that_lacks_weights_is_refused(
         fresh.load(TASKS[task], candidate, SETTINGS)
 
 
-def test_what_needs_torchvision_says_how_to_get_it(fresh: TransformersBackend, tiny: Tiny) -> None:
-    candidate = Candidate(id="tiny/sam2", task="mask-generation", path=tiny(tiny_finders.sam2), local=True)
+def test_what_needs_torchvision_says_how_to_get_it(fresh: TransformersBackend, built: Built) -> None:
+    candidate = Candidate(id="tiny/sam2", task="mask-generation", path=built(tiny_finders.sam2), local=True)
     with pytest.raises(UnsupportedError, match=r"needs torchvision, .*: pip install torchvision"):
         fresh.load(TASKS["mask-generation"], candidate, SETTINGS)

@@ -125,6 +125,13 @@ class TestResults:
         assert result.resources[0].text is not None
         assert len(result.resources[0].text) > len(LONG)
 
+    def test_a_recording_of_ten_minutes_is_whole_where_there_is_room_for_it(self) -> None:
+        said = f"{LONG[: 5 * 1500]}and they lived happily ever after"
+        result = transcript(said)
+        roomy = load_prompts("default", window=32_000)
+        prompt = roomy.respond_messages(Brief("What is said?"), Plan(tasks=[result.task]), [result])
+        assert said in words(prompt)
+
     def test_each_of_many_big_results_is_told(self) -> None:
         results = [
             transcript(f"recording {n} " + LONG[:5000]).model_copy(update={"task": Task(task="x", id=n)})

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from jarvis_agent.masking import masked
+
 if TYPE_CHECKING:
     from jarvis_agent.backends.base import Call
 
@@ -22,12 +24,13 @@ LONGEST_COMMENT = 2_000
 
 
 def provenance(call: Call) -> dict[str, str]:
-    """Task, model, prompt (if there was one) and seed of a call; text that every format can hold."""
+    """Task, model, prompt (if there was one, without keys) and seed of a call; every format can hold it."""
     prompt = call.inputs.get("text")
+    # Files are handed on; what their makers told the agent in confidence is not.
     known = {
         "task": call.spec.name,
         "model": call.candidate.id,
-        "prompt": prompt[:LONGEST_PROMPT] if isinstance(prompt, str) else "",
+        "prompt": masked(prompt)[:LONGEST_PROMPT] if isinstance(prompt, str) else "",
         "seed": str(call.settings.seed),
     }
     return {name: _clean(value) for name, value in known.items() if value}

@@ -11,16 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import get_args
 
 from jarvis_agent.errors import ConfigError
 from jarvis_agent.tools.hub_tasks import HUB_TASKS, NOT_CALLABLE
 from jarvis_agent.tools.own_tasks import OWN_TASKS
-from jarvis_agent.tools.spec import TaskSpec
+from jarvis_agent.tools.spec import Category, Modality, TaskSpec
 
 TASKS: dict[str, TaskSpec] = {}
 """Every known task type, by its name."""
 
 _ALIASES: dict[str, str] = {}
+_NAME = re.compile("[a-z0-9_-]{1,64}")
 
 
 def canonical(name: str) -> str:
@@ -32,10 +34,18 @@ def register_task(spec: TaskSpec) -> TaskSpec:
     """Add a task type, or replace the one of the same name. Returns the spec.
 
     Raises:
-        ValueError: the name is empty, or an alias belongs to another task already.
+        ValueError: the name or a kind of its inputs or outputs is none that can be used, or an alias belongs
+            to another task already.
     """
-    if not spec.name.strip():
-        raise ValueError("a task needs a name")
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
+    for what, said, known in (
+        ("category", [spec.category], get_args(Category)),
+        ("kind of input", [arg.kind for arg in spec.inputs], (*get_args(Modality), "any")),
+        ("kind of output", spec.outputs, get_args(Modality)),
+    ):
+        if strange := [one for one in said if one not in known]:
+            raise ValueError(f"{spec.name}: {strange[0]!r} is no {what}; there are {', '.join(known)}")
     for alias in spec.aliases:
         owner = _ALIASES.get(canonical(alias))
         if owner not in (None, spec.name):

@@ -9,7 +9,6 @@ starts.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from jarvis_agent import portal
 from jarvis_agent.callbacks import as_tool_run
+from jarvis_agent.deadline import LateError, within
 from jarvis_agent.errors import JarvisError
 from jarvis_agent.execute import Step
 from jarvis_agent.experts import Experts
@@ -143,19 +143,14 @@ class HFTaskTool(BaseTool):
 
     async def _alone(self, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Select and run outside of any plan. A ToolException's message goes to whoever called."""
-        limit = self.experts.settings.task_timeout
-        late = asyncio.timeout(limit)
+        seconds = self.experts.settings.task_timeout
         try:
-            async with late:
-                result = await self._result_of(args)
+            result = await within(seconds, self._result_of(args), self.name)
+        except LateError as error:
+            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
+            raise ToolException(f"{self.name} did not finish within {limit}") from error
         except JarvisError as error:
             raise ToolException(str(error)) from error
-        except TimeoutError as error:
-            if not late.expired():
-                raise
-            raise ToolException(
-                f"{self.name} did not finish within {limit:g} s (JARVIS_TASK_TIMEOUT)"
-            ) from error
         if result.status != "ok":
             raise ToolException(result.error)
         return content_of(result), artifact_of(result)

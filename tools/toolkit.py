@@ -15,6 +15,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from jarvis_agent import portal
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.table import Factory
 from jarvis_agent.catalog import ModelSource
 from jarvis_agent.experts import Experts
 from jarvis_agent.settings import Settings, load_settings
@@ -29,7 +30,7 @@ def hf_tools(
     available_only: bool = False,
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
-    backends: Iterable[Backend] | None = None,
+    backends: Iterable[Backend | Factory] | None = None,
     settings: Settings | None = None,
     files: Sequence[str] = (),
 ) -> list[BaseTool]:
@@ -61,7 +62,7 @@ def open_experts(
     settings: Settings,
     *,
     sources: Iterable[ModelSource] | None = None,
-    backends: Iterable[Backend] | None = None,
+    backends: Iterable[Backend | Factory] | None = None,
     models: Mapping[str, str] | None = None,
 ) -> Experts:
     """The experts for a set of tools, with the language model that selects among them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from jarvis_agent.types import TaskResult
@@ -18,7 +19,8 @@ from jarvis_agent.window import head, tokens
 
 _BUDGET = 1200
 _LISTS = (20, 8, 3, 1)
-_TEXT = 500
+_TEXTS = (2, 4, 8, 32)
+"""Parts of the budget, one by this, that a text may have."""
 _ENTRIES = (50, 10, 3)
 _WORDS = 200
 """Tokens of an error, and of all notes of a task."""
@@ -34,13 +36,11 @@ def digest(value: Any, budget: int = _BUDGET) -> Any:
 
     Of lists the first entries stay, of texts the beginning.
     """
-    text = max(10, min(_TEXT, budget // 2))
-    for entries in _ENTRIES:
-        for items in _LISTS:
-            short = _cut(value, items, text, entries)
-            if tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
-                return short
-    return _cut(value, 1, min(text, 20), 3, depth=3)
+    for entries, part, items in product(_ENTRIES, _TEXTS, _LISTS):
+        short = _cut(value, items, max(10, budget // part), entries)
+        if tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
+            return short
+    return _cut(value, 1, 10, 3, depth=3)
 
 
 def _cut(value: Any, items: int, text: int, most: int, depth: int = 8) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from jarvis_agent.answer.digest import as_data, digest
 from jarvis_agent.window import Fit, head, tokens
 
-_SHARES = (1200, 600, 300, 100, 40, 10)
+_SHARES = (4800, 1200, 600, 300, 100, 40, 10)
 """Tokens for each row, tried in this order."""
 
 

@@ -87,7 +87,11 @@ CHINESE = Phrases(
     more_text="……（其余 {number} 个字符见完整结果）",
     no_file="（没有这个文件）",
     not_understood="我没有理解要做什么，所以什么也没有做。",
-    examples=("可以这样提出请求：", "Describe the image photo.jpg", "Read the text in page.png aloud"),
+    examples=(
+        "可以这样提出请求：",
+        "描述图片 photo.jpg",
+        "朗读 page.png 里的文字，然后把录音转成文字",
+    ),
     set_up=(
         "没有设置语言模型，因此只能理解简单的请求。要使用语言模型，请设置 OPENAI_API_KEY 或 HF_TOKEN，"
         "或为自己的服务器设置 JARVIS_BASE_URL 和 JARVIS_MODEL。"

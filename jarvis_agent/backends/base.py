@@ -15,9 +15,11 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from jarvis_agent.errors import MissingExtraError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
@@ -96,10 +98,15 @@ Expert = Callable[[Call], Any]
 
 
 class LocalBackend(ABC):
-    """Base of the backends that load models on this machine. Override `why_not` and `load`."""
+    """Base of the backends that load models on this machine. Override `why_not` and `load`.
+
+    `needs` are the modules that `load` imports, `extra` the one of pyproject's extras that brings them.
+    """
 
     name: ClassVar[str]
     local: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = "local"
 
     def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
         """`settings` are those that `why_not` goes by; a call brings its own."""
@@ -113,6 +120,12 @@ class LocalBackend(ABC):
     @abstractmethod
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
         """Load the model (called in a worker thread) and return what runs it."""
+
+    def lacking(self, candidate: Candidate) -> MissingExtraError | None:
+        """The error for what `load` needs and is not installed; None if everything is."""
+        if all(find_spec(module) for module in self.needs):
+            return None
+        return MissingExtraError(f"{candidate.id} on this machine", self.extra)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """What loaded models are shared by; override it where one model serves several tasks."""

@@ -16,8 +16,8 @@ import logging
 import threading
 import traceback
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -28,8 +28,12 @@ from jarvis_agent.backends.budget import RAM, Budget, measure, total
 from jarvis_agent.backends.devices import choosing
 from jarvis_agent.backends.weights import free_caches, is_out_of_memory
 from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError, in_words
+from jarvis_agent.threads import Crew
 
 logger = logging.getLogger(__name__)
+
+_GRACE = 10.0
+"""Seconds for which the end of a pool waits for what runs."""
 
 Key = tuple[str, ...]
 T = TypeVar("T")
@@ -104,7 +108,7 @@ class ModelPool:
         self._lock = threading.Lock()
         self._slots: OrderedDict[Key, _Slot] = OrderedDict()
         self._evicted: list[Expert] = []
-        self._threads: ThreadPoolExecutor | None = None
+        self._crew: Crew | None = None
         self._running: set[Future[None]] = set()
 
     @property
@@ -153,7 +157,8 @@ class ModelPool:
         """Fail what waits, wait for what runs, free every model and thread. A later `run` starts afresh.
 
         What runs is abandoned: long computations see it and stop (see `abandoned`), and since what they have
-        by then may be a part of the result, it fails too.
+        by then may be a part of the result, it fails too. What has not ended after `_GRACE` seconds is left
+        alone, with its model.
         """
         with self._lock:
             waiting = [job for slot in self._slots.values() for job in slot.jobs]
@@ -161,15 +166,20 @@ class ModelPool:
                 job.abandoned = True
             for slot in self._slots.values():
                 slot.jobs.clear()
-            running = [asyncio.wrap_future(future) for future in self._running]
+            running = set(self._running)
         _fail(waiting, _closed("not run"))
-        await asyncio.gather(*running)
+        stuck: Collection[object] = ()
+        if running:
+            _, stuck = await asyncio.wait(map(asyncio.wrap_future, running), timeout=_GRACE)
+        if stuck:
+            logger.error("%d calls of models on this machine do not end; they are left alone", len(stuck))
         with self._lock:
             self._evict_idle()
-            threads = None if self._running else self._threads  # another event loop may have begun anew
-            self._threads = self._threads if self._running else None
-        if threads is not None:
-            threads.shutdown(wait=True)
+            self._running -= running
+            crew = None if self._running else self._crew  # another event loop may have begun anew
+            self._crew = self._crew if self._running else None
+        if crew is not None:
+            crew.stop(0.0 if stuck else _GRACE)
         self._sweep()
 
     def _schedule(self) -> None:
@@ -206,9 +216,9 @@ class ModelPool:
     def _submit(self, slot: _Slot, job: _Job) -> None:
         slot.active += 1
         slot.running.append(job)
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="jarvis-model")
-        future = self._threads.submit(self._turn, slot, job)
+        if self._crew is None:
+            self._crew = Crew(self.workers, "jarvis-model")
+        future = self._crew.start(self._turn, slot, job)
         self._running.add(future)
         # The turn needs the lock, which is held: it can not be over before its callback is there.
         future.add_done_callback(self._forget)
@@ -295,6 +305,8 @@ class ModelPool:
         return [self._outcome(expert, job) for job in jobs]
 
     def _outcome(self, expert: Expert, job: _Job) -> _Outcome:
+        if job.abandoned:
+            return None, _closed("not run")  # while its model was loaded, or others before it ran
         _current.set((job,))
         try:
             return self._with_room(lambda: expert(job.call)), None

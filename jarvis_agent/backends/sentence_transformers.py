@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from jarvis_agent.backends.model_files import model_folder, refusal
 from jarvis_agent.backends.transformers.loading import LOADING, hush
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.errors import BadInputError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.cards import read_json, strings
 from jarvis_agent.tools.spec import TaskSpec
@@ -118,6 +117,7 @@ class SentenceTransformersBackend(LocalBackend):
     """Embedders and cross-encoders."""
 
     name = "sentence-transformers"
+    needs = ("torch", "sentence_transformers")
 
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if sentence-transformers is there, is for the task, and may load the candidate."""
@@ -126,8 +126,8 @@ class SentenceTransformersBackend(LocalBackend):
         others = (None, "transformers") if spec.name in _COMPARING else ()
         if candidate.library not in (LIBRARY, *others):
             return f"it is made for {candidate.library}, not for sentence-transformers"
-        if find_spec("torch") is None or find_spec("sentence_transformers") is None:
-            return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
+        if lacking := self.lacking(candidate):
+            return str(lacking)
         return refusal(candidate, self.settings)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
@@ -142,8 +142,8 @@ class SentenceTransformersBackend(LocalBackend):
             TransientError: it could not be downloaded.
             ConfigError: the device or the dtype is not there.
         """
-        if find_spec("torch") is None or find_spec("sentence_transformers") is None:
-            raise MissingExtraError(f"{candidate.id} on this machine", "local")
+        if lacking := self.lacking(candidate):
+            raise lacking
         with load_errors(spec, candidate):
             return _load(candidate, settings)
 

@@ -14,6 +14,7 @@ import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 from jarvis_agent import __version__
 from jarvis_agent.console.extras import DISTRIBUTION, missing_by_extra
 from jarvis_agent.errors import ConfigError
-from jarvis_agent.settings import Settings
+from jarvis_agent.settings import Settings, misspelt_variables
 from jarvis_agent.types import Frozen
 
 _ACCELERATOR_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -55,6 +56,7 @@ def examine(settings: Settings) -> Report:
     experts = _starters(), _cached_models()
     checks = [
         _python(),
+        *_variables(os.environ),
         llm,
         _planning(settings, hub, llm),
         *_extras(),
@@ -73,6 +75,19 @@ def _python() -> Check:
     machine = f"{platform.system()} {platform.machine()}"
     found = f"{platform.python_version()} on {machine}, jarvis-agent {__version__}"
     return Check(name="Python", state="ok", found=found)
+
+
+def _variables(names: Iterable[str]) -> list[Check]:
+    """What of the environment looks like a setting and changes nothing."""
+    return [
+        Check(
+            name="settings",
+            state="note",
+            found=f"{name} is set, but there is no such one",
+            advice=f"did you mean {nearest}?",
+        )
+        for name, nearest in misspelt_variables(names).items()
+    ]
 
 
 def _language_model(settings: Settings) -> Check:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 NO_MODEL = "none"
 
+TYPES = ("single", "chain", "dag")
+"""TaskBench's types of plans, in the order in which they are shown."""
+
 eval_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Score planning against gold plans.")
 
 Folder = Annotated[
@@ -41,7 +44,7 @@ Modes = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="M", help='Language model that plans; "none": plan without one.'),
+    typer.Option("--model", metavar="M", help='Language model to ask; "none": work without one.'),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
 Demos = Annotated[
@@ -65,6 +68,9 @@ Chart = Annotated[
     Path | None, typer.Option("--chart", metavar="FILE", help="Draw the figures too, as .png or .svg.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+TELLING = ("demos_shown", "tools_offered", "structured", "repair_rounds")
+"""Further settings that make another planner of a language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +104,9 @@ def taskbench(
     made = plan_all(contender, requests, bench.specs, predictions, concurrency)
     gold = [graph for graph in bench.gold if graph.id in requests]
     if gold:
-        print_scores(
-            [report_on_bench(contender.name, bench, gold, made, each)[1] for each in modes_of(mode)],
-            chart,
-            as_json,
-        )
+        modes = modes_of(mode)
+        reports = [report_on_bench(contender.name, bench, gold, made, each)[1] for each in modes]
+        print_scores(reports, chart, as_json, by_type=_by_type(bench, gold, made, modes[0]))
     else:
         _print_unscored(folder, made, as_json)
     exit_if_all_failed(made)
@@ -126,7 +130,8 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
     from jarvis_agent.offline import OfflinePlanner
     from jarvis_agent.planner import LLMPlanner
     from jarvis_agent.prompting import load_prompts
-    from jarvis_agent.settings import load_settings
+    from jarvis_agent.settings import Settings, load_settings
+    from jarvis_agent.window import window_of
 
     settings = load_settings(prompts="paper" if demos == "paper" else None, demos=demos)
     chat = None if model == NO_MODEL else resolve_model(model, settings)
@@ -134,10 +139,16 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
         raise typer.BadParameter("demonstrations are for a language model, and there is none: leave it out")
     if chat is None:
         return Contender(OfflinePlanner(settings), "no model", has_model=False)
-    planner = LLMPlanner(Controller(chat, settings), settings, load_prompts(settings.prompts))
+    prompts = load_prompts(settings.prompts, settings.history_turns, window_of(chat, settings))
+    planner = LLMPlanner(Controller(chat, settings), settings, prompts)
     told = [describe_model(chat)]
     told += [f"{settings.prompts} prompts"] if settings.prompts != "default" else []
     told += [f"{settings.demos} demos"] if settings.demos != "auto" else []
+    told += [
+        f"{name}={value}"
+        for name in TELLING
+        if (value := getattr(settings, name)) != Settings.model_fields[name].default
+    ]
     return Contender(planner, ", ".join(told), has_model=True)
 
 
@@ -198,6 +209,19 @@ def report_on_bench(
     return scores, report_on(name, scores, judged, left_out=len(gold) - len(scores.requests))
 
 
+def _by_type(
+    bench: Bench, gold: Sequence[PlanGraph], made: Mapping[str, Prediction], mode: Mode
+) -> list[Report]:
+    """A report for each of TaskBench's types of plans, such as "chain"; none where all are of one type."""
+    types = sorted({graph.kind for graph in gold}, key=(*TYPES, *(graph.kind for graph in gold)).index)
+    if len(types) < 2:
+        return []
+    return [
+        report_on_bench(kind, bench, [graph for graph in gold if graph.kind == kind], made, mode)[1]
+        for kind in types
+    ]
+
+
 def _print_unscored(folder: Path, made: Mapping[str, Prediction], as_json: bool) -> None:
     from jarvis_agent.console.scores import times
     from jarvis_agent.eval.report import seconds_of
@@ -238,9 +262,10 @@ def print_scores(
     chart: Path | None,
     as_json: bool,
     gains: Mapping[str, Sequence[Figure]] | None = None,
+    by_type: Sequence[Report] = (),
 ) -> None:
     """Print reports side by side, with what the second is better by; draw them if a chart is asked for."""
-    from jarvis_agent.console.scores import scores_table
+    from jarvis_agent.console.scores import scores_table, types_table
     from jarvis_agent.console.show import make_console
 
     if chart is not None:
@@ -251,9 +276,11 @@ def print_scores(
         found: dict[str, Any] = {"reports": [report.model_dump(mode="json") for report in reports]}
         if gains is not None:
             found["differences"] = {mode: [f.model_dump() for f in each] for mode, each in gains.items()}
+        if by_type:
+            found["by_type"] = [report.model_dump(mode="json") for report in by_type]
         print_json(found)
         return
-    make_console().print(scores_table(reports, gains))
+    make_console().print(scores_table(reports, gains), *([types_table(by_type)] if by_type else []))
 
 
 def print_json(found: dict[str, Any]) -> None:

@@ -126,32 +126,38 @@ def selection(
     controller, name = _controller(model)
     chosen = asyncio.run(_choose_all(read_cases(), controller))
     reports = report_on_choices(chosen, name)
-    wrong = [one for one in chosen if failures and not one.is_right]
     if chart is not None:
         from jarvis_agent.eval.chart import draw
 
         draw(reports, chart)
+    wrong = [one for one in chosen if failures and not one.is_right]
     if as_json:
-        print_json(
-            {
-                "name": name,
-                "reports": [report.model_dump(mode="json") for report in reports],
-                "failures": [
-                    {
-                        "id": one.case.id,
-                        "request": one.case.request,
-                        "expected": one.case.right,
-                        "why": one.case.reason,
-                        "got": one.model,
-                        "faults": sorted(one.faults),
-                        "reason": one.reason,
-                    }
-                    for one in wrong
-                ],
-            }
+        _print_choices_as_json(name, reports, wrong)
+    else:
+        _show(groups_table("model selection", reports), wrong_choices(wrong))
+    if controller is not None and not any(one.by == "llm" for one in chosen):
+        typer.echo(
+            f"{name} chose nothing: it failed, was late, or named no candidate; the rank chose", err=True
         )
-        return
-    _show(groups_table("model selection", reports), wrong_choices(wrong))
+        raise typer.Exit(1)
+
+
+def _print_choices_as_json(name: str, reports: Sequence[Report], wrong: Sequence[Chosen]) -> None:
+    told = [
+        {
+            "id": one.case.id,
+            "request": one.case.request,
+            "expected": one.case.right,
+            "why": one.case.reason,
+            "got": one.model,
+            "faults": sorted(one.faults),
+            "reason": one.reason,
+        }
+        for one in wrong
+    ]
+    print_json(
+        {"name": name, "reports": [report.model_dump(mode="json") for report in reports], "failures": told}
+    )
 
 
 def _controller(model: str | None) -> tuple[Controller | None, str]:

@@ -4,7 +4,7 @@
     jarvis --resume talk                                  # go on
     jarvis "Transcribe b.wav" --resume talk --restart     # begin anew, whatever was unfinished
 
-They are stored in runs.sqlite in the output directory, and outlive the process.
+They outlive the process (see `jarvis_agent.console.run_file`).
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from jarvis_agent.agent import JarvisAgent
+from jarvis_agent.console.run_file import opened, tidied
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Request
 from jarvis_agent.run import Event
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
     from jarvis_agent.graph import DurableAgent
-
-FILE = "runs.sqlite"
 
 Decide = Callable[[dict[str, Any]], Any]
 """Shows a plan, as `DurableAgent.waiting` tells it, and returns True, False, or another plan."""
@@ -68,39 +64,43 @@ class KeptAgent:
         """What happens in the run. An unfinished one of this name goes on.
 
         Raises:
-            ConfigError: there is no request, and no run of this name; or its request is another one.
+            ConfigError: there is no request, and no run of this name; or its request is another one, or
+                another process works on it.
             MissingExtraError: the checkpointer is not installed.
         """
-        thread: Any = {"configurable": {"thread_id": self._name or "unnamed"}}
-        async with self._saver() as saver:
-            from jarvis_agent.graph import DurableAgent
-
-            durable = DurableAgent(self._agent, saver, approve=self._decide is not None)
+        thread = _thread(self._name or "unnamed")
+        async with self._durable() as durable:
             given = await self._to_do(durable, thread, request)
             try:
                 async with aclosing(self._going_on(durable, thread, given)) as events:
                     async for event in events:
                         yield event
-            except Exception as error:
+            except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
                 if not isinstance(error, ConfigError) and await durable.unfinished(thread) is not None:
                     self._tell_what_now()
                 raise
 
     @asynccontextmanager
-    async def _saver(self) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    async def _durable(self) -> AsyncIterator[DurableAgent]:
+        """The agent with the checkpointer of this run; what it needs no more when it is over is forgotten."""
         try:
             from langgraph.checkpoint.memory import InMemorySaver
-            from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
         except ImportError as error:
             raise MissingExtraError("--resume or --approve", "durable") from error
+        from jarvis_agent.graph import DurableAgent
 
+        approve = self._decide is not None
         if self._name is None:
-            yield InMemorySaver()
+            yield DurableAgent(self._agent, InMemorySaver(), approve=approve)
             return
-        folder = Path(self._agent.settings.output_dir)
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-        async with AsyncSqliteSaver.from_conn_string(str(folder / FILE)) as saver:
-            yield saver
+        async with opened(self._agent.settings, self._name) as saver:
+            durable = DurableAgent(self._agent, saver, approve=approve)
+
+            async def is_over(name: str) -> bool:
+                return await durable.unfinished(_thread(name)) is None
+
+            yield durable
+            await tidied(saver, self._name, is_over)
 
     async def _to_do(self, durable: DurableAgent, thread: Any, request: Any) -> Request | None:
         """The request to begin with; None to go on with what there is."""
@@ -155,6 +155,10 @@ class KeptAgent:
     async def aclose(self) -> None:
         """Free the agent."""
         await self._agent.aclose()
+
+
+def _thread(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
 
 
 @contextmanager

@@ -41,6 +41,18 @@ def scores_table(
 
 def groups_table(title: str, reports: Sequence[Report]) -> RenderableType:
     """A row a report, a column a figure; the first figure with its 95 % interval, all in percent."""
+    facts = [
+        Text(f"{label}: {cells[0]}", "dim") for label, cells in _facts(reports[:1]) if label != "requests"
+    ]
+    return Group(_rows(title, reports), *facts, *_reasons(reports[:1]))
+
+
+def types_table(reports: Sequence[Report]) -> RenderableType:
+    """A row for each type of plan, as in `groups_table`."""
+    return _rows(f"By the type of the gold plan, {reports[0].mode}", reports)
+
+
+def _rows(title: str, reports: Sequence[Report]) -> Table:
     table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
     first, *others = (figure.name for figure in reports[0].figures)
     table.add_column("", header_style="dim")
@@ -50,10 +62,7 @@ def groups_table(title: str, reports: Sequence[Report]) -> RenderableType:
         headline, *rest = report.figures
         cells = [f"{100 * figure.value:.1f}" for figure in rest]
         table.add_row(clean(report.name), str(report.requests), _percent(headline), *cells)
-    facts = [
-        Text(f"{label}: {cells[0]}", "dim") for label, cells in _facts(reports[:1]) if label != "requests"
-    ]
-    return Group(table, *facts, *_reasons(reports[:1]))
+    return table
 
 
 def wrong_plans(judged: Sequence[Judged]) -> RenderableType:
@@ -94,7 +103,7 @@ def _plan(tasks: Sequence[Task]) -> str:
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
     facts = [
         ("requests", [str(report.requests) for report in reports]),
-        ("without a plan", [str(report.unanswered) for report in reports]),
+        ("without a result", [str(report.unanswered) for report in reports]),
     ]
     if any(report.left_out for report in reports):
         facts.append(("left out", [str(report.left_out) for report in reports]))

@@ -78,10 +78,14 @@ def _report_lines(report: Report) -> Iterator[Text]:
             yield Text(f"    → {clean(check.advice)}", "dim")
 
 
+_NAMES = {"task", "model"}
+"""Columns that stay whole in a narrow terminal, since their words are to be copied."""
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=Text(clean(title), "bold"), title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", header_style="dim")
+        table.add_column(column, overflow="fold", no_wrap=column in _NAMES, header_style="dim")
     return table
 
 

@@ -40,6 +40,8 @@ Write a request and press Enter. Later requests may speak of earlier ones and of
 /files  the files of this chat      /help  this text      /quit  end the chat (or Ctrl-D)
 Ctrl-C stops the running request."""
 
+_LAST_WORDS = {"/quit", "/exit", "quit", "exit"}
+
 
 class Agent(Protocol):
     """What is used of a JarvisAgent."""
@@ -161,7 +163,10 @@ def _print_interrupted(run: Run, *, as_json: bool) -> None:
     if as_json:
         typer.echo(clean_json(run.model_dump_json(indent=2)))
         return
-    typer.echo("" if run.answer else finished_work(run))
+    if run.answer:
+        typer.echo()  # Ends the line in which the answer broke off.
+    elif done := finished_work(run):
+        typer.echo(done)
     typer.echo("Interrupted.", err=True)
 
 
@@ -193,7 +198,7 @@ class _Chat:
 
     def hear(self, line: str) -> bool:
         """Do what a line says. Returns whether the chat goes on."""
-        if line == "/quit":
+        if line in _LAST_WORDS:
             return False
         if re.fullmatch(r"/[a-z]+", line):
             unknown = f"There is no command {line}; /help lists them."

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from jarvis_agent.durable.steps import Steps, TaskJournal
 from jarvis_agent.execute import Emit, Executor, Worker
-from jarvis_agent.memory import turns_of
+from jarvis_agent.memory import TURNS, turns_of
 from jarvis_agent.plan import Plan, PlanBuilder
 from jarvis_agent.request import Brief, Request, Turn
 from jarvis_agent.respond import Responder
@@ -32,6 +32,12 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
 """What people say for True and False."""
 
 _TURNS = TypeAdapter(list[Turn])
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def as_json(decision: Any) -> Any:
+    """What was decided on a plan, such as a Plan or a list of Tasks, as plain JSON, which can be stored."""
+    return _JSON.dump_python(decision, mode="json", fallback=str)
 
 
 def turns_from(stored: Any) -> list[Turn]:
@@ -47,9 +53,9 @@ def turns_to(turns: Sequence[Turn]) -> Any:
 class DurableSession(Session):
     """The run of one request, whose stages are steps.
 
-    `turns` are the thread's earlier turns, and this one when it is over. With `ask`, the plan is put before
-    somebody ahead of its execution. Times count from `began` (seconds since the epoch), when the run began
-    for the first time; the deadline, from now.
+    `turns` are the newest of the thread's earlier turns, and this one when it is over. With `ask`, the plan
+    is put before somebody ahead of its execution. Times count from `began` (seconds since the epoch), when
+    the run began for the first time; the deadline, from now.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class DurableSession(Session):
 
         stored = await self._steps.once("plan", make_plan, brief.meter)
         self._timings["plan"] = stored["seconds"]
-        plan = self._approved(Plan.model_validate(stored["plan"]), brief)
+        plan = await self._decided(Plan.model_validate(stored["plan"]), brief)
         announce(brief, plan)
         emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         journal = TaskJournal(self._steps, brief.meter)
@@ -125,6 +131,16 @@ class DurableSession(Session):
 
         return Plan.model_validate(await self._steps.once(f"replan {turn}", plan_again, brief.meter))
 
+    async def _decided(self, plan: Plan, brief: Brief) -> Plan:
+        """As a step: what was decided holds, whether or not the process that goes on would ask."""
+
+        async def decide() -> Any:
+            decided = self._approved(plan, brief)
+            return None if decided is plan else decided.model_dump(mode="json")
+
+        stored = await self._steps.once("decision", decide)
+        return plan if stored is None else Plan.model_validate(stored)
+
     def _approved(self, plan: Plan, brief: Brief) -> Plan:
         """The plan that somebody decided on: this one, an edited one, or none.
 
@@ -135,9 +151,10 @@ class DurableSession(Session):
             return plan
         shown: dict[str, Any] = {"request": brief.request, "plan": _rows(plan), "notes": plan.notes}
         while True:
-            decision = self._ask(shown)
-            if isinstance(decision, Mapping):
-                decision = decision.get("plan", decision)
+            decision = as_json(self._ask(shown))
+            for name in ("plan", "tasks"):
+                if isinstance(decision, Mapping):
+                    decision = decision.get(name, decision)
             if isinstance(decision, str):
                 decision = _WORDS.get(decision.strip().strip(".!").casefold(), decision)
             if decision is True:
@@ -168,7 +185,7 @@ class DurableSession(Session):
         return self._stages.report if plan.notes == [REJECTED] else super()._responder(plan)
 
     def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
-        self.turns.append(turn_of(brief, answer, results))
+        self.turns = [*self.turns, turn_of(brief, answer, results)][-TURNS:]
 
 
 def _rows(plan: Plan) -> Any:

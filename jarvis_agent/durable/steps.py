@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -30,6 +30,9 @@ _USAGES = TypeAdapter(dict[str, Usage])
 # LangGraph's names, in its config, for the checkpointer and the durability of a run that is nested or not.
 _SAVER, _DURABILITY = "__pregel_checkpointer", "__pregel_durability"
 
+# LangGraph's names for a question of a step, and for its result.
+_INTERRUPT, _RETURN = "__interrupt__", "__return__"
+
 PATIENCE = 60.0
 """Seconds for which a write is waited for; a checkpointer that needs longer is taken to be broken."""
 
@@ -38,12 +41,13 @@ class CommitTeller(BaseCheckpointSaver[Any]):
     """A checkpointer that passes everything on to another one, and tells when the result of a step is stored.
 
     LangGraph hands a result on while it is still being written; who must not build on what a crash could
-    take away waits here.
+    take away waits here. A synchronous checkpointer is asked in threads.
     """
 
     def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
         super().__init__(serde=saver.serde)
         self._saver = saver
+        self._in_threads = type(saver).aput_writes is BaseCheckpointSaver.aput_writes
         self._stored: dict[str, asyncio.Future[None]] = {}
 
     def hears(self, config: RunnableConfig) -> bool:
@@ -82,7 +86,7 @@ class CommitTeller(BaseCheckpointSaver[Any]):
         waiting = [self._stored.pop(key) for key in keys if key in self._stored]
         try:
             async with asyncio.timeout(PATIENCE) as late:
-                await self._saver.aput_writes(config, writes, task_id, task_path)
+                await self._ask("put_writes", config, writes, task_id, task_path)
         except BaseException as failure:
             error = _too_late() if late.expired() else failure
             for future in waiting:
@@ -102,10 +106,15 @@ class CommitTeller(BaseCheckpointSaver[Any]):
 
     async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
         """As the other's."""
-        return await self._saver.aget_tuple(config)
+        found: CheckpointTuple | None = await self._ask("get_tuple", config)
+        return found
 
     async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """As the other's."""
+        if self._in_threads:
+            for found in await asyncio.to_thread(lambda: list(self._saver.list(config, **options))):
+                yield found
+            return
         async for found in self._saver.alist(config, **options):
             yield found
 
@@ -113,15 +122,34 @@ class CommitTeller(BaseCheckpointSaver[Any]):
         self, config: Any, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: Any
     ) -> Any:
         """As the other's."""
-        return await self._saver.aput(config, checkpoint, metadata, new_versions)
+        return await self._ask("put", config, checkpoint, metadata, new_versions)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """As the other's."""
-        await self._saver.adelete_thread(thread_id)
+        await self._ask("delete_thread", thread_id)
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        """As the other's; for `get_state`."""
+        return self._saver.get_tuple(config)
+
+    def list(self, config: Any, **options: Any) -> Iterator[CheckpointTuple]:
+        """As the other's; for `get_state_history`."""
+        return self._saver.list(config, **options)
+
+    async def _ask(self, method: str, *given: Any) -> Any:
+        if self._in_threads:
+            return await asyncio.to_thread(getattr(self._saver, method), *given)
+        return await getattr(self._saver, f"a{method}")(*given)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """As the other's."""
         return self._saver.get_next_version(current, channel)
+
+
+def is_answered(stored: CheckpointTuple) -> bool:
+    """Whether what a step asked was answered, and the step is done: LangGraph keeps the question."""
+    writes = [(step, channel) for step, channel, _ in stored.pending_writes or []]
+    return any(channel == _INTERRUPT and (step, _RETURN) in writes for step, channel in writes)
 
 
 class Steps:

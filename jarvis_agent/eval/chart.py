@@ -64,7 +64,7 @@ def draw(reports: Sequence[Report], path: Path) -> None:
             label=f"{report.name} ({report.requests} requests, {report.mode})",
             color=COLOURS[place % len(COLOURS)],
         )
-        axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8)
+        axes.bar_label(bars, fmt="%.1f", padding=2, fontsize=8 if len(reports) < 3 else 6)
     axes.set_xticks(range(len(names)), names)
     axes.set_ylim(0, 110)
     axes.set_ylabel("%")

@@ -6,7 +6,9 @@
 F1 is micro-averaged: hits, predictions and gold facts are added up over all requests.
 
 `compat` counts as TaskBench's own script does (taskbench/evaluate.py of microsoft/JARVIS, MIT): each fact
-once a request, tools that do not exist left out, requests without a prediction left out.
+once a request, tools that do not exist left out, requests without a prediction left out. In one case it does
+not: where a reference is to no node, the script counts the argument before it a second time, and `compat`
+leaves it out.
 `strict` counts what was invented and what is missing: facts as often as they stand there, and a request
 without a prediction as one with an empty plan.
 """

@@ -11,7 +11,6 @@ at which the planner failed, which are planned again.
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -27,10 +26,9 @@ from jarvis_agent.eval.predictions import Prediction, held_in, line_of
 from jarvis_agent.plan import Plan
 from jarvis_agent.planner import Planner
 from jarvis_agent.request import Brief, Meter, mentions
-from jarvis_agent.tools.spec import Modality, TaskSpec
+from jarvis_agent.similarity import kind_by_name
+from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Resource, Usage
-
-_KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
 
 
 async def predict(
@@ -133,10 +131,4 @@ async def _predict(record: str, brief: Brief, planner: Planner, name: str) -> Pr
 
 def named_files(request: str) -> list[Resource]:
     """The files that a request names, by their endings alone: in an evaluation none of them exists."""
-    return [Resource(kind=_kind(name), path=Path(name), name=name) for name in mentions(request)]
-
-
-def _kind(name: str) -> Modality:
-    if name.lower().endswith((".csv", ".tsv")):
-        return "table"
-    return _KINDS.get((mimetypes.guess_type(name)[0] or "").partition("/")[0], "file")
+    return [Resource(kind=kind_by_name(name), path=Path(name), name=name) for name in mentions(request)]

@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from jarvis_agent.errors import InputError
 from jarvis_agent.eval.graphs import PlanGraph, read_graph, to_record
-from jarvis_agent.eval.lines import records_in, text_of, what_is_wrong, writing
+from jarvis_agent.eval.lines import bytes_of, records_in, what_is_wrong, writing
 from jarvis_agent.types import Frozen, Task, Usage
 
 UNNAMED = "a planner without a name"
 
-_START = '{"id": '
+_START = b'{"id": '
 """How a line of ours begins."""
 
 
@@ -84,11 +84,11 @@ def held_in(path: Path | None, planner: str) -> dict[str, Prediction]:
     """
     if path is None or not path.is_file():
         return {}
-    text = text_of(path)
-    whole, newline, rest = text.rpartition("\n")
+    held = bytes_of(path)
+    whole, newline, rest = held.rpartition(b"\n")
     if rest and _START.startswith(rest[: len(_START)]) and not _is_json(rest):
         _rewrite(path, whole + newline)
-        rest = ""
+        rest = b""
     found = read_predictions(path)
     other = next((one.planner for one in found.values() if one.planner != planner), None)
     if other is not None:
@@ -97,18 +97,18 @@ def held_in(path: Path | None, planner: str) -> dict[str, Prediction]:
             "name another file to write to"
         )
     if rest:
-        _rewrite(path, text + "\n")
+        _rewrite(path, held + b"\n")
     return found
 
 
-def _rewrite(path: Path, text: str) -> None:
+def _rewrite(path: Path, held: bytes) -> None:
     with writing(path):
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(held)
 
 
-def _is_json(text: str) -> bool:
+def _is_json(written: bytes) -> bool:
     try:
-        json.loads(text)
+        json.loads(written)
     except ValueError:
         return False
     return True

@@ -21,13 +21,13 @@ from typing import Any
 from jarvis_agent.errors import InputError
 from jarvis_agent.eval.graphs import PlanGraph, read_graph
 from jarvis_agent.eval.lines import records_in, text_of
-from jarvis_agent.tools.spec import Arg, TaskSpec
+from jarvis_agent.tools.spec import Arg, Modality, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Frozen
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 
-_KINDS = ("text", "image", "audio", "video")
+_KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
 
 
 class Bench(Frozen):
@@ -99,19 +99,22 @@ def _request(record: Mapping[str, Any]) -> str:
 
 
 def spec_of(tool: Mapping[str, Any]) -> TaskSpec:
-    """A tool as a task type; its arguments are those of the Hub's task of its name, where the kinds agree."""
-    kinds = [kind for kind in tool["input-type"] if kind in _KINDS]
+    """A tool as a task type; its arguments are those of the Hub's task of its name, where the kinds agree.
+
+    Kinds that are no resource of ours, such as "url", are texts; small and capital letters are the same.
+    """
+    takes = [kind.lower() for kind in tool["input-type"]]
     known = find_task(tool["id"])
-    if known is not None and Counter(arg.kind for arg in known.inputs if arg.required) == Counter(kinds):
+    if known is not None and Counter(arg.kind for arg in known.inputs if arg.required) == Counter(takes):
         inputs = tuple(arg for arg in known.inputs if arg.required or arg.kind == "text")
     else:
-        inputs = tuple(_arguments(kinds))
+        inputs = tuple(_arguments(takes))
     return TaskSpec(
         name=tool["id"],
         category="tool",
         description=str(tool.get("desc") or tool["id"]),
         inputs=inputs,
-        outputs=tuple(kind for kind in tool["output-type"] if kind in _KINDS),
+        outputs=tuple(_KINDS.get(kind.lower(), "text") for kind in tool["output-type"]),
     )
 
 
@@ -126,7 +129,7 @@ def _arguments(kinds: list[str]) -> Iterator[Arg]:
             if kind == "text" and seen[kind] == 2
             else f"{kind}{seen[kind]}"
         )
-        yield Arg(name, kind)  # type: ignore[arg-type]
+        yield Arg(name, _KINDS.get(kind, "text"))
 
 
 def _object(path: Path) -> dict[str, Any]:

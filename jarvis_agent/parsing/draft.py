@@ -19,7 +19,7 @@ from typing import Any
 
 from jarvis_agent.errors import PlanError
 from jarvis_agent.parsing.loose_json import JsonReader
-from jarvis_agent.refs import refs_in, tidy
+from jarvis_agent.refs import is_nameless, refs_in, tidy
 from jarvis_agent.tools.hub_tasks import NOT_CALLABLE
 from jarvis_agent.tools.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.tools.table import canonical, find_task
@@ -29,7 +29,7 @@ MAX_TASKS = 256
 
 _TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
 _NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
-_ID_KEYS = ("id", "taskid", "nodeid")
+_ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
 _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
 _ARG_KEYS = (
     "args",
@@ -287,7 +287,7 @@ def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str,
 
 def _is_blank(value: Any) -> bool:
     if isinstance(value, str):
-        return not value.strip()
+        return not value.strip() or is_nameless(value)
     return value is None or value in ([], {})
 
 

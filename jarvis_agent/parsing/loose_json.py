@@ -20,7 +20,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.parsing.loose_tokens import QUOTES, Reading, Scanner, sound
+from jarvis_agent.cleaning import sound
+from jarvis_agent.parsing.loose_tokens import QUOTES, Reading, Scanner
 
 MAX_DEPTH = 32
 """Deeper containers are passed over: no plan needs them, and Python's own JSON writer has a limit."""

@@ -16,6 +16,8 @@ import re
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from jarvis_agent.cleaning import sound
+
 T = TypeVar("T")
 Reading = Generator[None, None, T]
 
@@ -45,7 +47,6 @@ _JSON_LITERALS = {"true": True, "false": False, "null": None}
 _LITERALS = {**_JSON_LITERALS, "none": None, "undefined": None, "nan": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""} | {c: c for c in "\"'`/\\"}
 _CODE = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Scanner:
@@ -184,10 +185,3 @@ class Scanner:
         """Wait for so many characters."""
         while len(self.text) - self.at < count and not self.ended:
             yield
-
-
-def sound(text: str) -> str:
-    """The text with surrogate pairs joined and lone ones replaced: what can be encoded."""
-    if not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

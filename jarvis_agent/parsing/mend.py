@@ -39,6 +39,7 @@ _FILES = MEDIA - {"table"}
 """The kinds of which no value is an object: {"url": …} means the file; in a table it may be a column."""
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
+_LISTED = re.compile(r"[,;]|\band\b")
 
 
 Find = Callable[[int, str], Node | None]
@@ -75,9 +76,9 @@ def bind(node: Node, find: Find, fresh_id: Callable[[], int], room: int) -> Boun
     ids = [node.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
-    taken = set(refs_in(rows[:limit]))
+    further = binding.further_deps(set(refs_in(rows[:limit])))
     tasks = tuple(
-        Task(task=node.draft.spec.name, id=i, dep=binding.deps(args, taken), args=args)
+        Task(task=node.draft.spec.name, id=i, dep=sorted({*refs_in(args), *further}) or [-1], args=args)
         for i, args in zip(ids, rows, strict=False)
     )
     return Bound(tasks, binding.needs, tuple(binding.notes))
@@ -108,19 +109,17 @@ class _Binding:
         """Every node that it was bound to."""
         return tuple(dict.fromkeys((*self._written.values(), *self._meant.values(), *self._mended.values())))
 
-    def deps(self, args: Mapping[str, Any], taken: set[int]) -> list[int]:
-        """`dep` of the task with these arguments; `taken` are the ids in the arguments of all that it became.
+    def further_deps(self, taken: set[int]) -> set[int]:
+        """What its tasks depend on beside what their arguments refer to; `taken` are the ids in any of these.
 
         An id that the planner wrote means every task that it fanned out into, unless some argument takes it:
         then it is a dependency of those that have this argument alone.
         """
-        ids = set(refs_in(args))
-        for i, node in self._written.items():
-            meant = [other for (j, _), other in self._meant.items() if j == i] or [node]
-            theirs = {task_id for other in meant for task_id in other.ids}
-            if taken.isdisjoint(theirs):
-                ids |= theirs
-        return sorted(ids) or [-1]
+        meant: dict[int, set[int]] = {}
+        for (label, _), node in self._meant.items():
+            meant.setdefault(label, set()).update(node.ids)
+        theirs = (meant.get(label, set(node.ids)) for label, node in self._written.items())
+        return {task_id for ids in theirs if taken.isdisjoint(ids) for task_id in ids}
 
     def choices(self) -> dict[str, list[Any]]:
         """For each argument the values that it takes: several where the task is to fan out.
@@ -174,7 +173,8 @@ class _Binding:
             elif isinstance(item, str) and arg.kind in MEDIA and refs_in(item):
                 yield from self._files(item, arg)
             elif isinstance(item, str):
-                yield self._inside(item.strip() if arg.many else item, arg.kind)
+                values = _listed_files(item, arg) or [item.strip() if arg.many else item]
+                yield from (self._inside(value, arg.kind) for value in values)
             elif isinstance(item, dict) and arg.kind in _FILES and len(item) == 1:
                 yield from self._items(item.values(), arg)
             elif isinstance(item, dict) and arg.kind in _FILES and refs_in(item):
@@ -288,6 +288,15 @@ class _Binding:
 
     def _why_not(self, n: int) -> str:
         return self._node.refused.get(n, "means no task of the plan")
+
+
+def _listed_files(text: str, arg: Arg) -> list[str]:
+    """The files in a text that is nothing but their names: "a.jpg, b.jpg". [] if it is anything else."""
+    if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
+        return []
+    parts = [part.strip() for part in _LISTED.split(text)]
+    kinds = {(mimetypes.guess_type(part)[0] or "").partition("/")[0] for part in parts}
+    return parts if len(parts) > 1 and kinds == {arg.kind} else []
 
 
 def _is_ref(item: Any) -> bool:

@@ -12,6 +12,7 @@ forward references mean does not depend on how much of the plan has been read.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,8 @@ class Node:
         draft: None while what was written can not be understood.
         error: why it is broken; "" if it is not.
         refused: ids that it can not refer to, each with the reason.
+        ahead: what each id that it mentions means, by the kind of the argument; None where nothing has that
+            id yet.
         needs: the nodes that it was bound to.
         tasks: empty until it is final; several if it fanned out.
         place: which one of the plan's nodes it is, counted from 0.
@@ -42,6 +45,7 @@ class Node:
     draft: Draft | None = None
     error: str = ""
     refused: dict[int, str] = field(default_factory=dict)
+    ahead: dict[int, dict[str, Node | None]] = field(default_factory=dict)
     needs: tuple[Node, ...] = ()
     tasks: tuple[Task, ...] = ()
     place: int = -1
@@ -59,10 +63,14 @@ class Node:
         """Whether it waits for others to become final."""
         return not self.tasks and not self.error
 
-    @property
-    def mentions(self) -> tuple[tuple[int, str], ...]:
-        """The ids that it refers to and may refer to, with the kinds of the arguments."""
-        return tuple(m for m in self.draft.mentions if m[0] not in self.refused) if self.draft else ()
+    def refuse(self, label: int, why: str) -> None:
+        """Let an id mean nothing in this node."""
+        self.refused[label] = why
+        self.ahead.pop(label, None)
+
+    def waits_for(self) -> Iterator[Node | None]:
+        """The nodes that it mentions; None for each id that means nothing yet."""
+        return (other for kinds in self.ahead.values() for other in kinds.values())
 
     def makes(self, kind: str) -> bool:
         """Whether its result can stand in an argument of this kind."""
@@ -75,6 +83,7 @@ class Nodes:
     def __init__(self) -> None:
         self.all: list[Node] = []
         self._by_label: dict[int, list[Node]] = {}
+        self._awaited: dict[int, list[tuple[Node, str]]] = {}
 
     def add(self, node: Node) -> None:
         """Append a node. What it writes about itself and about circles that it closes is refused."""
@@ -83,7 +92,21 @@ class Nodes:
             node.refused[node.label] = "means the task itself"
         self.all.append(node)
         self._by_label.setdefault(node.label, []).append(node)
-        self.break_circles(node)
+        self._link(node)
+        waiting = self._awaited.pop(node.label, [])
+        for earlier, kind in waiting:
+            earlier.ahead[node.label][kind] = node
+        self._break_circles(node, [earlier for earlier, _ in waiting])
+
+    def renew(self, node: Node) -> None:
+        """Take in a node that was read again, with the circles that it closes now."""
+        self._link(node)
+        waiting = []
+        for other in (other for other in self.all if other.held and node.label in other.ahead):
+            meant = {kind: self.meant(other, node.label, kind) for kind in other.ahead[node.label]}
+            other.ahead[node.label] = meant
+            waiting += [other] if node in meant.values() else []
+        self._break_circles(node, waiting)
 
     def labelled(self, label: int) -> list[Node]:
         """The nodes of that label."""
@@ -104,33 +127,54 @@ class Nodes:
         """The nodes that are held and refer to final ones only; or to none at all, if the plan has ended."""
         return [node for node in self.all if node.held and self._is_ready(node, ended)]
 
-    def break_circles(self, node: Node) -> None:
-        """Refuse the references to later nodes by which `node` would come to wait for itself."""
-        for earlier in self.all[: node.place]:
-            for label, kind in earlier.mentions if earlier.held else ():
-                if self.meant(earlier, label, kind) is node and self._reaches(node, earlier):
-                    earlier.refused[label] = f"means {node}, which needs this task in turn"
-        for label, kind in node.mentions:
-            later = self.meant(node, label, kind)
-            if later and later.place > node.place and self._reaches(later, node):
-                node.refused[label] = f"means {later}, which needs this task in turn"
+    def _link(self, node: Node) -> None:
+        """Find what a node's mentions mean; what means nothing yet is looked for in what is added."""
+        mentions = node.draft.mentions if node.draft else ()
+        node.ahead = {}
+        for label, kind in mentions:
+            if label in node.refused:
+                continue
+            other = node.ahead.setdefault(label, {})[kind] = self.meant(node, label, kind)
+            if other is None:
+                self._awaited.setdefault(label, []).append((node, kind))
+
+    def _break_circles(self, node: Node, waiting: Iterable[Node]) -> None:
+        """Refuse the references to later nodes by which `node` comes to wait for itself.
+
+        `waiting` are the nodes that refer to it.
+        """
+        earlier = {other for other in waiting if other.held and other.place < node.place}
+        later = {other for other in node.waits_for() if other and other.place > node.place}
+        for other in earlier and earlier & _reached(node, _ahead):
+            other.refuse(node.label, f"means {node}, which needs this task in turn")
+        for other in later and later & _reached(node, self._behind().__getitem__):
+            node.refuse(other.label, f"means {other}, which needs this task in turn")
+
+    def _behind(self) -> Mapping[Node, list[Node]]:
+        """The nodes that wait for each node."""
+        behind: dict[Node, list[Node]] = {node: [] for node in self.all}
+        for node in self.all:
+            for other in _ahead(node):
+                behind[other].append(node)
+        return behind
 
     def _is_ready(self, node: Node, ended: bool) -> bool:
-        meant = (self.meant(node, label, kind) for label, kind in node.mentions)
-        return all(ended if other is None else other.tasks for other in meant)
+        return all(ended if other is None else other.tasks for other in node.waits_for())
 
-    def _reaches(self, start: Node, goal: Node) -> bool:
-        """Whether `start` waits for `goal`, be it through others."""
-        seen, stack = {start}, [start]
-        while stack:
-            node = stack.pop()
-            if node is goal:
-                return True
-            meant = (self.meant(node, label, kind) for label, kind in node.mentions)
-            ahead = {other for other in meant if other and not other.tasks} - seen
-            seen |= ahead
-            stack.extend(ahead)
-        return False
+
+def _ahead(node: Node) -> list[Node]:
+    """The nodes that a node waits for and that are not final."""
+    return [other for other in node.waits_for() if other and not other.tasks]
+
+
+def _reached(start: Node, further: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """`start`, and all that one comes to from it."""
+    seen, stack = {start}, [start]
+    while stack:
+        new = set(further(stack.pop())) - seen
+        seen |= new
+        stack.extend(new)
+    return seen
 
 
 def _makes(spec: TaskSpec, kind: str) -> bool:

@@ -18,7 +18,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.deadline import uncounted
-from jarvis_agent.errors import LLMError
 from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.request import Announced, Brief
 from jarvis_agent.selection.choice import Choice, read_choice
@@ -28,7 +27,7 @@ Question = tuple[Task, Sequence[Candidate]]
 """A task, and the models that it may have."""
 
 Ask = Callable[[Sequence[Question], Brief], Awaitable[str]]
-"""Has the language model answer all questions at once; gives its reply. Raises LLMError or TimeoutError."""
+"""Has the language model answer all questions at once; gives its reply."""
 
 
 @dataclass(slots=True)
@@ -37,7 +36,7 @@ class _Round:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     said: Mapping[int, str] | None = None
-    error: LLMError | TimeoutError | None = None
+    error: Exception | None = None
 
 
 class JointChoice:
@@ -57,7 +56,7 @@ class JointChoice:
         """The chosen candidate and why, or None and what was wrong; None alone where the plan lacks the task.
 
         Raises:
-            LLMError, TimeoutError: the language model failed; every task of the plan is told the same.
+            Exception: what `ask` raised, a TimeoutError if it was late; all tasks of the plan are told it.
         """
         if brief.announced is None:
             return None
@@ -81,7 +80,7 @@ class JointChoice:
         open_questions = [(task, found) for task, found in zip(planned, lists, strict=True) if len(found) > 1]
         try:
             turn.said = read_choices(await self._ask(open_questions, brief)) if open_questions else {}
-        except LLMError as error:
+        except Exception as error:
             turn.error = error
         except asyncio.CancelledError:
             # Its time is over, by the limit of the task that asks for all: nobody asks again.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.devices import largest_budget
+from jarvis_agent.errors import in_words
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
@@ -68,7 +69,7 @@ def places_of(
     asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not hosted_first(settings, spec)
     asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
-    unable = {backend.name: backend.why_not(spec, candidate) for backend in asked}
+    unable = {backend.name: why_not(backend, spec, candidate) for backend in asked}
     able = [backend for backend in asked if unable[backend.name] is None]
     forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
     usable = [backend for backend in able if forbidden[backend.name] is None]
@@ -81,6 +82,14 @@ def places_of(
     return Places(candidate, usable, refusals, why)
 
 
+def why_not(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
+    """Why a backend can not run a candidate; None if it can. A fault of its code is a reason."""
+    try:
+        return backend.why_not(spec, candidate)
+    except Exception as error:
+        return f"the backend {backend.name} failed when it was asked: {in_words(error)}"
+
+
 def _telling(
     reasons: Mapping[str, str | None], candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend]
 ) -> dict[str, str]:
@@ -90,7 +99,7 @@ def _telling(
     """
     refusals = {name: reason for name, reason in reasons.items() if reason is not None}
     some_model = Candidate(id=candidate.id, task=spec.name, local=True, providers=("any",))
-    able = {one.name for one in backends if _could(one.why_not(spec, some_model))}
+    able = {one.name for one in backends if _could(why_not(one, spec, some_model))}
     return {name: reason for name, reason in refusals.items() if name in able} or refusals
 
 

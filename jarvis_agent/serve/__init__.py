@@ -17,6 +17,7 @@ makers point to LangGraph for new work. It needs the extra "serve".
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -39,7 +40,8 @@ def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Seque
     """A web application that serves `agent`, and closes it at the end.
 
     Routes: LangServe's below `path`; `POST /files` stores an upload and tells its name for a request's
-    `files`; `GET /outputs/{run}/{name}` gives a file that a run made; `GET /health`.
+    `files`; `GET /outputs/{run}/{name}` gives a file that a run made; `GET /health`;
+    `GET /` leads to the playground.
 
     Args:
         agent: served with `confined`, so it reads uploads and what the settings allow, and nothing else.
@@ -65,10 +67,17 @@ def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) ->
         MissingExtraError: the extra "serve" is not installed.
     """
     # Any page of the web can have the browser of its visitor speak with this machine.
-    app = create_app(agent, allowed_hosts=_LOOPBACK if host in _LOOPBACK else ("*",))
+    app = create_app(agent, allowed_hosts=(*_LOOPBACK, host) if _is_loopback(host) else ("*",))
     import uvicorn
 
     uvicorn.Server(uvicorn.Config(app, host=host, port=port)).run()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def output_url(path: Path | str) -> str:

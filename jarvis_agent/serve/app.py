@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, RedirectResponse
 from langserve import add_routes
 
 from jarvis_agent import __version__
@@ -19,7 +19,7 @@ from jarvis_agent.run import Run
 from jarvis_agent.serve.faults import TOLD, FaultTelling, answer_fault
 from jarvis_agent.serve.files import Upload, Uploads, find_output
 from jarvis_agent.serve.hosts import TrustedHosts
-from jarvis_agent.serve.runs import sweep_runs
+from jarvis_agent.serve.kept import sweep
 from jarvis_agent.serve.wire import WholeSerializer
 
 THREAD_HEADER = "X-Thread-Id"
@@ -40,16 +40,14 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         total=settings.upload_bytes,
     )
 
-    def sweep() -> None:
+    def sweep_all() -> None:
         uploads.sweep()
-        sweep_runs(
-            runs, seconds=settings.upload_seconds, total=settings.upload_bytes, busy=settings.run_timeout
-        )
+        sweep(runs, seconds=settings.upload_seconds, total=settings.upload_bytes, busy=settings.run_timeout)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(
-            _sweep(sweep, every=min(max(settings.upload_seconds / 2, 1.0), _LONGEST_PAUSE))
+            _sweep(sweep_all, every=min(max(settings.upload_seconds / 2, 1.0), _LONGEST_PAUSE))
         )
         try:
             yield
@@ -69,6 +67,11 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         app.add_exception_handler(fault, answer_fault)
     app.include_router(_agent_routes(agent.confined(uploads.directory, output_dir=runs), path))
     app.include_router(_file_routes(uploads, runs))
+
+    @app.get("/", include_in_schema=False)
+    async def start() -> RedirectResponse:
+        # Without a slash before it the address holds behind a proxy too, which may serve this below a path.
+        return RedirectResponse(f"{path}/playground/".lstrip("/"))
 
     @app.get("/health")
     async def health() -> dict[str, str]:

@@ -31,6 +31,8 @@ class FaultTelling(APIRoute):
         handle = super().get_route_handler()
 
         async def telling(request: Request) -> Response:
+            if request.method == "POST":
+                await _check_body(request)
             try:
                 response = await handle(request)
             except ValidationError as error:
@@ -41,6 +43,18 @@ class FaultTelling(APIRoute):
             return response
 
         return telling
+
+
+async def _check_body(request: Request) -> None:
+    """Refuse a body that is no JSON, which LangServe does with some of them. What was read is kept for it.
+
+    Raises:
+        RequestValidationError: it is not in UTF-8, not JSON, or nested too deep; or a number is too long.
+    """
+    try:
+        await request.json()
+    except (ValueError, RecursionError) as error:
+        raise RequestValidationError([f"the body is no JSON that can be read: {error}"]) from error
 
 
 async def answer_fault(request: Request, error: Exception) -> Response:

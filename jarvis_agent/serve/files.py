@@ -15,13 +15,14 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from jarvis_agent.errors import InputError
 from jarvis_agent.media import sniff, sniff_bytes
+from jarvis_agent.serve.kept import Folder, drop_oldest, folders_in
 from jarvis_agent.tools.spec import Modality
 from jarvis_agent.types import Frozen
 
@@ -73,7 +74,8 @@ class Uploads:
         self._total = total
         self._clock = clock
         self._lock = threading.Lock()
-        self._stored = deque(sorted(_found(self.directory), key=lambda stored: stored.since))
+        found = folders_in(self.directory)
+        self._stored = deque(folder for folder in found if _TOKEN.fullmatch(folder.path.name))
 
     def save(self, client_name: str, file: BinaryIO, size: int) -> Upload:
         """Store a file of `size` bytes.
@@ -92,7 +94,7 @@ class Uploads:
         kind, mime = sniff_bytes(head, Path(name))
         file.seek(0)
         folder = self.directory / secrets.token_hex(16)
-        kept = _Stored(folder, self._clock(), size)
+        kept = Folder(folder, self._clock(), size)
         with self._lock:
             self._make_room(size)
             self._stored.append(kept)
@@ -114,33 +116,16 @@ class Uploads:
         with self._lock:
             self._make_room(0)
 
-    def _check_still_there(self, kept: _Stored) -> None:
+    def _check_still_there(self, kept: Folder) -> None:
         with self._lock:
             if kept not in self._stored:
                 raise OSError(errno.ENOSPC, "others were sent meanwhile, and there is no room for all")
 
     def _make_room(self, size: int) -> None:
         """Delete what is too old, and the oldest until `size` bytes more may be stored."""
-        room = self._total - size - sum(stored.size for stored in self._stored)
-        while self._stored and (room < 0 or self._stored[0].since + self._seconds <= self._clock()):
-            oldest = self._stored.popleft()
-            room += oldest.size
-            shutil.rmtree(oldest.folder, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    folder: Path
-    since: float
-    size: int
-
-
-def _found(directory: Path) -> Iterator[_Stored]:
-    """What is stored below a directory already."""
-    for folder in directory.glob("*/"):
-        if _TOKEN.fullmatch(folder.name):
-            size = sum(file.stat().st_size for file in folder.iterdir())
-            yield _Stored(folder, folder.stat().st_mtime, size)
+        surplus = sum(folder.size for folder in self._stored) + size - self._total
+        for _ in range(drop_oldest(self._stored, surplus, seconds=self._seconds, now=self._clock())):
+            self._stored.popleft()
 
 
 def _plain(name: str) -> str:

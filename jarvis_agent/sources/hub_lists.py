@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from jarvis_agent import __version__
 from jarvis_agent.errors import ConfigError, JarvisError, NoCandidateError, TransientError, as_cause
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources import cards
+from jarvis_agent.threads import in_daemon
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +64,7 @@ class HubLists:
         self._clock = clock
         self._shelf = _Shelf(cache_dir)
         self._flights: dict[str, Future[list[Row]]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a flight may land while it is noted
         self._failure: tuple[float, TransientError] | None = None
 
     @property
@@ -83,14 +85,15 @@ class HubLists:
         """
         key = self._key(path, params)
         with self._lock:
-            flight = self._flights.get(key) or self._start(key, path, params)
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = self._flights[key] = in_daemon(self._look_up, key, path, params)
+                flight.add_done_callback(partial(self._land, key))
         try:
             async with asyncio.timeout(2 * self._timeout):
                 return await asyncio.wrap_future(flight)
         except TimeoutError as error:
-            with self._lock:
-                if self._flights.get(key) is flight:
-                    del self._flights[key]
+            self._land(key, flight)
             failure = self._remember("it did not answer in time")
             _, rows = await asyncio.to_thread(self._shelf.get, key)
             if rows is None:
@@ -102,28 +105,8 @@ class HubLists:
         asked = json.dumps([self.endpoint, path, params, self._token], sort_keys=True)
         return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
-    def _start(self, key: str, path: str, params: Mapping[str, Any]) -> Future[list[Row]]:
-        flight: Future[list[Row]] = Future()
-        # A running future is not cancelled along with one of those who wait for it.
-        flight.set_running_or_notify_cancel()
-        self._flights[key] = flight
-        threading.Thread(
-            target=self._fly, args=(flight, key, path, params), name="jarvis-hub", daemon=True
-        ).start()
-        return flight
-
-    def _fly(self, flight: Future[list[Row]], key: str, path: str, params: Mapping[str, Any]) -> None:
-        try:
-            rows = self._look_up(key, path, params)
-        except Exception as error:
-            self._land(key, flight)
-            flight.set_exception(error)
-        else:
-            self._land(key, flight)
-            flight.set_result(rows)
-
     def _land(self, key: str, flight: Future[list[Row]]) -> None:
-        """From now on a request is a new one. One that took too long may have been replaced already."""
+        """From now on a request is a new one."""
         with self._lock:
             if self._flights.get(key) is flight:
                 del self._flights[key]

@@ -10,7 +10,6 @@ What it can do is the table in tasks.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
@@ -27,7 +26,7 @@ from jarvis_agent.backends.layouts import DIFFUSERS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import marker_folder, model_folder, refusal
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import MissingExtraError, UnsupportedError
+from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
@@ -49,6 +48,7 @@ class DiffusersBackend(LocalBackend):
     """Runs the tasks of TASK_WAYS."""
 
     name = "diffusers"
+    needs = ("torch", "diffusers")
 
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if diffusers is there, has a way to do the task, and may load the candidate."""
@@ -56,8 +56,8 @@ class DiffusersBackend(LocalBackend):
             return f"diffusers has no way here to do {spec.name}"
         if candidate.library not in (None, "diffusers"):
             return f"it is made for {candidate.library}, not for diffusers"
-        if find_spec("torch") is None or find_spec("diffusers") is None:
-            return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
+        if lacking := self.lacking(candidate):
+            return str(lacking)
         return refusal(candidate, self.settings)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
@@ -73,8 +73,8 @@ class DiffusersBackend(LocalBackend):
             TransientError: it could not be downloaded.
             ConfigError: the device or the dtype is not there.
         """
-        if find_spec("torch") is None or find_spec("diffusers") is None:
-            raise MissingExtraError(f"{candidate.id} on this machine", "local")
+        if lacking := self.lacking(candidate):
+            raise lacking
         with load_errors(spec, candidate):
             return _load(spec, candidate, settings)
 

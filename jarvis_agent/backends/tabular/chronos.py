@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
@@ -22,7 +21,7 @@ from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
 from jarvis_agent.backends.transformers.loading import LOADING, hush
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.errors import BadInputError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.cards import read_json
 from jarvis_agent.tables import Cell, Columns, read_table
@@ -78,6 +77,8 @@ class ChronosBackend(LocalBackend):
     """Runs Chronos models."""
 
     name = "chronos"
+    needs = ("torch", "chronos")
+    extra = "tabular"
 
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if chronos-forecasting is there, is for the task and the model, and may load it."""
@@ -85,8 +86,8 @@ class ChronosBackend(LocalBackend):
             return f"Chronos does not do {spec.name}"
         if not _is_chronos(candidate):
             return f"it is made for {candidate.library or 'another library'}, and is no Chronos model"
-        if find_spec("torch") is None or find_spec("chronos") is None:
-            return str(MissingExtraError(f"{candidate.id} on this machine", "tabular"))
+        if lacking := self.lacking(candidate):
+            return str(lacking)
         return refusal(candidate, self.settings)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
@@ -97,8 +98,8 @@ class ChronosBackend(LocalBackend):
             TransientError: it could not be downloaded.
             ConfigError: the device or the dtype is not there.
         """
-        if find_spec("torch") is None or find_spec("chronos") is None:
-            raise MissingExtraError(f"{candidate.id} on this machine", "tabular")
+        if lacking := self.lacking(candidate):
+            raise lacking
         with load_errors(spec, candidate):
             return _load(candidate, settings)
 

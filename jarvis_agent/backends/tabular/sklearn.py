@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from jarvis_agent.backends.layouts import SKOPS
 from jarvis_agent.backends.load_errors import load_errors
 from jarvis_agent.backends.model_files import model_folder, refusal
 from jarvis_agent.backends.tabular.sklearn_trees import TREE, check_trees
-from jarvis_agent.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.errors import BadInputError, UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.sources.cards import read_json, strings
 from jarvis_agent.tables import Columns, read_table
@@ -87,6 +86,8 @@ class SklearnBackend(LocalBackend):
     """Runs scikit-learn models."""
 
     name = "sklearn"
+    needs = ("skops", "sklearn", "pandas")
+    extra = "tabular"
 
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if skops is there, is for the task and the model, and may load it."""
@@ -94,8 +95,8 @@ class SklearnBackend(LocalBackend):
             return f"scikit-learn does not do {spec.name} here"
         if candidate.library not in _LIBRARIES and not _in_folder(candidate.path):
             return f"it is made for {candidate.library}, not for scikit-learn"
-        if any(find_spec(module) is None for module in ("skops", "sklearn", "pandas")):
-            return str(MissingExtraError(f"{candidate.id} on this machine", "tabular"))
+        if lacking := self.lacking(candidate):
+            return str(lacking)
         return refusal(candidate, self.settings)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
@@ -106,8 +107,8 @@ class SklearnBackend(LocalBackend):
                 is for another task.
             TransientError: it could not be downloaded.
         """
-        if any(find_spec(module) is None for module in ("skops", "sklearn", "pandas")):
-            raise MissingExtraError(f"{candidate.id} on this machine", "tabular")
+        if lacking := self.lacking(candidate):
+            raise lacking
         with load_errors(spec, candidate):
             return _load(spec, candidate, settings)
 

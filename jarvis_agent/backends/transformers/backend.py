@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
@@ -22,7 +21,7 @@ from jarvis_agent.backends.transformers.control import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import Loaded, Way, choose_way, hush, load_model, try_out
 from jarvis_agent.backends.transformers.tasks import TASK_WAYS
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import MissingExtraError, UnsupportedError
+from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Candidate
@@ -52,6 +51,7 @@ class TransformersBackend(LocalBackend):
     """Runs the tasks of TASK_WAYS."""
 
     name = "transformers"
+    needs = ("torch", "transformers")
 
     def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if transformers is there, has a way to do the task, and may load the candidate."""
@@ -59,8 +59,8 @@ class TransformersBackend(LocalBackend):
             return f"transformers has no way here to do {spec.name}"
         if candidate.library not in (None, "transformers"):
             return f"it is made for {candidate.library}, not for transformers"
-        if find_spec("torch") is None or find_spec("transformers") is None:
-            return str(MissingExtraError(f"{candidate.id} on this machine", "local"))
+        if lacking := self.lacking(candidate):
+            return str(lacking)
         return refusal(candidate, self.settings)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
@@ -75,8 +75,8 @@ class TransformersBackend(LocalBackend):
             TransientError: it could not be downloaded.
             ConfigError: the device or the dtype is not there.
         """
-        if find_spec("torch") is None or find_spec("transformers") is None:
-            raise MissingExtraError(f"{candidate.id} on this machine", "local")
+        if lacking := self.lacking(candidate):
+            raise lacking
         with load_errors(spec, candidate):
             return _load(spec, candidate, settings)
 
