@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jarvis_agent.errors import ExpertError, in_words
@@ -28,7 +29,21 @@ logger = logging.getLogger(__name__)
 GRACE = 5.0
 """Seconds for which what was cancelled is waited for: code that goes on all the same must not hold a run."""
 
-_limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("jarvis_limits", default=())
+
+@dataclass(slots=True)
+class _Limit:
+    """A time limit of `within`, as the work sees it; what the work started may outlive it."""
+
+    timeout: asyncio.Timeout
+    loop: asyncio.AbstractEventLoop
+    is_over: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_over and not self.timeout.expired()
+
+
+_limits: ContextVar[tuple[_Limit, ...]] = ContextVar("jarvis_limits", default=())
 
 
 class LateError(TimeoutError):
@@ -57,12 +72,16 @@ async def within(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     try:
         async with asyncio.timeout(seconds) as limit:
             context = copy_context()
-            context.run(_limits.set, (*_limits.get(), limit))
+            own = _Limit(limit, asyncio.get_running_loop())
+            context.run(_limits.set, (*_limits.get(), own))
             running = asyncio.create_task(_tamed(work, name), name=name, context=context)
             try:
                 await asyncio.wait([running])
             finally:
-                await stop([running])
+                try:
+                    await stop([running])
+                finally:
+                    own.is_over = True
     except TimeoutError as late:
         if not running.done() or running.cancelled():
             raise LateError from late
@@ -121,15 +140,16 @@ async def each(work: Callable[[A], Awaitable[T]], things: Sequence[A], at_once: 
 @contextmanager
 def uncounted() -> Iterator[None]:
     """A wait for somebody else, who has a limit of his own: those around this block stand still."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    standing = [
-        (late, when) for late in _limits.get() if not late.expired() and (when := late.when()) is not None
-    ]
-    for late, _ in standing:
-        late.reschedule(None)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    # A limit of another loop can only be moved there; it goes on.
+    known = [limit for limit in _limits.get() if limit.loop is loop and limit.is_open]
+    standing = [(limit, when) for limit in known if (when := limit.timeout.when()) is not None]
+    for limit, _ in standing:
+        limit.timeout.reschedule(None)
     try:
         yield
     finally:
-        for late, when in standing:
-            late.reschedule(when + clock() - began)
+        for limit, when in standing:
+            if limit.is_open:
+                limit.timeout.reschedule(when + loop.time() - began)

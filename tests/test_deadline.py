@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
-from jarvis_agent import deadline
+from jarvis_agent import deadline, portal
 from jarvis_agent.deadline import LateError, each, uncounted, within
 from jarvis_agent.errors import ExpertError
+from jarvis_agent.threads import in_thread
 
 
 async def never() -> None:
@@ -163,3 +165,33 @@ class TestUncounted:
 
         with pytest.raises(LateError):
             await within(0.01, wait(), "late")
+
+
+async def test_a_wait_in_another_loop_leaves_the_limit_alone() -> None:
+    ended = threading.Event()
+
+    async def waits() -> None:
+        with uncounted():
+            await asyncio.sleep(0.2)
+        await asyncio.to_thread(ended.wait)
+
+    with pytest.raises(LateError):
+        await within(0.05, in_thread(portal.call, waits), "the tool")
+    ended.set()
+
+
+async def test_what_outlives_its_limit_may_wait_for_others() -> None:
+    go, later = asyncio.Event(), []
+
+    async def outliving() -> str:
+        await go.wait()
+        with uncounted():
+            await asyncio.sleep(0)
+        return "done"
+
+    async def work() -> None:
+        later.append(asyncio.create_task(outliving()))
+
+    await within(5.0, work(), "the work")
+    go.set()
+    assert await later[0] == "done"

@@ -76,3 +76,10 @@ def test_steps_of_the_same_request_are_repeated(request_: str, meant: str) -> No
 def test_nothing_is_repeated_for_a_file_of_another_kind() -> None:
     marked = mark("Caption a.jpg, and the same for b.wav", named_files("a.jpg b.wav"))
     assert repeated(marked.text, marked) == marked.text
+
+
+@pytest.mark.parametrize("asked", ["describe this picture in French", "describe a.jpg in French"])
+def test_another_language_is_for_the_file_that_the_turn_had(asked: str) -> None:
+    files = tuple(named_files("a.jpg"))
+    meant = spelt_out(Brief("and in German?", turns=(Turn(asked, "Un chat.", files),)))
+    assert (meant.request, meant.files, meant.turns) == (asked.replace("French", "German"), files, ())

@@ -105,3 +105,16 @@ def test_no_row_of_like_words_takes_more_than_its_length_allows(around: str, uni
         return thread_time() - started
 
     assert cost(14) <= 24 * cost(7) + 0.05
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "Write a story about a man sleeping after painting a house",
+        "Draw a dog after running",
+        "Draw a cat and a dog on a single image",
+        "Write a poem about the sea (not the lake)",
+    ],
+)
+def test_what_is_drawn_or_told_stays_whole(request_: str) -> None:
+    assert recast_of(request_) == request_

@@ -25,6 +25,8 @@ def tidied(text: str) -> str:
         ("an imge of the street", "an image of the street"),
         ("can u make me a pic", "can you make me a picture"),
         ("read it outloud pls", "read it out loud please"),
+        ("Hmm, transcribe it n sumarize it", "transcribe it and summarize it"),
+        ("transcribe it and, um, translate it", "transcribe it and, translate it"),
     ],
 )
 def test_slips_and_short_forms_are_mended(typed: str, meant: str) -> None:
@@ -35,6 +37,10 @@ def test_slips_and_short_forms_are_mended(typed: str, meant: str) -> None:
     "text",
     [
         "paint Zorblax in the street",
+        "say ah",
+        "say: oh",
+        "paint an oh so fresh elephant",
+        "paint the letter n",
         "paint Sumary in the street",
         "summarizes it",
         "it is about Germany",

@@ -158,7 +158,7 @@ class ModelPool:
 
         What runs is abandoned: long computations see it and stop (see `abandoned`), and since what they have
         by then may be a part of the result, it fails too. What has not ended after `_GRACE` seconds is left
-        alone, with its model.
+        alone, with its model, which takes no call until then unless it can work on several at once.
         """
         with self._lock:
             waiting = [job for slot in self._slots.values() for job in slot.jobs]

@@ -53,7 +53,10 @@ def spelt_out(brief: Brief) -> Brief:
         return brief
     *earlier, last = brief.turns
     before = spelt_out(Brief(last.request, files=last.resources, turns=tuple(earlier)))
-    request = _with_language(brief.request, before.request) or _with_files(brief, before.request)
+    if request := _with_language(brief.request, before.request):
+        files = (*brief.files, *before.files)
+        return replace(brief, request=request, files=files, turns=tuple(earlier))
+    request = _with_files(brief, before.request)
     return replace(brief, request=request, turns=tuple(earlier)) if request else brief
 
 

@@ -42,7 +42,7 @@ _RESULT = (
     r"文字稿|深度图|边缘图|轮廓图|姿态图|姿势图|骨架图|法线图|直线图|草图|线稿|涂鸦|Canny图?|HED图?)"
 )
 _LISTED = re.compile(
-    rf"(?<=[\u4e00-\u9fff\ue000-\uf8ff、])({_RESULT})\s*(?:、|和|与|跟|以及|还有|及)\s*(?={_RESULT})(?!人名和地名)",
+    rf"(?<=[\u4e00-\u9fff\ue000-\uf8ff、])({_RESULT})\s*(?:、|和|与|跟|以及|还有|及)\s*(?={_RESULT}(?!的))(?!人名和地名)",
     re.IGNORECASE,
 )
 """Results in a row ("做摘要和情感分析"); each is a step of its own."""
@@ -52,7 +52,9 @@ _CHAINED = re.compile(
 """A verb after which the next one follows at once ("翻译成法语念给我听")."""
 _BESIDE = re.compile(r"^(?:同时|另外|此外|顺便|顺带|还有)+(?:也|还|再|请)*")
 """What says that a step goes beside the one before it, rather than on with what that one makes."""
-_PARTICLES = re.compile(r"(?:呗|呀|啊|嘛|哈|哦|咯|啦|哟|呐|哒|(?<![酒网贴氧])吧)+(?=[。！!？?，,；;\s]|$)")
+_PARTICLES = re.compile(
+    r"(?:呗|呀|啊|嘛|哈|哦|咯|啦|哟|呐|哒|(?<![酒网贴氧水书茶话迪餐])吧)+(?=[。！!？?，,；;\s]|$)"
+)
 _GOES_BY = re.compile(
     r"^(?:请|先|再)?(?:根据|依据|按照?|依照|照着|基于|参照|参考)|"
     r"^(?:以|沿用|保持|用)(?!.*(?:描述|总结|翻译|说|念|读|概括|介绍|回答|讲|[做转]成))|"

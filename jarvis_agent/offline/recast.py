@@ -130,7 +130,7 @@ _PATTERNS: tuple[tuple[str, Change], ...] = (
     ),
     (rf"{_ORDER}but\s+(?P<first>{_VERB}\s[^,;]*?)\s+(?:first|before that){_END}", _swapped),
     (rf"{_ORDER}but\s+(?:only )?first\s+(?P<first>{_VERB}\s[^;]*?){_END}", _swapped),
-    (rf"{_ORDER}(?:only )?after\s+(?:first\s+)?{_GERUND}\b(?P<rest>[^,;]*?){_END}", _after),
+    (rf"{_ORDER}(?<!ing )(?:only )?after\s+(?:first\s+)?{_GERUND}\b(?P<rest>\s[^,;]*?){_END}", _after),
     (
         rf"\b(?:have|get)\s+(?P<what>{_NOUN})\s+(?P<done>{_PARTICIPLES})\b(?P<how>{_ALOUD})"
         rf"(?:\s+and\s+(?P<what2>(?:the|its)\s+[\w-]+)\s+(?P<done2>{_PARTICIPLES})\b(?P<how2>{_ALOUD}))?",
@@ -139,7 +139,7 @@ _PATTERNS: tuple[tuple[str, Change], ...] = (
     (
         rf"^(?P<verb>{_DRAWS})\s+(?:{_FRAMED} of\s+)?"
         rf"(?P<things>{_A_THING}(?:,\s*{_A_THING})*,?\s+and\s+{_A_THING}),?\s+"
-        rf"(?:as|in|on|each|all)\s[^,;.]*?(?:separate|different|own|distinct|single)\s+{_FRAMED}",
+        rf"(?:as|in|on|each|all)\s[^,;.]*?(?:separate|different|own|distinct)\s+{_FRAMED}",
         _apart,
     ),
     (
@@ -153,7 +153,7 @@ _PATTERNS: tuple[tuple[str, Change], ...] = (
         r"(?=(?:answer|tell|find|say)\b)",
         lambda m: f"From {m['file']}, ",
     ),
-    (r"\s*\(\s*(?:and )?not\b[^()]*\)", lambda _: ""),
+    (r"(?:(?<=[\ue000-\uf8ff])|(?<=\bit))\s*\(\s*(?:and )?not\b[^()]*\)", lambda _: ""),
     (r"\btell (?:her|him|them|us|everyone)(?=,?\s)", lambda _: "tell me"),
     (rf",\s*(?P<how>aloud|out loud)\s*,\s*(?P<what>[^,;]+?){_END}", lambda m: f" {m['what']} {m['how']}"),
     (

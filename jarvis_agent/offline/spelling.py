@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from jarvis_agent.offline.asking import ACTIONS
+from jarvis_agent.offline.marks import MARK
 from jarvis_agent.offline.wordings import load_bank
 from jarvis_agent.selection.languages import LANGUAGES
 
@@ -42,7 +43,6 @@ _SHORT: Mapping[str, str] = {
     "pls": "please",
     "plz": "please",
     "thx": "thanks",
-    "n": "and",
     "teh": "the",
     "im": "I am",
     "ive": "I have",
@@ -62,7 +62,15 @@ _SHORT: Mapping[str, str] = {
     "vids": "videos",
     "outloud": "out loud",
     "yo": "hey",
-} | dict.fromkeys(("lol", "btw", "hm", "hmm", "um", "uh", "ugh", "oh", "ah", "kinda"), "")
+    "lol": "",
+    "btw": "",
+    "kinda": "",
+}
+_SIGHS = r"(?:hmm?|um|uh|ugh|oh|ah)\b(?!['’-])"
+_SIGH = re.compile(rf"(?:^|(?<=[.!?;\n]))[ \t]*{_SIGHS}(?:[ ,.…]+|$)", re.IGNORECASE)
+_SIGH_BETWEEN = re.compile(rf",[ \t]*{_SIGHS}(?=[ \t]*,)", re.IGNORECASE)
+"""A sigh that begins a sentence, or stands between commas; elsewhere it may be what is to be said."""
+_AND = re.compile(rf"(?<=\s)n(?=\s+(?:(?:{ACTIONS}|the|then|also)\b|{MARK}))", re.IGNORECASE)
 _WORD = re.compile(r"(?<![\w'’/@#.-])[A-Za-z]+(?![\w'’/@#-]|\.\w)")
 
 
@@ -74,11 +82,13 @@ def tidy(text: str, knows: Callable[[str], bool]) -> str:
         knows: whether a word, in small letters, is in the dictionary.
     """
 
+    text = _SIGH.sub(" ", _SIGH_BETWEEN.sub("", text)).lstrip(" ")
+
     def mended(match: re.Match[str]) -> str:
         begins = text[: match.start()].rstrip()[-1:] in ("", *".!?;:\n")
         return _mended(match[0], knows, begins=begins)
 
-    return re.sub(r" {2,}", " ", _WORD.sub(mended, text))
+    return re.sub(r" {2,}", " ", _AND.sub("and", _WORD.sub(mended, text)))
 
 
 def _mended(word: str, knows: Callable[[str], bool], *, begins: bool) -> str:
