@@ -60,7 +60,7 @@ def make_backends(
 
 
 def _made(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:
-    if not callable(given) or (hasattr(given, "why_not") and not isinstance(given, type)):
+    if not callable(given):
         return checked(given, Backend, "a backend")
     name = getattr(given, "__name__", repr(given))
     try:
