@@ -29,7 +29,6 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
-from jarvis_agent.threads import in_thread
 from jarvis_agent.tracing import Seen, counted, here, span
 from jarvis_agent.types import Resource, Task, TaskResult, Usage
 
@@ -148,8 +147,7 @@ class Session:
 
     async def _close_store(self) -> None:
         try:
-            # asyncio's own threads may all be at work for other runs.
-            await within(GRACE, in_thread(self._store.close), "the end of a run")
+            await within(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
         except LateError:
             logger.warning(
                 "the directory %s of a run does not answer; it is left as it is", self._store.directory

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -107,29 +105,6 @@ async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
                 break
         await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == before
-
-
-async def test_a_run_ends_in_order_while_the_threads_of_asyncio_are_busy(tmp_path, caplog):
-    gate = threading.Event()
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(1))
-
-    class Busy(Responder):
-        async def respond(
-            self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
-        ) -> AsyncIterator[str]:
-            self.work = loop.run_in_executor(None, gate.wait)
-            yield "done"
-
-    async with agent(tmp_path, responder := Busy()) as jarvis:
-        try:
-            run = await jarvis.ainvoke("Shorten it")
-            assert not responder.work.done()
-        finally:
-            gate.set()
-    assert run.answer == "done"
-    assert list(tmp_path.iterdir()) == []
-    assert "does not answer" not in caplog.text
 
 
 SUM = Task(task="summarization", id=0, dep=[-1], args={"text": "a long text"})
