@@ -47,12 +47,12 @@ _ITEM = re.compile(
     rf"(?:{results()})s?(?:\s+(?:of|in|from|for)\s[\w ]{{1,30}})?",
     re.IGNORECASE,
 )
+"""A noun for a result, of which several may stand in a row ("for \ue000 I need a caption and depth map")."""
 _LIST_OF = re.compile(
     r"\s*:\s*|\b(?:i(?: would|['’]d)? (?:need|want|like)|give me|show me|get me)\s*:?\s+", re.IGNORECASE
 )
 _NEXT = re.compile(r"\s*,\s*(?:and\s+)?|\s+and\s+", re.IGNORECASE)
 _POLITE_END = re.compile(r"\W*(?:\b(?:please|thanks)\b)?\W*$", re.IGNORECASE)
-"""Nouns for results, one after the other ("for \ue000 I need a caption and depth map")."""
 _DRAWN = r"(?:images?|pictures?|photos?|videos?|clips?)"
 _BARE = re.compile(
     rf"^{BEFORE}(?:(?:the|an?|one|some)\s+)?(?:[\w-]+\s+)?"
