@@ -8,6 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from figures import Figure
 
@@ -30,15 +31,20 @@ def resident() -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-async def round_of(agent: JarvisAgent) -> tuple[int, float]:
-    """How many runs were not answered in full, and the seconds that all took."""
-    began = perf_counter()
-    runs = await asyncio.gather(
-        *(agent.ainvoke("Shorten it five times") for _ in range(RUNS)), return_exceptions=True
-    )
-    took = perf_counter() - began
-    good = [run for run in runs if not isinstance(run, BaseException) and run.ok and run.answer == "done"]
-    return RUNS - len([run for run in good if len(run.results) == 5]), took
+async def round_of(name: str, agent: JarvisAgent, *records: list[Any]) -> int:
+    """How many runs were not answered in full. No request comes twice.
+
+    `records` are what the doubles noted down of their calls: they would hold every run.
+    """
+
+    async def answered(number: int) -> bool:
+        run = await agent.ainvoke(f"Shorten text {number} of {name} five times")
+        for record in records:
+            record.clear()
+        return run.ok and run.answer == "done" and len(run.results) == 5
+
+    good = await asyncio.gather(*map(answered, range(RUNS)), return_exceptions=True)
+    return RUNS - good.count(True)
 
 
 async def figures() -> list[Figure]:
@@ -50,14 +56,12 @@ async def figures() -> list[Figure]:
         settings = Settings(output_dir=Path(folder), offline=True)
         source = FakeSource([fake_candidate(_TASK)])
         async with JarvisAgent(llm, sources=[source], backends=[backend], settings=settings) as agent:
-            for _ in range(ROUNDS):
-                bad, seconds = await round_of(agent)
-                llm.calls.clear()
-                backend.calls.clear()
-                source.asked.clear()
+            for number in range(ROUNDS):
+                began = perf_counter()
+                wrong += await round_of(f"round {number}", agent, llm.calls, backend.calls, source.asked)
+                took.append(perf_counter() - began)
                 gc.collect()
                 memory.append(resident())
-                wrong, took = wrong + bad, [*took, seconds]
     at_once = f"{RUNS:,} runs of 5 tasks at once"
     return [
         Figure(f"{at_once}, {ROUNDS} times: runs that failed or were not answered", wrong, 0),

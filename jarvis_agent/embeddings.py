@@ -12,6 +12,7 @@ Notes:
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 LAYERS, HEADS, MAX_TOKENS = 6, 12, 256
+
+KEPT = 32
+"""Vectors of the latest texts that are kept (1.5 kB each): planning compares a request several times."""
 
 _ONE_LOADS = threading.Lock()
 
@@ -60,6 +64,7 @@ class Embedder:
         # On a busy machine, products of matrices as small as these take many times longer on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
         self._one_at_a_time = threading.Lock()
+        self._kept: OrderedDict[str, Floats] = OrderedDict()
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """One vector a text.
@@ -75,14 +80,30 @@ class Embedder:
 
         if not texts:
             return np.zeros((0, 384), np.float32)
+        with self._one_at_a_time:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+            new = [text for text in dict.fromkeys(texts) if text not in found]
+            found.update(zip(new, self._encoded(new), strict=True))
+            for text, vector in found.items():
+                self._kept[text] = vector
+                self._kept.move_to_end(text)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return np.stack([found[text] for text in texts])
+
+    def _encoded(self, texts: Sequence[str]) -> list[Floats]:
+        """The vectors of texts that are not kept."""
+        import numpy as np
+
+        if not texts:
+            return []
         ids = [self._tokenizer.encode(sound(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
-        with self._one_at_a_time, self._blas.limit(limits=1):
+        with self._blas.limit(limits=1):
             states = self._states(np.concatenate([np.array(i) for i in ids]), spans)
-        pooled = np.stack([states[span].mean(0) for span in spans])
-        vectors: Floats = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
-        return vectors
+        pooled = [states[span].mean(0) for span in spans]
+        return [vector / np.linalg.norm(vector) for vector in pooled]
 
     def knows(self, word: str) -> bool:
         """Whether a word in small letters is one of the model's 30,000 tokens, so that it is no slip."""

@@ -23,6 +23,7 @@ from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.selection.places import why_not
 from jarvis_agent.settings import Settings
+from jarvis_agent.single_flight import SingleFlight
 from jarvis_agent.sources.table import default_sources
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import TASKS
@@ -99,6 +100,7 @@ class Experts:
         self._offered: dict[str, TaskSpec] = {}
         self._asked_for: list[TaskSpec] = []
         self._asked_at = 0.0
+        self._asking = SingleFlight[dict[str, TaskSpec]]()
         self._pinned = read_pins(pins or {}).keys()
         asked = default_sources(settings) if sources is None else sources
         self.sources: Sequence[ModelSource] = [checked(one, ModelSource, "a source") for one in asked]
@@ -121,6 +123,10 @@ class Experts:
         specs, now = list(TASKS.values()), self._clock()
         if specs == self._asked_for and now - self._asked_at < OFFER_FRESH:
             return self._offered
+        return await self._asking.join(specs, lambda: self._ask(specs))
+
+    async def _ask(self, specs: list[TaskSpec]) -> dict[str, TaskSpec]:
+        now = self._clock()
         found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
         names = self._pinned | set().union(*(names for names, _ in found))
         offered = {spec.name: spec for spec in specs if spec.name in names}

@@ -13,7 +13,6 @@ failed, and whoever called may try another planner.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,6 +25,7 @@ from jarvis_agent.narrowing import narrowed, narrows
 from jarvis_agent.plan import Plan, PlanBuilder
 from jarvis_agent.plan_schema import files_by_kind, plan_schema
 from jarvis_agent.similarity import Similarity
+from jarvis_agent.threads import in_turn
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Task
 
@@ -78,7 +78,7 @@ class LLMPlanner:
             for task in tasks:
                 on_task(task)
 
-        shown, demonstrations = await asyncio.to_thread(self._shown, brief)
+        shown, demonstrations = await in_turn(self._shown, brief)
         form = self._form(shown, demonstrations)
         messages = self._prompts.plan_messages(shown, demonstrations, self._controller.asks_schema)
         try:

@@ -60,9 +60,9 @@ class Similarity:
         File names count as their kinds. The vectors of `others` are kept: they should be of a fixed stock.
         Those of the bank's examples and of the tasks' descriptions come with the package.
         """
-        text, others = without_names(text), [without_names(other) for other in others]
+        text, others = without_names(text), [_kept_without_names(other) for other in others]
         if _EASTERN.search(text) or self._embedder is None:
-            return [_shared(text, other) for other in others]
+            return _shared(text, others)
         new = [other for other in dict.fromkeys(others) if other not in self._known]
         vectors = self._embedder.encode([text, *new])
         self._known.update(zip(new, vectors[1:], strict=True))
@@ -110,7 +110,6 @@ class Similarity:
             return None
 
 
-@lru_cache(maxsize=4096)
 def without_names(text: str) -> str:
     """The text with its files called by their kinds: "Describe cat.jpg" → "Describe the image"."""
     for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too
@@ -129,23 +128,28 @@ def kind_by_name(name: str) -> Modality:
 def _by_words(texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
     ways = {name: entry.phrases for name, entry in load_bank().items()}
     ways |= {spec.name: wording(spec).phrases for spec in specs}
-    return [
-        {name: max(_shared(text, phrase) for phrase in phrases) for name, phrases in ways.items()}
-        for text in texts
-    ]
+    return [{name: max(_shared(text, phrases)) for name, phrases in ways.items()} for text in texts]
 
 
-def _shared(one: str, other: str) -> float:
-    """The share of their words, or pairs of eastern characters, that two texts have in common."""
-    first, second = _parts(one), _parts(other)
-    overlap = 2 * len(first & second) / max(1, len(first) + len(second))
-    same_script = bool(_EASTERN.search(one)) == bool(_EASTERN.search(other))
-    return (1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script
+def _shared(text: str, others: Iterable[str]) -> list[float]:
+    """The share of their words, or pairs of eastern characters, that a text has in common with each other."""
+    own, eastern = _parts(text), bool(_EASTERN.search(text))
+    shared = []
+    for other in others:
+        parts = _kept_parts(other)
+        overlap = 2 * len(own & parts) / max(1, len(own) + len(parts))
+        same_script = eastern == bool(_EASTERN.search(other))
+        shared.append((1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script)
+    return shared
 
 
-@lru_cache(maxsize=4096)
 def _parts(text: str) -> frozenset[str]:
     words = {word.lower()[:6] for word in _WORD.findall(_EASTERN.sub(" ", text))} - _COMMON
     eastern = "".join(char if _EASTERN.match(char) else " " for char in text)
     pairs = {a + b for a, b in pairwise(eastern) if " " not in (a, b)}
     return frozenset(words | pairs)
+
+
+# What requests are compared with is a fixed stock; the requests themselves are nothing to keep.
+_kept_parts = lru_cache(maxsize=4096)(_parts)
+_kept_without_names = lru_cache(maxsize=4096)(without_names)

@@ -5,8 +5,10 @@
     crew = Crew(8, "models")                       # a few threads that stay for the next work
     done = crew.start(work, 1, 2)
     crew.stop(10.0)
+    plan = await in_turn(work, 1, 2)               # for work that keeps the processor busy
 
-They are daemons, so that neither a cancelled call nor the end of the process waits for them without a limit.
+Those of `in_turn` apart, they are daemons, so that neither a cancelled call nor the end of the process waits
+for them without a limit.
 Those of `in_daemon` are in no pool, so that one which hangs takes nobody's place.
 """
 
@@ -17,8 +19,9 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -29,6 +32,9 @@ T = TypeVar("T")
 _NAME = "jarvis-own"
 _AT_EXIT = 10.0
 """Seconds for which the end of the process waits for a crew."""
+
+_BUSY = ThreadPoolExecutor(2, "jarvis-busy")
+"""Starts its threads when there is work for them."""
 
 
 def in_daemon(work: Callable[..., T], *args: Any) -> Future[T]:
@@ -45,6 +51,15 @@ def in_daemon(work: Callable[..., T], *args: Any) -> Future[T]:
 async def in_thread(work: Callable[..., T], *args: Any) -> T:
     """As `in_daemon`, and wait for it. Cancelled, it waits no longer, and the result is thrown away."""
     return await asyncio.wrap_future(in_daemon(work, *args))
+
+
+async def in_turn(work: Callable[..., T], *args: Any) -> T:
+    """As `asyncio.to_thread`, for work that keeps the processor busy: two at a time in the whole process.
+
+    In asyncio's own few threads a thousand such would stand before every small thing that waits for a disk.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_BUSY, partial(copy_context().run, work, *args))
 
 
 class Crew:

@@ -5,8 +5,8 @@
         seen.show({"jarvis.inputs": "…"})         # only with contents=True
         seen.fail("ExhaustedError")
 
-Where the program has not imported OpenTelemetry itself, nothing is imported and nothing is done; where it has
-set no tracer provider, OpenTelemetry's own stand-ins do nothing. Spans hold names, counts and times. What
+Where the program has not imported OpenTelemetry itself, nothing is imported, and where it has set no tracer
+provider, nothing is done. Spans hold names, counts and times. What
 people or models wrote, error messages too, stands in them only where `contents` is allowed, with what looks
 like a secret masked.
 """
@@ -82,7 +82,7 @@ def span(
         current: whether spans that are opened in the block are its children. An asynchronous generator that
             yields within the block sets this False, since it may be closed in another context.
     """
-    api = sys.modules.get("opentelemetry.trace")
+    api = _api()
     if api is None:
         yield Seen()
         return
@@ -107,7 +107,7 @@ def span(
 
 def tell(attributes: Attributes) -> None:
     """Note facts on the span that is open now."""
-    api = sys.modules.get("opentelemetry.trace")
+    api = _api()
     if api is not None:
         Seen(api.get_current_span()).tell(attributes)
 
@@ -133,6 +133,14 @@ def bytes_of(values: Iterable[Any]) -> int:
 
 
 def here() -> Any:
-    """The place of the span that is open now, for `span(under=…)`; None without OpenTelemetry."""
-    api = sys.modules.get("opentelemetry.trace")
+    """The place of the span that is open now, for `span(under=…)`; None where nothing is traced."""
+    api = _api()
     return None if api is None else api.set_span_in_context(api.get_current_span())
+
+
+def _api() -> Any:
+    """OpenTelemetry's module of traces, if the program has imported it and set a tracer provider."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
+        return None
+    return api

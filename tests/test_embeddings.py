@@ -53,6 +53,20 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 
 
 @pytest.mark.starter
+def test_a_text_is_embedded_once_while_it_is_among_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder, read = load_embedder(Settings(offline=True)), list[str]()
+    encoded = embedder._encoded
+    monkeypatch.setattr(embedder, "_encoded", lambda texts: read.extend(texts) or encoded(texts))
+    first = embedder.encode(["one sheep", "two sheep", "one sheep"])
+    again = embedder.encode(["two sheep", "three sheep", "one sheep"])
+    assert read == ["one sheep", "two sheep", "three sheep"]
+    assert (first[[1, 0]] == again[[0, 2]]).all()
+    embedder.encode([f"sheep {number}" for number in range(embeddings.KEPT)])
+    embedder.encode(["one sheep"])
+    assert read[-1] == "one sheep"
+
+
+@pytest.mark.starter
 def test_no_texts_give_no_vectors() -> None:
     assert load_embedder(Settings(offline=True)).encode([]).shape == (0, 384)
 

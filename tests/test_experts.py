@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
 import pytest
@@ -60,6 +61,14 @@ async def test_a_model_that_comes_later_is_seen_after_a_minute() -> None:
     clock.now += OFFER_FRESH
     assert set(await experts.offered()) == {SPEECH, DETECTION}
     await experts.aclose()
+
+
+async def test_runs_that_begin_together_ask_once() -> None:
+    source = FakeSource([fake_candidate(SPEECH)])
+    experts = experts_of(source)
+    offers = await asyncio.gather(*(experts.offered() for _ in range(5)))
+    assert [set(offer) for offer in offers] == [{SPEECH}] * 5
+    assert source.asked.count(SPEECH) == 1
 
 
 async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.threads import Crew, in_daemon, in_thread
+from jarvis_agent.threads import Crew, in_daemon, in_thread, in_turn
+
+asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
 
 
 @pytest.fixture
@@ -51,6 +56,42 @@ def test_a_crew_that_hangs_is_not_waited_for() -> None:
     assert not done.done()
     let_go.set()
     assert done.result(10)
+
+
+async def test_work_for_the_processor_takes_turns() -> None:
+    """Asyncio's own threads stay free, however much of it there is."""
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work() -> str:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        return threading.current_thread().name
+
+    names = await asyncio.gather(*(in_turn(work) for _ in range(12)))
+    assert most == len(set(names)) == 2
+
+
+async def test_work_for_the_processor_sees_the_variables_of_its_caller() -> None:
+    asked_by.set("me")
+    assert await in_turn(asked_by.get) == "me"
+
+
+async def test_work_whose_turn_has_not_come_is_not_done_once_it_is_cancelled() -> None:
+    let_go, done = threading.Event(), list[str]()
+    busy = [asyncio.create_task(in_turn(let_go.wait, 10)) for _ in range(2)]
+    waiting = asyncio.create_task(in_turn(done.append, "late"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    let_go.set()
+    await asyncio.gather(*busy)
+    await in_turn(done.append, "next")
+    assert done == ["next"]
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])

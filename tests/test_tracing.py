@@ -19,7 +19,7 @@ from PIL import Image
 from small_agents import CAPTION, DESCRIBE_ALOUD, small_agent
 
 from jarvis_agent.settings import Settings
-from jarvis_agent.tracing import span
+from jarvis_agent.tracing import here, span
 
 REQUEST = "Describe a.jpg aloud"
 
@@ -126,6 +126,8 @@ def test_without_a_provider_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     with span("jarvis.run") as seen:
         assert not seen.wanted
+        assert seen.span is None
+        assert here() is None
         seen.tell({"a": 1})
         seen.fail("Error")
 

@@ -10,6 +10,7 @@ starts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal, Self
@@ -33,8 +34,12 @@ from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Selection, Task, TaskResult
 
 
+@lru_cache(maxsize=512)
 def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
-    """A pydantic model of a task's arguments: media are paths or URLs, lists are lists."""
+    """A pydantic model of a task's arguments: media are paths or URLs, lists are lists.
+
+    It is made once: a model takes a millisecond, and agents ask for those of all their tasks at every run.
+    """
     fields: dict[str, Any] = {}
     for arg in spec.inputs:
         kind = _python_type(arg)

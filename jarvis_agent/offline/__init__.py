@@ -46,6 +46,7 @@ from jarvis_agent.offline.workflow.tools import is_workflow_kit
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
+from jarvis_agent.threads import in_turn
 from jarvis_agent.types import Task
 
 
@@ -62,7 +63,9 @@ class OfflinePlanner:
         Raises:
             MissingExtraError: the sentence embeddings are not installed.
         """
-        plan = await asyncio.to_thread(self._plan, brief)
+        # A download, which may take its time, must not hold up other plans.
+        await asyncio.to_thread(load_embedder, self._settings)
+        plan = await in_turn(self._plan, brief)
         for task in plan.tasks:
             on_task(task)
         return plan

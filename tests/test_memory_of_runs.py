@@ -1,0 +1,65 @@
+"""What runs leave in the memory of the process: nothing that is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from small_agents import small_agent
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.similarity import Similarity
+
+
+@pytest.fixture(autouse=True)
+def _picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (8, 8)).save("a.jpg")
+
+
+async def runs_of(agent: JarvisAgent, records: list[list[Any]], name: str, count: int) -> None:
+    """Runs that nobody keeps, with requests that were never made before."""
+
+    async def one(number: int) -> None:
+        run = await agent.ainvoke(f"Describe a.jpg for the {name} number {number}")
+        assert run.ok
+        for record in records:
+            record.clear()
+
+    await asyncio.gather(*map(one, range(count)))
+
+
+def ours() -> Counter[str]:
+    """How many objects of our classes there are, by class."""
+    gc.collect()
+    kinds = (type(thing) for thing in gc.get_objects())
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("jarvis_agent"))
+
+
+def cached() -> Counter[str]:
+    """How many results our functions keep, by function."""
+    caches = [thing for thing in gc.get_objects() if isinstance(thing, functools._lru_cache_wrapper)]
+    own = (cache for cache in caches if cache.__module__.startswith("jarvis_agent"))
+    return Counter({f"{cache.__module__}.{cache.__qualname__}": cache.cache_info().currsize for cache in own})
+
+
+@pytest.mark.parametrize("knows_meaning", [pytest.param(True, marks=pytest.mark.starter), False])
+async def test_runs_that_have_ended_leave_nothing_of_theirs(
+    knows_meaning: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not knows_meaning:
+        monkeypatch.setattr(Similarity, "_embedder", None)
+    agent, llm, backend = small_agent()
+    records: list[list[Any]] = [llm.calls, backend.calls]
+    async with agent:
+        await runs_of(agent, records, "first", 4)
+        objects, results = ours(), cached()
+        await runs_of(agent, records, "second", 12)
+        assert ours() - objects == Counter()
+        assert cached() - results == Counter()
