@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.offline import chinese
+from jarvis_agent.offline.lengths import ends
 from jarvis_agent.offline.marks import mark
 from jarvis_agent.offline.plain import readings
-from jarvis_agent.offline.steps import split
+from jarvis_agent.offline.steps import first_of, split
 from jarvis_agent.offline.wordings import Matcher, load_bank, wording
 from jarvis_agent.request import Brief, mentions
 from jarvis_agent.settings import Settings
@@ -60,13 +61,13 @@ class Similarity:
         File names count as their kinds. The vectors of `others` are kept: they should be of a fixed stock.
         Those of the bank's examples and of the tasks' descriptions come with the package.
         """
-        text, others = without_names(text), [_kept_without_names(other) for other in others]
+        text, others = ends(without_names(text)), [_kept_without_names(other) for other in others]
         if _EASTERN.search(text) or self._embedder is None:
             return _shared(text, others)
         new = [other for other in dict.fromkeys(others) if other not in self._known]
-        vectors = self._embedder.encode([text, *new])
-        self._known.update(zip(new, vectors[1:], strict=True))
-        return [float(self._known[other] @ vectors[0]) for other in others]
+        self._known.update(zip(new, self._embedder.encode(new), strict=True))
+        asked = self._embedder.encode([text])[0]
+        return [float(self._known[other] @ asked) for other in others]
 
     def tasks(self, brief: Brief) -> list[dict[str, float]]:
         """For each step of a request how near it is to the ways in which each task is put in words.
@@ -75,7 +76,7 @@ class Similarity:
         """
         marked = mark(brief.request, brief.files)
         in_chinese = chinese.is_chinese(marked.text)
-        steps = chinese.steps(marked) if in_chinese else split(marked.text)
+        steps = first_of(chinese.steps(marked) if in_chinese else split(marked.text))
         read = [readings(step.text, marked).as_is for step in steps]
         texts = list(dict.fromkeys(text for each in read for text in each))
         if not texts:

@@ -6,21 +6,23 @@
     done = crew.start(work, 1, 2)
     crew.stop(10.0)
     plan = await in_turn(work, 1, 2)               # for work that keeps the processor busy
+    go_on()                                        # such work says so between its steps
 
-Those of `in_turn` apart, they are daemons, so that neither a cancelled call nor the end of the process waits
-for them without a limit.
-Those of `in_daemon` are in no pool, so that one which hangs takes nobody's place.
+They are daemons, so that neither a cancelled call nor the end of the process waits for them without a limit;
+those of `in_turn` are not, for their work ends by itself. Those of `in_daemon` are in no pool, so that one
+which hangs takes nobody's place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -33,8 +35,21 @@ _NAME = "jarvis-own"
 _AT_EXIT = 10.0
 """Seconds for which the end of the process waits for a crew."""
 
-_BUSY = ThreadPoolExecutor(2, "jarvis-busy")
+_busy = ThreadPoolExecutor(2, "jarvis-busy")
 """Starts its threads when there is work for them."""
+
+_left: ContextVar[threading.Event | None] = ContextVar("jarvis_left", default=None)
+"""Tells work of `in_turn` that whoever waited for it has left."""
+
+
+def _renew() -> None:
+    """In a forked child the threads are gone, and the executor would wait for them."""
+    global _busy
+    _busy = ThreadPoolExecutor(2, "jarvis-busy")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 def in_daemon(work: Callable[..., T], *args: Any) -> Future[T]:
@@ -58,8 +73,24 @@ async def in_turn(work: Callable[..., T], *args: Any) -> T:
 
     In asyncio's own few threads a thousand such would stand before every small thing that waits for a disk.
     """
+    context, left = copy_context(), threading.Event()
+    context.run(_left.set, left)
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_BUSY, partial(copy_context().run, work, *args))
+    try:
+        return await loop.run_in_executor(_busy, partial(context.run, work, *args))
+    finally:
+        left.set()
+
+
+def go_on() -> None:
+    """A place between two steps of the work of `in_turn`, where it ends if nobody waits for it any more.
+
+    Raises:
+        concurrent.futures.CancelledError: nobody does.
+    """
+    left = _left.get()
+    if left is not None and left.is_set():
+        raise CancelledError
 
 
 class Crew:

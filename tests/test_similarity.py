@@ -1,5 +1,8 @@
 """Texts are compared by what they ask for, not by what their files are called."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 from jarvis_agent.settings import Settings
@@ -33,3 +36,17 @@ def test_without_embeddings_shared_words_tell_and_scripts_are_kept_apart(
     )
     assert 1 > near > far > other
     assert Similarity(Settings()).scores("数一数图里的羊", ["数一数图里的牛", "朗读这段文字"])[0] > 0.7
+
+
+def test_what_requests_are_compared_with_is_kept_apart_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Embedder:
+        def encode(self, texts: Sequence[str]) -> np.ndarray:
+            asked.extend([list(texts)] if texts else [])
+            return np.eye(len(texts), 384, dtype=np.float32)
+
+    asked: list[list[str]] = []
+    monkeypatch.setattr(Similarity, "_embedder", Embedder())
+    similarity = Similarity(Settings())
+    for request in ("Count the sheep", "Shear the sheep"):
+        similarity.scores(request, ["Count what one cares for", "Sell wool"])
+    assert asked == [["Count what one cares for", "Sell wool"], ["Count the sheep"], ["Shear the sheep"]]

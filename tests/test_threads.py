@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -92,6 +95,22 @@ async def test_work_whose_turn_has_not_come_is_not_done_once_it_is_cancelled() -
     await asyncio.gather(*busy)
     await in_turn(done.append, "next")
     assert done == ["next"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+def test_a_forked_child_has_turns_of_its_own() -> None:
+    code = (
+        "import asyncio, os\n"
+        "from jarvis_agent.threads import in_turn\n"
+        "async def work():\n"
+        "    await asyncio.gather(*(asyncio.wait_for(in_turn(os.getpid), 10) for _ in range(3)))\n"
+        "asyncio.run(work())\n"
+        "if child := os.fork():\n"
+        "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "asyncio.run(work())"
+    )
+    # A process of its own forks: this one has other threads.
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])

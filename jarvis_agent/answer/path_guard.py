@@ -8,6 +8,7 @@
 A word is held back until it is whole. A path that exists, or that the request or a result names, passes. Any
 other is replaced by the file that it must mean: the known one of the same name, else the only one made of
 that type. If there is none, a path is marked; an http(s) address passes, since it may well lead somewhere.
+So does a word that is longer than any path, as soon as that is known.
 How the text was cut into pieces makes no difference.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,9 +35,15 @@ _KINDS: dict[str, str] = {
     }.items()
     for suffix in suffixes.split()
 }
-_WORD = re.compile(r"[\w.~/\\:@+%-]+", re.ASCII)
-_URL = re.compile(r"https?://[^\s\"'`<>()\[\]{}|*，。；：！？、（）「」『』《》“”‘’]+", re.IGNORECASE)
+_LETTERS = r"\w.~/\\:@+%-"
+_URL_LETTERS = r"[^\s\"'`<>()\[\]{}|*，。；：！？、（）「」『』《》“”‘’]"
+_WORD = re.compile(rf"[{_LETTERS}]+", re.ASCII)
+_URL = re.compile(rf"https?://{_URL_LETTERS}+", re.IGNORECASE)
+_LONGEST = 4096
+"""Letters of a path or address, which is what systems allow."""
+_GOES_ON = {_WORD: re.compile(rf"[{_LETTERS}]*", re.ASCII), _URL: re.compile(rf"{_URL_LETTERS}*")}
 _PREFIX = re.compile(r"(?:sandbox|attachment|file):(?://(?=/))?(?=[\w./~\\])", re.IGNORECASE)
+_IN_PATH = re.compile(r"[./\\]")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _WORD_END = re.compile(r"[.:]*(?![\w.~/\\:@+%-])", re.ASCII)
 _PLACEHOLDER = re.compile(
@@ -75,16 +82,22 @@ class PathGuard:
         self._paths = list(
             dict.fromkeys(str(resource.path) for resource in known if resource.path is not None)
         )
+        self._named = _by(self._paths, lambda path: _pure(path).name)
+        self._ending = _by(self._made, lambda path: _pure(path).suffix.lower())
+        self._of_kind = _by(self._made, lambda path: self._made[path])
         self._allowed = {*self._paths, *(resource.name for resource in known if resource.name)}
-        self._odd = sorted(
-            (name for name in self._allowed if not _WORD.fullmatch(name)), key=len, reverse=True
-        )
+        odd = sorted((name for name in self._allowed if not _WORD.fullmatch(name)), key=len, reverse=True)
+        self._odd = _by(odd, lambda name: name[0])
+        self._longest_odd = len(odd[0]) if odd else 0
+        firsts = "".join(map(re.escape, self._odd))
+        self._plain = re.compile(rf"[^\[<{{{firsts}{_LETTERS}]+", re.ASCII)
         for text in _texts(list(quoted)):
             self._allowed |= {match.group().rstrip(".:") for match in _WORD.finditer(text)}
             self._allowed |= {_without_stop(match.group()) for match in _URL.finditer(text)}
         self._missing = missing
         self._looks = looks
         self._held = ""
+        self._overlong: re.Pattern[str] | None = None
 
     def feed(self, text: str) -> str:
         """Take the next piece; returns what may be shown now."""
@@ -98,7 +111,11 @@ class PathGuard:
     def _scan(self, *, final: bool) -> str:
         shown: list[str] = []
         place = 0
+        if self._overlong is not None and (rest := self._overlong.match(self._held)):
+            place = rest.end()
+            shown.append(rest.group())
         while place < len(self._held):
+            self._overlong = None
             step = self._step(place, final)
             if step is None:
                 break
@@ -110,10 +127,14 @@ class PathGuard:
     def _step(self, place: int, final: bool) -> tuple[str, int] | None:
         """What to show for the text at `place`, and where it goes on; None if more must be known first."""
         text = self._held
-        rest = text[place:]
-        if not final and any(len(name) > len(rest) and name.startswith(rest) for name in self._odd):
-            return None
-        for name in self._odd:
+        if plain := self._plain.match(text, place):
+            return plain.group(), plain.end()
+        odd = self._odd.get(text[place], ())
+        if not final and len(text) - place < self._longest_odd:
+            rest = text[place:]
+            if any(len(name) > len(rest) and name.startswith(rest) for name in odd):
+                return None
+        for name in odd:
             if not text.startswith(name, place):
                 continue
             end = _WORD_END.match(text, place + len(name))
@@ -130,6 +151,9 @@ class PathGuard:
         match = _URL.match(text, place) or _WORD.match(text, place)
         if match is None:
             return text[place], place + 1
+        if match.end() - place > _LONGEST:
+            self._overlong = _GOES_ON[match.re]
+            return match.group(), match.end()
         if match.end() == len(text) and not final:
             return None
         judge = self._judge_url if match.re is _URL else self._judge_word
@@ -154,6 +178,8 @@ class PathGuard:
         return (self._right_one(core) or f"{core} {self._missing}") + word[len(core) :]
 
     def _looks_like_path(self, word: str) -> bool:
+        if not _IN_PATH.search(word):
+            return False
         name = _pure(word)
         if name.suffix[1:].lower() in _KINDS:
             return True
@@ -172,12 +198,12 @@ class PathGuard:
     def _right_one(self, wrong: str) -> str | None:
         """The file that a wrong path must mean; None if that is not clear."""
         name = _pure(wrong)
-        same = [path for path in self._paths if _pure(path).name == name.name]
+        same = self._named.get(name.name, [])
         best = max((_shared(path, wrong) for path in same), default=0)
         same = [path for path in same if _shared(path, wrong) == best]
         suffix = name.suffix.lower()
-        alike = [path for path in self._made if _pure(path).suffix.lower() == suffix]
-        of_kind = [path for path, kind in self._made.items() if kind == _KINDS.get(suffix[1:])]
+        alike = self._ending.get(suffix, [])
+        of_kind = self._of_kind.get(_KINDS.get(suffix[1:], ""), [])
         for found in (same, alike, of_kind):
             if len(found) == 1:
                 return found[0]
@@ -187,6 +213,14 @@ class PathGuard:
         kind = next((kind for words, kind in _PLACEHOLDER_KINDS if words.search(placeholder)), None)
         fitting = [path for path, made in self._made.items() if kind in (None, made)]
         return fitting[0] if len(fitting) == 1 else f"{placeholder} {self._missing}"
+
+
+def _by(names: Iterable[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    """Names by what they have in common, in their order."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(key(name), []).append(name)
+    return found
 
 
 def _texts(value: Any) -> Iterator[str]:

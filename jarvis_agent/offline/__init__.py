@@ -46,7 +46,7 @@ from jarvis_agent.offline.workflow.tools import is_workflow_kit
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
-from jarvis_agent.threads import in_turn
+from jarvis_agent.threads import go_on, in_turn
 from jarvis_agent.types import Task
 
 
@@ -77,14 +77,18 @@ class OfflinePlanner:
     def _plan(self, brief: Brief) -> Plan:
         brief = spelt_out(brief)
         marked = mark(brief.request, brief.files)
+        unread = [marked.note] if marked.note else []
         if is_workflow_kit(brief.specs, frozenset(load_model().names)):
-            return Plan(tasks=read(marked, brief, load_embedder(self._settings)))
+            return Plan(tasks=read(marked, brief, load_embedder(self._settings)), notes=unread)
         linker = Linker(marked, brief)
         if chinese.is_chinese(marked.text):
             steps = chinese.steps(marked, linker.discourse.at_hand)
         else:
-            marked.text = recast(repeated(tidy(marked.text, self._matcher.knows), marked))
+            text = tidy(marked.text, self._matcher.knows)
+            go_on()
+            marked.text = recast(repeated(text, marked))
+            go_on()
             steps = split(marked.text)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
         notes = Chooser(ranker, linker, marked).add_all(steps)
-        return Plan(tasks=linker.tasks, notes=notes)
+        return Plan(tasks=linker.tasks, notes=[*unread, *notes])

@@ -13,10 +13,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from jarvis_agent.offline.chinese_rules import load_rules
-from jarvis_agent.offline.marks import MARK, Marked, mark
+from jarvis_agent.offline.lengths import MOST_READ
+from jarvis_agent.offline.marks import MARK, Mark, Marked, mark
+from jarvis_agent.offline.steps import MOST_STEPS
 from jarvis_agent.request import Brief, mentions
 from jarvis_agent.selection.languages import LANGUAGES
 from jarvis_agent.tools.spec import MEDIA
+
+MOST_REPEATS = 20
+"""Earlier turns of which each may be the last one done again."""
 
 _LEAD = (
     r"\W*(?:(?:and|now|ok(?:ay)?|then|great|nice|cool|good|thanks|please|perfect|or|also|so|"
@@ -49,15 +54,22 @@ def spelt_out(brief: Brief) -> Brief:
 
     The turn that it repeats is no longer among the turns then, so that nothing of it is taken for "it".
     """
-    if not brief.turns:
+    if not brief.turns or not _is_hint(brief):
         return brief
     *earlier, last = brief.turns
-    before = spelt_out(Brief(last.request, files=last.resources, turns=tuple(earlier)))
+    before = spelt_out(Brief(last.request, files=last.resources, turns=tuple(earlier[-MOST_REPEATS:])))
     if request := _with_language(brief.request, before.request):
         files = (*brief.files, *before.files)
         return replace(brief, request=request, files=files, turns=tuple(earlier))
     request = _with_files(brief, before.request)
     return replace(brief, request=request, turns=tuple(earlier)) if request else brief
+
+
+def _is_hint(brief: Brief) -> bool:
+    """Whether a request may be one that only says for what the last one is to be done again."""
+    if len(brief.request) > MOST_READ:
+        return False
+    return any(hint.match(brief.request) for _, hint in _languages()) or _other_files(brief) is not None
 
 
 def repeated(text: str, marked: Marked) -> str:
@@ -71,8 +83,8 @@ def repeated(text: str, marked: Marked) -> str:
     known = [c for c in re.findall(MARK, before) if marked.marks[c].is_file and marked.marks[c].kind == kind]
     if not known:
         return text
-    again = _about_others(before, list(dict.fromkeys(known)), files)
-    return f"{before}. {again}{text[match.end() :]}"
+    again = f"{before}. {_about_others(before, list(dict.fromkeys(known)), files)}{text[match.end() :]}"
+    return again if len(again) <= 2 * MOST_READ else text
 
 
 def _about_others(text: str, names: list[str], others: list[str]) -> str:
@@ -80,16 +92,21 @@ def _about_others(text: str, names: list[str], others: list[str]) -> str:
     first, *more = names
     for name in more:
         text = re.sub(rf"(?:[\s,、和]|\band\s)*{re.escape(name)}", "", text)
-    return text.replace(first, " and ".join(others))
+    return text.replace(first, " and ".join(others), MOST_STEPS)
+
+
+def _other_files(brief: Brief) -> list[Mark] | None:
+    """The files of a request that names only those to which the last one is to be done again; else None."""
+    marked = mark(brief.request, brief.files)
+    match = next((match for asks in _ASKED_AGAIN if (match := asks.match(marked.text))), None)
+    return marked.within(match["files"]) if match else None
 
 
 def _with_files(brief: Brief, request: str) -> str | None:
     """The last request about the files that this one names."""
-    marked = mark(brief.request, brief.files)
-    match = next((match for asks in _ASKED_AGAIN if (match := asks.match(marked.text))), None)
-    if match is None:
+    files = _other_files(brief)
+    if files is None:
         return None
-    files = marked.within(match["files"])
     names = [name for name in mentions(request) if _is_like(name, files[0].kind)]
     values = [mark.value for mark in files]
     return _about_others(request, names, values) if names else f"{request} {' and '.join(values)}"

@@ -16,19 +16,21 @@ from jarvis_agent.offline.companions import COMPANIONS, Companion
 from jarvis_agent.offline.link import Linker
 from jarvis_agent.offline.marks import MARK, Marked
 from jarvis_agent.offline.rank import Ranker, Scores
-from jarvis_agent.offline.steps import Step
+from jarvis_agent.offline.steps import Step, first_of
 from jarvis_agent.offline.supply import DETECTOR, FINDER
 from jarvis_agent.offline.wordings import OUT_OF_SCOPE, bank_name
+from jarvis_agent.parsing.draft import MAX_TASKS, shorten
+from jarvis_agent.threads import go_on
 from jarvis_agent.tools.spec import TaskSpec
 
 LEAST = 0.4
 """A step that no task is nearer to than this is not understood."""
 CLEAR = 0.6
 """A wish about what was just made must be as near as this to a task to ask for more."""
+_LONGEST_TOLD = 200
+"""Letters of a step that a note repeats."""
 MARGIN = 0.15
 """How far behind the best a task may be and still stand in for it, where the best lacks an input."""
-MOST_STEPS = 50
-"""What comes after that many steps is left out: no plain request is so long."""
 
 _AGAIN = re.compile(
     r"\W*(?:i|we)(?: would|'d|’d)?(?: only| just| really)? (?:need|want|like)(?: to have)? "
@@ -59,10 +61,12 @@ class Chooser:
     def add_all(self, steps: Sequence[Step]) -> list[str]:
         """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
         notes, talk = [], []
-        if len(steps) > MOST_STEPS:
-            notes.append(f"only the first {MOST_STEPS} of {len(steps)} steps are planned")
-            steps = steps[:MOST_STEPS]
+        planned = first_of(steps)
+        if len(planned) < len(steps):
+            notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
+        steps = planned
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
+            go_on()
             self._linker.discourse.give(step.context)
             text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
             if place and self._adds_nothing(step, scores, text_after):
@@ -71,6 +75,8 @@ class Chooser:
                 talk.append(f"{self._told(step)} asks for nothing that an expert model does")
             elif note := self._add(step, scores, text_after):
                 notes.append(note)
+        if self._linker.left_out:
+            notes.append(f"tasks left out: {self._linker.left_out}, since a plan has at most {MAX_TASKS}")
         if not self._linker.tasks and not notes:
             return talk or ["the request names nothing to do"]
         return notes
@@ -144,7 +150,7 @@ class Chooser:
 
     def _told(self, step: Step) -> str:
         told = step.told or self._marked.restored(step.text)
-        return f"“{told.strip(' .,;!?')}”"
+        return f"“{shorten(told.strip(' .,;!?'), _LONGEST_TOLD)}”"
 
 
 def _goes_with(row: Companion, spec: TaskSpec) -> bool:

@@ -14,13 +14,13 @@ import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
 from jarvis_agent.offline.marks import Mark, Marked, spelling, without_references
 from jarvis_agent.offline.wordings import bank_name, wording
 from jarvis_agent.request import Brief, Turn, mentions
-from jarvis_agent.tools.spec import Modality, TaskSpec
+from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
 _DETERMINER = r"(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)"
 _EARLIER = re.compile(
@@ -178,7 +178,7 @@ class Discourse:
 
     def earlier(self, kind: Modality, text: str) -> Thing | None:
         """The last thing of a kind in earlier turns of the chat, by preference in one that the words name."""
-        turns = list(reversed(self._turns))
+        turns = self._turns[::-1]
         if (
             kind == "text"
             and turns
@@ -190,10 +190,11 @@ class Discourse:
         adjective = re.search(
             r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
         )
+        told = self._told
         if adjective is not None:
-            turns.sort(key=lambda turn: adjective[1].lower() not in turn.request.lower())
-        for turn in turns:
-            if found := list(_things_of(turn, kind)):
+            told = sorted(told, key=lambda things: adjective[1].lower() not in things[0].asked.lower())
+        for things in told:
+            if found := [thing for thing in things if thing.kind == kind]:
                 values = tuple(dict.fromkeys(value for thing in reversed(found) for value in thing.values))
                 one = _one_of(values, text)
                 if one is None and not _PLURAL.search(text):
@@ -202,6 +203,11 @@ class Discourse:
         if kind == "text" and turns and (_EARLIER.search(text) or _told_in_words(turns[0])):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
+
+    @cached_property
+    def _told(self) -> list[tuple[Thing, ...]]:
+        """The things of each earlier turn that has any, the last turn first."""
+        return [things for turn in reversed(self._turns) if (things := tuple(_things_of(turn)))]
 
     def _latest(self, known: list[Thing], text: str) -> Thing | None:
         plain = [thing for thing in known if not thing.is_view]
@@ -247,15 +253,14 @@ def _told_in_words(turn: Turn) -> bool:
     return bool(turn.answer) and all(resource.name in turn.request for resource in turn.resources)
 
 
-def _things_of(turn: Turn, kind: Modality) -> Iterator[Thing]:
-    """The things of a kind in a turn, the latest first."""
+def _things_of(turn: Turn) -> Iterator[Thing]:
+    """The things of a turn, of each kind the latest first."""
     for resource in reversed(turn.resources):
-        if resource.kind != kind:
-            continue
-        is_text = kind == "text" and resource.text is not None
+        is_text = resource.kind == "text" and resource.text is not None
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
-        yield Thing(kind, (value,), from_turn=True, asked=turn.request)
+        yield Thing(resource.kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
-        mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
-        if mime.partition("/")[0] == kind and kind != "text":
-            yield Thing(kind, (name,), from_turn=True, asked=turn.request)
+        mime = mimetypes.guess_type(re.split(r"[?#]", name, maxsplit=1)[0])[0] or ""
+        kind = mime.partition("/")[0]
+        if kind in MEDIA:
+            yield Thing(kind, (name,), from_turn=True, asked=turn.request)  # type: ignore[arg-type]

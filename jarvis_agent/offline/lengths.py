@@ -1,9 +1,10 @@
 """Sentences of a length that rules can be tried on, however long a text somebody pastes.
 
     bounded("describe          \\ue000")     # "describe \\ue000"
+    ends(text)                              # the same text, or its beginning and its end
 
 The time that regular expressions take grows with the square of a sentence's length, or worse, and nothing
-can interrupt them. No order that people give is near the bound.
+can interrupt them. No order that people give is near the bounds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import re
 
 MOST_LETTERS = 600
 """What is longer than that without a line break gets one: after a sentence, else between words."""
+
+MOST_READ = 10_000
+"""Of a text of more letters only the beginning and the end are read, each half as long as this: whoever
+pastes a book says before or after it what is to be done with it."""
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r"\n[ \n]+")
@@ -24,6 +29,19 @@ _PIECE = re.compile(
 
 
 def bounded(text: str) -> str:
-    """A marked text with single blanks and line breaks, and with line breaks in its overlong lines."""
-    lines = _BREAKS.sub("\n", _BLANKS.sub(" ", text))
-    return _LONG.sub(lambda line: "\n".join(_PIECE.findall(line.group())), lines)
+    """A text with line breaks in its overlong lines."""
+    return _LONG.sub(lambda line: "\n".join(_PIECE.findall(line.group())), text)
+
+
+def single_spaced(text: str) -> str:
+    """A text with single blanks and line breaks."""
+    return _BREAKS.sub("\n", _BLANKS.sub(" ", text))
+
+
+def ends(text: str) -> str:
+    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, cut at blanks."""
+    if len(text) <= MOST_READ:
+        return text
+    half = MOST_READ // 2
+    first, last = text[:half].rsplit(maxsplit=1), text[-half:].split(maxsplit=1)
+    return "\n".join((*first[:1], *last[-1:]))

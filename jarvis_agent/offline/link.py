@@ -19,6 +19,7 @@ from jarvis_agent.offline.marks import Marked
 from jarvis_agent.offline.steps import Step
 from jarvis_agent.offline.supply import Supply
 from jarvis_agent.offline.wordings import bank_name
+from jarvis_agent.parsing.draft import MAX_TASKS
 from jarvis_agent.refs import ref, refs_in
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import TaskSpec
@@ -30,12 +31,14 @@ class Linker:
 
     Attributes:
         tasks: the tasks so far; each comes after those that it needs.
+        left_out: how many tasks were too many for a plan.
         discourse: what the request has spoken of so far.
         offered: the task types that may be used, by their name in the bank of wordings, else their own.
     """
 
     def __init__(self, marked: Marked, brief: Brief) -> None:
         self.tasks: list[Task] = []
+        self.left_out = 0
         self.discourse = Discourse(marked, brief)
         self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
         self._marked = marked
@@ -47,9 +50,9 @@ class Linker:
             text_after: the rest of the request, which may name what the step leaves out.
 
         Raises:
-            PlanError: an argument is missing; nothing has been added then.
+            PlanError: an argument is missing, or the plan is full; nothing has been added then.
         """
-        planned, spoken = len(self.tasks), len(self.discourse.things)
+        planned, spoken, left_out = len(self.tasks), len(self.discourse.things), self.left_out
         supply = Supply(step.text, text_after, self._marked, self, step.context, is_beside=step.is_beside)
         try:
             args = Filling(spec, supply).args()
@@ -57,24 +60,35 @@ class Linker:
             return self.emit(spec, args)
         except PlanError:
             del self.tasks[planned:], self.discourse.things[spoken:]
+            self.left_out = left_out
             raise
 
     def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
         """Add a task for each set of arguments: several values of an argument are several tasks.
 
-        What is planned already is not planned twice.
+        What is planned already is not planned twice, and what is too much for a plan is left out.
+
+        Raises:
+            PlanError: nothing of it has room in the plan.
         """
         runs = max((len(values) for values in args.values()), default=1)
-        references = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
+        found = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
+        references = [reference for reference in found if reference is not None]
+        if not references:
+            raise PlanError(f"a plan has at most {MAX_TASKS} tasks")
+        self.left_out += len(found) - len(references)
         self.discourse.make(spec, references)
         self.discourse.note_fed(spec, args)
         return references
 
-    def _task(self, name: str, args: dict[str, Any]) -> str:
+    def _task(self, name: str, args: dict[str, Any]) -> str | None:
+        """The reference to a task with these arguments; None if it is new and the plan is full."""
         for task in self.tasks:
             if (task.task, task.args) == (name, args):
                 return ref(task.id)
         number = len(self.tasks)
+        if number == MAX_TASKS:
+            return None
         self.tasks.append(Task(task=name, id=number, dep=refs_in(args) or [-1], args=args))
         return ref(number)
 

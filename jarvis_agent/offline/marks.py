@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import PurePath
 
 from jarvis_agent.offline.asking import ACTIONS, OPENERS, START
-from jarvis_agent.offline.lengths import bounded
+from jarvis_agent.offline.lengths import MOST_READ, bounded, ends, single_spaced
 from jarvis_agent.offline.pasted import Span, above, below
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
@@ -23,12 +23,19 @@ FIRST_MARK, LAST_MARK = "\ue000", "\uf8ff"
 MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
 """Pattern of a mark: a character of Unicode's private use area."""
 
-_QUOTES = re.compile(
+_PAIRS = (
     r"\"(?P<a>[^\"]+)\"|“(?P<b>[^“”]+)”|「(?P<c>[^「」]+)」|『(?P<d>[^『』]+)』|«(?P<e>[^«»]+)»|`(?P<f>[^`\n]+)`"
-    r"|‘(?P<g>[^‘\n]+?)’(?!\w)|(?<!\w)'(?P<h>[^\n']+(?:'(?=\w)[^\n']*){0,200}?)'(?!\w)"
+    r"|‘(?P<g>[^‘\n]+?)’(?!\w)"
 )
-MOST_FIELDS, MOST_NAMES = 100, 1000
-"""Texts after colons, and spellings of files, that are looked for; more would take time without end."""
+_QUOTES = re.compile(_PAIRS)
+_APOSTROPHES = re.compile(rf"{_PAIRS}|(?<!\w)'(?P<h>[^\n']+(?:'(?=\w)[^\n']*){{0,200}}?)'(?!\w)")
+MOST_APOSTROPHES = 2000
+"""In a text of more of them they are no quotation marks: each might end at any of those after it."""
+MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
+"""Texts after colons, letters that are searched for their ends, and spellings of files that are looked for;
+more would take time without end."""
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"[\w/\\]", re.ASCII), re.compile(r"\.?\w", re.ASCII)
+_LONGEST_SENTENCE = 1000
 _FIELD = re.compile(
     r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|things|objects|items|prompt|following|text|sentences?|paragraph|"
     r"passage|article|message|review|comment|tweet|words?|story|poem|line|quote|phrase|email|note|document|"
@@ -81,10 +88,25 @@ class Mark:
 
 @dataclass(slots=True)
 class Marked:
-    """A text with marks, and what they stand for."""
+    """A text with marks, and what they stand for.
+
+    Attributes:
+        letters: how many the text had with marks, before the middle of an overlong one was left out.
+    """
 
     text: str
     marks: dict[str, Mark] = field(default_factory=dict)
+    letters: int = 0
+
+    @property
+    def note(self) -> str | None:
+        """What a plan says of what is left out of an overlong text; None if nothing is."""
+        if self.letters <= MOST_READ:
+            return None
+        return (
+            f"the request is long: only the first and the last {MOST_READ // 2:,} of its {self.letters:,} "
+            "letters are read; put what is to be worked on in quotation marks, or in a file"
+        )
 
     def add(self, mark: Mark) -> str:
         """A new mark's character; the value itself if there are no characters left."""
@@ -113,12 +135,15 @@ def mark(request: str, files: Iterable[Resource]) -> Marked:
     marked = Marked(text)
     names = dict(islice(_names(files), MOST_NAMES))
     text = _mark_span(text, below(text), marked)
-    text = _QUOTES.sub(lambda match: _quoted(match, names, marked), text)
+    quotes = _APOSTROPHES if text.count("'") <= MOST_APOSTROPHES else _QUOTES
+    text = quotes.sub(lambda match: _quoted(match, names, marked), text)
     text = _mark_files(text, names, marked)
     text = _AFTER_COLON.sub(lambda match: _after_colon(match, marked), _mark_fields(text, marked))
     if not names and not marked.marks:
         text = _mark_span(text, above(text), marked)
-    marked.text = bounded(text)
+    text = single_spaced(text)
+    marked.letters = len(text)
+    marked.text = bounded(ends(text))
     return marked
 
 
@@ -150,17 +175,31 @@ def _quoted(match: re.Match[str], names: dict[str, Resource], marked: Marked) ->
 
 def _mark_files(text: str, names: dict[str, Resource], marked: Marked) -> str:
     known: dict[str, str] = {}
-    for name in sorted(names, key=len, reverse=True):
+    for name in sorted(filter(None, names), key=len, reverse=True):
         file = names[name]
-        before = r"(?<![\w/\\])" if name[0].isalnum() else ""
-        pattern = rf"{before}{re.escape(name)}(?!\.?\w)"
-        if not re.search(pattern, text, re.ASCII):
+        around = _around(name, text)
+        if len(around) == 1:
             continue
         value = spelling(file)
         character = known.get(value) or marked.add(Mark(file.kind, value, is_file=True))
         known[value] = character
-        text = re.sub(pattern, lambda _, c=character: c, text, flags=re.ASCII)  # type: ignore[misc]
+        text = character.join(around)
     return text
+
+
+def _around(name: str, text: str) -> list[str]:
+    """The pieces of a text between the places where a name stands by itself; the whole where it does not."""
+    pieces: list[str] = []
+    start, place = 0, text.find(name)
+    while place >= 0:
+        end = place + len(name)
+        is_begun_before = name[0].isalnum() and place > 0 and _WORD_BEFORE.match(text, place - 1)
+        if is_begun_before or _WORD_AFTER.match(text, end):
+            place = text.find(name, place + 1)
+            continue
+        pieces.append(text[start:place])
+        start, place = end, text.find(name, end)
+    return [*pieces, text[start:]]
 
 
 def _mark_span(text: str, span: Span | None, marked: Marked) -> str:
@@ -175,7 +214,7 @@ def _mark_span(text: str, span: Span | None, marked: Marked) -> str:
 def _mark_fields(text: str, marked: Marked) -> str:
     """`Summarize this text: …` and `Question: …`: what stands after the colon becomes a mark."""
     start = 0
-    for _ in range(MOST_FIELDS):
+    for _ in range(min(MOST_FIELDS, MOST_SEARCHED // (len(text) + 1))):
         match = _FIELD.search(text, start)
         if match is None:
             break
@@ -205,7 +244,8 @@ def _mark_fields(text: str, marked: Marked) -> str:
 
 def _leads_to_order(text: str, match: re.Match[str], value: str) -> bool:
     """Whether what stands before a colon asks for nothing, and what stands after it does."""
-    sentence = re.split(r"[.!?;\n]\s", text[: match.end("label")])[-1]
+    end = match.end("label")
+    sentence = re.split(r"[.!?;\n]\s", text[max(0, end - _LONGEST_SENTENCE) : end])[-1]
     return bool(_ORDERS.match(value)) and not START.match(sentence)
 
 

@@ -11,8 +11,10 @@ is the context of the step after it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 
 from jarvis_agent.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
 from jarvis_agent.offline.marks import MARK
@@ -94,6 +96,10 @@ _INTO = re.compile(
 """Two results of one verb ("turn it into a video and into a model")."""
 
 
+MOST_STEPS, MOST_LETTERS = 50, 5000
+"""Steps, and letters of steps, that are planned: no plain request has more, and each letter takes time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A clause that asks for something.
@@ -135,6 +141,12 @@ def split(text: str) -> list[Step]:
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
     return steps
+
+
+def first_of(steps: Sequence[Step]) -> Sequence[Step]:
+    """The steps that are planned: all of a plain request, the first ones of what is too long for one."""
+    lengths = accumulate(len(step.text) for step in steps[:MOST_STEPS])
+    return steps[: sum(length <= MOST_LETTERS for length in lengths) or 1]
 
 
 def without_lead_in(text: str) -> str:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal
 from jarvis_agent.embeddings import Embedder
 from jarvis_agent.offline.odds import fit, odds
 from jarvis_agent.sources.starter import MINILM
+from jarvis_agent.threads import go_on
 from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.tools.table import find_task
 
@@ -39,6 +40,9 @@ SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
 
 UNKNOWN = "unknown"
 """What stands for the task of a step that is known to be none of the bank's."""
+
+_AT_ONCE = 16
+"""Texts that are embedded in one go."""
 
 _TOO_PLAIN = frozenset(
     {"text", "words", "word", "image", "new image", "picture", "photo", "video", "clip", "movie", "result"}
@@ -163,7 +167,12 @@ class Matcher:
         """
         import numpy as np
 
-        rows = self._embedder.encode(texts)
+        # A few at a time, since others wait for the embedder, and this work may have to stop.
+        parts = []
+        for start in range(0, max(1, len(texts)), _AT_ONCE):
+            go_on()
+            parts.append(self._embedder.encode(texts[start : start + _AT_ONCE]))
+        rows = np.concatenate(parts)
         vectors = {**self._bank, **{s.name: self._vectors_of(s) for s in specs if bank_name(s) is None}}
         near = rows @ np.concatenate(list(vectors.values())).T
         starts = np.cumsum([0, *(len(phrases) for phrases in vectors.values())])[:-1]
