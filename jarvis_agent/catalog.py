@@ -45,6 +45,8 @@ class ModelSource(Protocol):
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         """At most `limit` models for the task, the most downloaded first; [] if it has none.
 
+        It may be asked for several runs at once, and sees none of their context variables then.
+
         Raises:
             JarvisError: the source could not be asked. The selector notes it and asks the other sources.
         """

@@ -11,6 +11,7 @@ Notes:
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 LAYERS, HEADS, MAX_TOKENS = 6, 12, 256
 
 KEPT = 32
-"""Vectors of the latest texts that are kept (1.5 kB each): planning compares a request several times."""
+"""Vectors of the latest texts that are kept (1.5 kB each): planning compares a request several times.
+The texts themselves, which may be long documents, are not."""
 
 _ONE_LOADS = threading.Lock()
 
@@ -64,7 +66,7 @@ class Embedder:
         # On a busy machine, products of matrices as small as these take many times longer on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
         self._one_at_a_time = threading.Lock()
-        self._kept: OrderedDict[str, Floats] = OrderedDict()
+        self._kept: OrderedDict[bytes, Floats] = OrderedDict()
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """One vector a text.
@@ -80,16 +82,17 @@ class Embedder:
 
         if not texts:
             return np.zeros((0, 384), np.float32)
+        keys = [_key(text) for text in texts]
         with self._one_at_a_time:
-            found = {text: self._kept[text] for text in texts if text in self._kept}
-            new = [text for text in dict.fromkeys(texts) if text not in found]
-            found.update(zip(new, self._encoded(new), strict=True))
-            for text, vector in found.items():
-                self._kept[text] = vector
-                self._kept.move_to_end(text)
+            found = {key: self._kept[key] for key in keys if key in self._kept}
+            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+            found.update(zip(new, self._encoded(list(new.values())), strict=True))
+            for key, vector in found.items():
+                self._kept[key] = vector
+                self._kept.move_to_end(key)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        return np.stack([found[text] for text in texts])
+        return np.stack([found[key] for key in keys])
 
     def _encoded(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of texts that are not kept."""
@@ -177,6 +180,10 @@ def load_embedder(settings: Settings) -> Embedder:
 @lru_cache(maxsize=1)
 def _load(directory: Path) -> Embedder:
     return Embedder(directory)
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _laid_out(name: str, weight: Floats) -> Floats:

@@ -12,12 +12,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.table import Factory, make_backends
 from jarvis_agent.catalog import Distant, ModelSource, candidates_of
+from jarvis_agent.deadline import within
 from jarvis_agent.parts import checked
 from jarvis_agent.request import Brief
 from jarvis_agent.selection.pins import read_pins
@@ -73,6 +76,15 @@ def _return_pool() -> ModelPool | None:
         return pool
 
 
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Which of some task types can be run, and when that was asked."""
+
+    asked_for: Sequence[TaskSpec]
+    asked_at: float
+    runnable: Mapping[str, TaskSpec]
+
+
 class Experts:
     """Sources, backends and selector, made from the settings where they are not given.
 
@@ -97,10 +109,8 @@ class Experts:
         self.settings = settings
         self._closed = False
         self._clock = clock
-        self._offered: dict[str, TaskSpec] = {}
-        self._asked_for: list[TaskSpec] = []
-        self._asked_at = 0.0
-        self._asking = SingleFlight[dict[str, TaskSpec]]()
+        self._offer: _Offer | None = None
+        self._asking = SingleFlight[Mapping[str, TaskSpec]]()
         self._pinned = read_pins(pins or {}).keys()
         asked = default_sources(settings) if sources is None else sources
         self.sources: Sequence[ModelSource] = [checked(one, ModelSource, "a source") for one in asked]
@@ -118,29 +128,25 @@ class Experts:
             _return_pool()
             raise
 
-    async def offered(self) -> dict[str, TaskSpec]:
+    async def offered(self) -> Mapping[str, TaskSpec]:
         """The task types that something here can run, by name: with a model of this machine or of the Hub."""
-        specs, now = list(TASKS.values()), self._clock()
-        if specs == self._asked_for and now - self._asked_at < OFFER_FRESH:
-            return self._offered
+        specs, known = tuple(TASKS.values()), self._offer
+        if known and known.asked_for == specs and self._clock() - known.asked_at < OFFER_FRESH:
+            return known.runnable
         return await self._asking.join(specs, lambda: self._ask(specs))
 
-    async def _ask(self, specs: list[TaskSpec]) -> dict[str, TaskSpec]:
+    async def _ask(self, specs: Sequence[TaskSpec]) -> Mapping[str, TaskSpec]:
         now = self._clock()
         found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
         names = self._pinned | set().union(*(names for names, _ in found))
-        offered = {spec.name: spec for spec in specs if spec.name in names}
+        runnable = MappingProxyType({spec.name: spec for spec in specs if spec.name in names})
         if all(complete for _, complete in found):
-            self._offered, self._asked_for, self._asked_at = offered, specs, now
-        return offered
+            self._offer = _Offer(specs, now, runnable)
+        return runnable
 
     async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
         """Names of the tasks for which a source lists a model that runs here, and whether it told all."""
-        if isinstance(source, Distant):
-            lists: list[list[Candidate] | BaseException] = [_likely(source, spec) for spec in specs]
-        else:
-            asked = (candidates_of(source, spec, self.settings.top_k, self.settings) for spec in specs)
-            lists = await asyncio.gather(*asked, return_exceptions=True)
+        lists = await asyncio.gather(*(self._listed(source, spec) for spec in specs), return_exceptions=True)
         failed = next((listed for listed in lists if isinstance(listed, BaseException)), None)
         if failed:
             # The selection asks again, and records there what is wrong.
@@ -151,6 +157,12 @@ class Experts:
             if isinstance(found, list)
         }
         return await asyncio.to_thread(self._able, listed), failed is None
+
+    async def _listed(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
+        """What a source lists for a task; of a distant one, which is not asked, what it would list."""
+        if isinstance(source, Distant):
+            return await within(self.settings.run_timeout, _likely(source, spec), f"the source {source.name}")
+        return await candidates_of(source, spec, self.settings.top_k, self.settings)
 
     def _able(self, listed: Mapping[str, tuple[TaskSpec, list[Candidate]]]) -> set[str]:
         """Names of the tasks of which a candidate runs here; blocks while it looks for weights."""
@@ -177,7 +189,7 @@ class Experts:
             await pool.close()
 
 
-def _likely(source: Distant, spec: TaskSpec) -> list[Candidate]:
+async def _likely(source: Distant, spec: TaskSpec) -> list[Candidate]:
     """What a distant source would list for a task, and for the one whose models do it too."""
     others = source.likely(TASKS[spec.models_of]) if spec.models_of else []
-    return source.likely(spec) + others
+    return [*source.likely(spec), *others]

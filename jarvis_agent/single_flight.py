@@ -1,13 +1,13 @@
 """One piece of work for all who want its result at the same time.
 
-flight = SingleFlight[dict[str, TaskSpec]]()
+flight = SingleFlight[Mapping[str, TaskSpec]]()
 offered = await flight.join(specs, lambda: ask(specs))     # a second caller waits for the first one's
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -19,41 +19,38 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Flight(Generic[T]):
-    what: object
     running: asyncio.Task[T]
     waiting: int = 0
 
 
 class SingleFlight(Generic[T]):
-    """Runs one piece of work at a time in each event loop. Nothing is kept once it has ended."""
+    """Does the same work once at a time in each event loop. Nothing is kept once it has ended."""
 
     def __init__(self) -> None:
-        self._flights: dict[asyncio.AbstractEventLoop, _Flight[T]] = {}
+        self._flights: dict[tuple[asyncio.AbstractEventLoop, Hashable], _Flight[T]] = {}
 
-    async def join(self, what: object, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def join(self, what: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the work that is under way, or of `work`, which is begun.
 
         It goes on where a caller is cancelled, as long as another one waits for it. It sees nothing of the
         callers' context variables.
 
         Args:
-            what: what is worked on; other work than that of the flight that is under way is done apart.
+            what: tells the same work from other work, which is done apart.
             work: begins it.
 
         Raises:
             Exception: what the work raises, for all who wait.
         """
-        loop = asyncio.get_running_loop()
-        flight = self._flights.get(loop)
-        if flight is None or flight.what != what:
-            flight = _Flight(what, loop.create_task(work(), context=Context()))
-            self._flights[loop] = flight
+        key = asyncio.get_running_loop(), what
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.create_task(work(), context=Context()))
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.running)
         finally:
             flight.waiting -= 1
             if not flight.waiting:
-                if self._flights.get(loop) is flight:
-                    del self._flights[loop]
+                del self._flights[key]
                 await stop([flight.running])

@@ -6,9 +6,8 @@
         seen.fail("ExhaustedError")
 
 Where the program has not imported OpenTelemetry itself, nothing is imported, and where it has set no tracer
-provider, nothing is done. Spans hold names, counts and times. What
-people or models wrote, error messages too, stands in them only where `contents` is allowed, with what looks
-like a secret masked.
+provider, nothing is done. Spans hold names, counts and times. What people or models wrote, error messages
+too, stands in them only where `contents` is allowed, with what looks like a secret masked.
 """
 
 from __future__ import annotations
@@ -141,6 +140,8 @@ def here() -> Any:
 def _api() -> Any:
     """OpenTelemetry's module of traces, if the program has imported it and set a tracer provider."""
     api = sys.modules.get("opentelemetry.trace")
-    if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
+    if api is None or getattr(api.__spec__, "_initializing", False):
+        return None  # not imported, or another thread is in the middle of it
+    if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
         return None
     return api

@@ -61,7 +61,12 @@ def test_a_text_is_embedded_once_while_it_is_among_the_latest(monkeypatch: pytes
     again = embedder.encode(["two sheep", "three sheep", "one sheep"])
     assert read == ["one sheep", "two sheep", "three sheep"]
     assert (first[[1, 0]] == again[[0, 2]]).all()
-    embedder.encode([f"sheep {number}" for number in range(embeddings.KEPT)])
+    for number in range(embeddings.KEPT):
+        embedder.encode(["one sheep", f"sheep {number}"])
+    assert read.count("one sheep") == 1
+    embedder.encode(["one sheep", "two sheep"])
+    assert read[-1] == "two sheep"
+    embedder.encode([f"another sheep {number}" for number in range(embeddings.KEPT)])
     embedder.encode(["one sheep"])
     assert read[-1] == "one sheep"
 

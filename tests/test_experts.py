@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -69,6 +70,41 @@ async def test_runs_that_begin_together_ask_once() -> None:
     offers = await asyncio.gather(*(experts.offered() for _ in range(5)))
     assert [set(offer) for offer in offers] == [{SPEECH}] * 5
     assert source.asked.count(SPEECH) == 1
+
+
+async def test_a_task_that_comes_or_goes_while_the_sources_are_asked_does_so_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experts = experts_of(Source(SPEECH, "tidy"))
+    experts.backends["fake"].results["tidy"] = "x"  # type: ignore[attr-defined]
+    earlier = asyncio.create_task(experts.offered())
+    await asyncio.sleep(0)
+    monkeypatch.setitem(TASKS, "tidy", replace(TASKS[SPEECH], name="tidy"))
+    assert set(await experts.offered()) == {SPEECH, "tidy"}
+    assert set(await earlier) == {SPEECH}
+    monkeypatch.delitem(TASKS, "tidy")
+    assert set(await experts.offered()) == {SPEECH}
+    await experts.aclose()
+
+
+async def test_nobody_changes_what_the_others_are_offered() -> None:
+    experts = experts_of(Source(SPEECH))
+    offered = await experts.offered()
+    with pytest.raises(TypeError):
+        offered[DETECTION] = TASKS[DETECTION]  # type: ignore[index]
+    assert set(await experts.offered()) == {SPEECH}
+    await experts.aclose()
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
+async def test_a_distant_source_that_fails_leaves_the_others(error: BaseException) -> None:
+    class Distant(Source):
+        def likely(self, spec: TaskSpec) -> list[Candidate]:
+            raise error
+
+    experts = experts_of(Distant(), Source(SPEECH))
+    assert set(await experts.offered()) == {SPEECH}
+    await experts.aclose()
 
 
 async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:

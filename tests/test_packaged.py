@@ -3,7 +3,10 @@
 import hashlib
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +47,23 @@ def test_a_file_that_changes_after_its_check_is_checked_again(package: Path) -> 
     os.utime(package, ns=(1, 1))
     with pytest.raises(ConfigError):
         packaged_file("carries_weights", "model/weights.bin", good)
+
+
+def test_those_who_need_a_file_at_once_have_it_checked_once(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(file: Any, name: str) -> Any:
+        read.append(file.name)
+        time.sleep(0.05)
+        return summed(file, name)
+
+    read: list[str] = []
+    summed = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", slowly)
+    asked = ["carries_weights"] * 4, ["model/weights.bin"] * 4, [_sum(b"weights")] * 4
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(packaged_file, *asked)) == [package] * 4
+    assert list(map(str, read)) == [str(package)]
 
 
 def test_no_sum_means_no_check(package: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from threading import Barrier
 
 import pytest
 
@@ -62,10 +64,11 @@ async def test_nothing_is_kept_once_it_has_ended() -> None:
 async def test_other_work_is_done_apart() -> None:
     flight, work, other = SingleFlight[str](), Work(), Work()
     tasks = [*await started(flight, work, 2, "one"), *await started(flight, other, 2, "another")]
+    tasks += await started(flight, work, 1, "one")
     assert (work.begun, other.begun) == (1, 1)
     work.let_go.set()
     other.let_go.set()
-    assert len(await asyncio.gather(*tasks)) == 4
+    assert len(await asyncio.gather(*tasks)) == 5
 
 
 async def test_it_goes_on_for_the_others_where_one_is_cancelled() -> None:
@@ -98,11 +101,15 @@ async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept() -> None:
 
 
 def test_each_event_loop_has_work_of_its_own() -> None:
-    flight = SingleFlight[str]()
+    flight, both_run = SingleFlight[str](), Barrier(2, timeout=10)
 
     async def once() -> str:
         work = Work()
+        [task] = await started(flight, work, 1)
+        both_run.wait()
         work.let_go.set()
-        return await flight.join("", work)
+        return await task
 
-    assert [asyncio.run(once()) for _ in range(2)] == ["done for nobody"] * 2
+    with ThreadPoolExecutor(2) as threads:
+        runs = [threads.submit(asyncio.run, once()) for _ in range(2)]
+        assert [run.result(10) for run in runs] == ["done for nobody"] * 2

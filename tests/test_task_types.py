@@ -21,6 +21,12 @@ def test_a_task_type_is_found_by_its_name_in_any_spelling() -> None:
         del TASKS[TIDY.name]
 
 
+def test_its_parts_may_be_lists() -> None:
+    spec = replace(TIDY, inputs=[Arg("image", "image")], outputs=["image"])  # type: ignore[arg-type]
+    assert spec == TIDY
+    assert hash(spec) == hash(TIDY)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

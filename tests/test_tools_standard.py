@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,12 @@ def test_numbers_and_boxes_may_come_in_any_of_their_forms() -> None:
         assert (
             args_schema_of(TASKS["resize-image"])(image="a.jpg", width=width).model_dump()["width"] == width
         )
+
+
+def test_a_task_has_one_schema_however_often_it_is_asked_for() -> None:
+    spec = TASKS["crop-image"]
+    assert args_schema_of(replace(spec)) is args_schema_of(spec)
+    assert args_schema_of(replace(spec, name="crop-twice")) is not args_schema_of(spec)
 
 
 def test_one_file_stands_for_a_list_of_one() -> None:

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from opentelemetry.util._once import Once
 from PIL import Image
 from small_agents import CAPTION, DESCRIBE_ALOUD, small_agent
 
+from jarvis_agent.errors import UnsupportedError
 from jarvis_agent.settings import Settings
 from jarvis_agent.tracing import here, span
 
@@ -66,6 +69,12 @@ def test_a_run_is_a_tree_of_stages_tasks_and_attempts(spans: InMemorySpanExporte
         ("jarvis.llm", "jarvis.plan"),
         ("jarvis.llm", "jarvis.respond"),
     }
+
+
+def test_planning_again_stands_below_the_execution(spans: InMemorySpanExporter) -> None:
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": UnsupportedError("no")})
+    assert agent.invoke(REQUEST).usage["replan"].calls == 1
+    assert ("jarvis.llm", "jarvis.execute") in _tree(spans.get_finished_spans())
 
 
 def test_spans_tell_models_bytes_tokens_and_seconds(spans: InMemorySpanExporter) -> None:
@@ -130,6 +139,15 @@ def test_without_a_provider_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch)
         assert here() is None
         seen.tell({"a": 1})
         seen.fail("Error")
+
+
+def test_opentelemetry_that_another_thread_is_importing_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = ModuleType("opentelemetry.trace")
+    begun.__spec__ = ModuleSpec(begun.__name__, None)
+    begun.__spec__._initializing = True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, begun.__name__, begun)
+    with span("jarvis.run") as seen:
+        assert not seen.wanted
 
 
 def test_opentelemetry_is_not_imported_for_a_run_that_nobody_traces() -> None:

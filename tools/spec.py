@@ -109,6 +109,11 @@ class TaskSpec:
     models_of: str = ""
     listing: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        # What is made for a task is kept by its spec, and a list can not be a key.
+        for name in ("inputs", "outputs", "aliases", "listing"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
     def arg(self, name: str) -> Arg | None:
         """The argument of that name, or None."""
         return next((arg for arg in self.inputs if arg.name == name), None)

@@ -14,7 +14,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from jarvis_agent.errors import PlanError
@@ -169,10 +169,9 @@ def _slot(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     return next((plain[key] for key in keys if key in plain), None)
 
 
-@lru_cache(maxsize=256)
 def _plain(key: str) -> str:
     """A key as the tables above spell it: "taskName", "task_name" and "Task name" are one."""
-    return re.sub(r"[\s_-]+", "", key).lower()
+    return "".join(key.replace("_", " ").replace("-", " ").split()).lower()
 
 
 def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpec:

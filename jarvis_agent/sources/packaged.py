@@ -8,11 +8,14 @@ A package that merely carries model weights is a stranger's code: nothing of it 
 from __future__ import annotations
 
 import hashlib
+import threading
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from jarvis_agent.errors import ConfigError
+
+_ONE_SUMS = threading.Lock()
 
 
 def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Path | None:
@@ -37,7 +40,8 @@ def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Pat
     if path is None or sha256_prefix is None:
         return path
     stat = path.stat()
-    found = _sha256(path, stat.st_mtime_ns, stat.st_size)
+    with _ONE_SUMS:
+        found = _sha256(path, stat.st_mtime_ns, stat.st_size)
     if not found.startswith(sha256_prefix.lower()):
         raise ConfigError(
             f"{path} is not the file that is expected: its SHA-256 begins {found[:16]}, not {sha256_prefix}. "
