@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 
 _NAMED_SECRET = re.compile(
     r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|(?:API|ACCESS|SECRET|PRIVATE)KEY"
@@ -44,18 +45,25 @@ _KEY_NAMED = re.compile(
 _LOGIN = re.compile(r"(?<=://)[^\s/?#\"'<>]*@")
 _ADDRESS = re.compile(r"(?<=://)([^\s\"'<>?#]*)([?#]?)([^\s\"'<>]*)")
 
-_kept: set[str] = set()
+_MOST_KEPT = 10_000
+"""How many secrets are masked; where every user brings a key, those that were told last."""
+
+_kept: tuple[str, ...] = ()
+_lock = threading.Lock()
 
 
 def keep_secret(value: str) -> None:
     """Mask this value from now on, wherever it stands; one of less than eight letters only as a word."""
+    global _kept
     if len(value) >= _SHORTEST or _SHORT.fullmatch(value):
-        _kept.add(value)
+        with _lock:
+            # Replaced as a whole, so that no other thread sees it without one that is moved.
+            _kept = (*(kept for kept in _kept if kept != value), value)[-_MOST_KEPT:]
 
 
 def masked(text: str) -> str:
     """The text without secrets."""
-    for secret in sorted(_kept | _of_environment(), key=len, reverse=True):
+    for secret in sorted(_of_environment().union(_kept), key=len, reverse=True):
         if secret in text:
             text = _found_as(secret).sub("(key)", text)
     text = _AUTHORIZATION.sub(r"\1(key)", _BEARER.sub("(key)", text))

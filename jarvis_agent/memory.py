@@ -20,14 +20,21 @@ _THREADS = 1_000
 TURNS = 50
 """How many turns of a chat are remembered."""
 
+_LETTERS = 50_000_000
+"""Letters of all turns together: a thousand for each of as many turns as there may be."""
+
 
 class ChatMemory:
     """Turns by thread id. The threads longest unused are forgotten first; thread-safe."""
 
-    def __init__(self, threads: int = _THREADS, turns: int = TURNS) -> None:
-        """Keep at most so many threads, and of each at most so many turns."""
+    def __init__(self, threads: int = _THREADS, turns: int = TURNS, letters: int = _LETTERS) -> None:
+        """Keep at most so many threads, of each at most so many turns, and so many letters of all of them.
+
+        The newest turn is kept however long it is.
+        """
         self._threads: OrderedDict[str, deque[Turn]] = OrderedDict()
-        self._limit, self._depth = threads, turns
+        self._limit, self._depth, self._most = threads, turns, letters
+        self._letters = 0
         self._lock = threading.Lock()
 
     def turns(self, thread: str) -> tuple[Turn, ...]:
@@ -38,10 +45,25 @@ class ChatMemory:
     def add(self, thread: str, turn: Turn) -> None:
         """Remember a turn."""
         with self._lock:
-            self._threads.setdefault(thread, deque(maxlen=self._depth)).append(turn)
+            turns = self._threads.setdefault(thread, deque())
             self._threads.move_to_end(thread)
-            while len(self._threads) > self._limit:
-                self._threads.popitem(last=False)
+            turns.append(turn)
+            self._letters += _letters_of(turn)
+            if len(turns) > self._depth:
+                self._forget_one(thread)
+            most = max(self._most, _letters_of(turn))
+            while len(self._threads) > self._limit or self._letters > most:
+                self._forget_one(next(iter(self._threads)))
+
+    def _forget_one(self, thread: str) -> None:
+        turns = self._threads[thread]
+        self._letters -= _letters_of(turns.popleft())
+        if not turns:
+            del self._threads[thread]
+
+
+def _letters_of(turn: Turn) -> int:
+    return len(turn.request) + len(turn.answer)
 
 
 def turns_of(messages: Iterable[BaseMessage]) -> tuple[Turn, ...]:

@@ -27,7 +27,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -70,7 +70,8 @@ class ResourceStore:
         self._urls: dict[str, asyncio.Lock] = {}
         self._taken: set[str] | None = None
         self._kept: dict[str, Resource] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._closed = False
         self._decoding = asyncio.Lock()
 
     @cached_property
@@ -91,8 +92,13 @@ class ResourceStore:
             InputError: it can not be made; the message says which.
         """
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._taken = {path.name for path in self.directory.iterdir()}
+            with self._lock:
+                if self._closed:
+                    # Whoever asked was stopped meanwhile, and a directory that is made now would stay.
+                    self._taken = set()
+                    return
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._taken = {path.name for path in self.directory.iterdir()}
         except OSError as error:
             raise InputError(
                 f"the output directory {self.directory} can not be made ({error.strerror or error}); "
@@ -100,11 +106,10 @@ class ResourceStore:
             ) from error
 
     def close(self) -> None:
-        """Remove the directory if the run wrote nothing."""
-        try:
+        """Remove the directory if the run wrote nothing. It is not made any more."""
+        with self._lock, suppress(OSError):
+            self._closed = True
             self.directory.rmdir()
-        except OSError:
-            return
 
     def new_path(self, suffix: str, stem: str = "file") -> Path:
         """A path in the run's directory that nobody else has been given; `suffix` is such as ".png"."""

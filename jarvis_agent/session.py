@@ -29,6 +29,7 @@ from jarvis_agent.resources import ResourceStore
 from jarvis_agent.respond import Responder
 from jarvis_agent.run import Event, Run
 from jarvis_agent.settings import Settings
+from jarvis_agent.threads import in_daemon
 from jarvis_agent.tracing import Seen, counted, here, span
 from jarvis_agent.types import Resource, Task, TaskResult, Usage
 
@@ -152,6 +153,10 @@ class Session:
             logger.warning(
                 "the directory %s of a run does not answer; it is left as it is", self._store.directory
             )
+        except asyncio.CancelledError:
+            # Who stops a run twice is not kept waiting, and its empty directory does not stay.
+            in_daemon(self._store.close)
+            raise
 
     async def _begin(
         self, request: Request, prepare: Callable[[], None] = lambda: None

@@ -6,7 +6,7 @@
 
 A value is a file that is named by the hash of its key, written whole or not at all, so that processes can
 share a shelf, and nobody but their owner can read it. Keys are not kept, so that requests can not be read
-from it; values are. One that is found too old is deleted.
+from it; values are. What is too old is deleted: when it is found, and all of it now and then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _DAY = 86_400.0
+_BETWEEN_SWEEPS = 3_600.0
+_OURS = re.compile(r"[0-9a-f]{64}\.(?:json|[0-9a-f]{8})")
+"""The names of values, and of drafts that a process which died has left."""
 
 
 class Shelf:
@@ -35,6 +39,7 @@ class Shelf:
         self.directory = directory.expanduser()
         self._longest = days * _DAY
         self._clock = clock
+        self._next_sweep = 0.0
 
     def get(self, key: Any) -> Any | None:
         """The value that was put for a key of plain JSON, if it is not too old."""
@@ -65,10 +70,30 @@ class Shelf:
             with suppress(OSError):
                 draft.unlink()
             logger.warning("the cache file %s can not be written: %s", place, error)
+        else:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what is too old, once an hour: most keys never come again."""
+        now = self._clock()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _BETWEEN_SWEEPS
+        try:
+            for file in filter(_is_ours, self.directory.iterdir()):
+                with suppress(FileNotFoundError):  # another process sweeps too
+                    if now - file.stat().st_mtime > self._longest:
+                        file.unlink()
+        except OSError as error:
+            logger.warning("what is too old in %s can not be deleted: %s", self.directory, error)
 
     def _place(self, key: Any) -> Path:
         text = json.dumps(key, sort_keys=True, default=str)
         return self.directory / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def _is_ours(file: Path) -> bool:
+    return _OURS.fullmatch(file.name) is not None
 
 
 def _for_me_alone(path: str, flags: int) -> int:

@@ -64,6 +64,32 @@ class TestThreads:
         finally:
             let_go.set()
 
+    async def test_a_tool_that_never_comes_back_is_called_no_more(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each of its calls keeps a thread."""
+        monkeypatch.setattr("jarvis_agent.tools.any_tool._MOST_LEFT", 2)
+        let_go, calls = threading.Event(), []
+
+        @tool
+        def stuck(text: str) -> str:
+            """A call without a time limit."""
+            calls.append(text)
+            let_go.wait()
+            return text
+
+        agent = agent_with(stuck, tmp_path, 2, task_timeout=0.3)
+        try:
+            await agent.ainvoke("Do it")
+            run = await agent.ainvoke("Do it")
+            assert len(calls) == 2
+            assert "still run" in (run.results[0].error or "")
+        finally:
+            let_go.set()
+        for thread in [thread for thread in threading.enumerate() if thread.name == "jarvis-own"]:
+            await asyncio.to_thread(thread.join)
+        assert (await agent.ainvoke("Do it")).ok
+
     def test_a_tool_that_hangs_does_not_keep_the_process(self, tmp_path: Path) -> None:
         script = f"""
 import sys, threading

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,8 +35,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def threads() -> set[threading.Thread]:
-    """Those beside the event loop's reserve and the portal, which stay for the next call."""
-    kept = ("asyncio_", "jarvis-portal", "AnyIO")
+    """Those beside the reserves of threads and the portal, which stay for the next call."""
+    kept = ("asyncio_", "jarvis-portal", "jarvis-busy", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
@@ -320,3 +320,28 @@ async def test_a_connection_to_a_language_model_is_closed_when_the_run_is_cancel
     await agent.aclose()
     server.close()
     await server.wait_closed()
+
+
+async def test_a_run_that_is_stopped_twice_leaves_no_empty_directory(tmp_path: Path) -> None:
+    """The end of an event loop stops whatever runs: a run by itself, and once more through its caller."""
+    began, let_go = asyncio.Event(), threading.Event()
+
+    async def expert(call: Call) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    out = tmp_path / "out"
+    agent, _, _ = small_agent(experts={"image-to-text": expert}, settings=Settings(output_dir=out))
+    with ThreadPoolExecutor(1) as only:
+        asyncio.get_running_loop().set_default_executor(only)
+        running = asyncio.create_task(agent.ainvoke(REQUEST))
+        await began.wait()
+        assert list(out.iterdir())
+        only.submit(let_go.wait)
+        for _ in range(2):
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0.05)
+        await asyncio.wait([running])
+        assert until(lambda: not list(out.iterdir()))
+        let_go.set()

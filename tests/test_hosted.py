@@ -279,3 +279,14 @@ def test_sound_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_a_backend() -> None:
     assert isinstance(HostedBackend(SETTINGS), Backend)
+
+
+def test_the_client_is_told_of_no_more_models_than_it_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
+    monkeypatch.setattr("jarvis_agent.backends.remote.hosted._MOST_KNOWN", 2)
+    for number in range(4):
+        model = candidate("text-classification", "novita")
+        name = _address(Serving("novita", f"theirs-{number}", "text-classification"), model)
+    known = _common.HARDCODED_MODEL_INFERENCE_MAPPING["novita"]
+    assert len(known) == 2
+    assert known[name].provider_id == "theirs-3"

@@ -333,3 +333,41 @@ async def test_a_card_that_can_not_be_had_describes_nothing(hub: HubDouble, make
     assert await make().describe(candidate) == ""
     hub.stall("README.md")
     assert await make(timeout=0.2).describe(candidate) == ""
+
+
+async def test_a_card_that_could_not_be_had_is_asked_for_again_after_a_minute(
+    hub: HubDouble, make: Make, clock: Clock
+) -> None:
+    hub.add_model("facebook/detr", pipeline_tag="object-detection", files={"README.md": CARD})
+    source = make()
+    [candidate] = await source.candidates(DETECTION, 20)
+    hub.answer("README.md", status=503, times=1)
+    assert await source.describe(candidate) == ""
+    asked = len(hub.requests)
+    assert await source.describe(candidate) == ""
+    assert len(hub.requests) == asked
+    clock.now += 61
+    assert (await source.describe(candidate)).startswith("It finds the objects of COCO")
+
+
+async def test_cards_of_long_ago_are_forgotten(
+    hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.sources.hub._MOST_TOLD", 2)
+    hub.add_model("facebook/detr", pipeline_tag="object-detection", files={"README.md": CARD})
+    source = make()
+    [candidate] = await source.candidates(DETECTION, 20)
+    for revision in ("main", "main", "v1", "v2", "v2"):
+        await source.describe(candidate.model_copy(update={"revision": revision}))
+    assert [key[1] for key in source._told] == ["v1", "v2"]
+
+
+async def test_a_hub_that_is_down_keeps_nothing_of_those_who_ask(hub: HubDouble, make: Make) -> None:
+    hub.answer("/api/models", status=503)
+    source, depths = make(), []
+    for _ in range(4):
+        with pytest.raises(TransientError) as caught:
+            await source.candidates(DETECTION, 20)
+        depths.append(len(caught.traceback))
+    assert len(hub.requests) == 1
+    assert depths[1] == depths[3]

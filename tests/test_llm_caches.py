@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,19 @@ class TestShelf:
         now[0] += 1
         assert shelf.get("key") is None
         assert list(tmp_path.iterdir()) == []
+
+    def test_what_nobody_asks_for_again_is_deleted_when_it_is_too_old(self, tmp_path: Path) -> None:
+        Shelf(tmp_path, days=2).put("first", 1)
+        (tmp_path / f"{'0' * 64}.0a1b2c3d").touch()
+        (tmp_path / "mine.json").touch()
+        before = time.time() - 3 * 86_400.0
+        for file in tmp_path.iterdir():
+            os.utime(file, (before, before))
+        shelf = Shelf(tmp_path, days=2)
+        shelf.put("second", 2)
+        assert shelf.get("second") == 2
+        assert len(list(tmp_path.iterdir())) == 2
+        assert (tmp_path / "mine.json").exists()
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
     def test_a_value_is_for_its_owner_alone(self, tmp_path: Path) -> None:

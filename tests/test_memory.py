@@ -41,3 +41,24 @@ def test_messages_become_turns_of_question_and_answer():
 def test_a_question_without_an_answer_and_an_answer_without_a_question_are_turns():
     turns = turns_of([AIMessage("hello"), HumanMessage("q1"), HumanMessage("q2")])
     assert [(turn.request, turn.answer) for turn in turns] == [("", "hello"), ("q1", ""), ("q2", "")]
+
+
+def test_what_is_remembered_is_bounded_by_its_letters_too():
+    memory = ChatMemory(letters=10)
+    memory.add("a", Turn("1234", "1"))
+    memory.add("b", Turn("2345", "2"))
+    memory.add("b", Turn("3", "3"))
+    assert memory.turns("a") == ()
+    assert [turn.request for turn in memory.turns("b")] == ["2345", "3"]
+    memory.add("b", Turn("4567", ""))
+    assert [turn.request for turn in memory.turns("b")] == ["3", "4567"]
+
+
+def test_the_newest_turn_is_remembered_however_long_it_is():
+    memory = ChatMemory(letters=10)
+    memory.add("a", Turn("1", ""))
+    memory.add("b", Turn("2" * 100, ""))
+    assert memory.turns("a") == ()
+    assert len(memory.turns("b")) == 1
+    memory.add("b", Turn("3", ""))
+    assert [turn.request for turn in memory.turns("b")] == ["3"]

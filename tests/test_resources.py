@@ -348,3 +348,11 @@ async def test_the_store_knows_the_files_that_a_request_may_name(tmp_path, store
     assert not any(store.knows(name) for name in ODD_NAMES)
     closed = ResourceStore(Settings(output_dir=tmp_path / "out", request_paths=False))
     assert not closed.knows(str(picture))
+
+
+def test_a_store_that_was_closed_makes_no_directory_any_more(tmp_path: Path) -> None:
+    """A thread that makes it can not be stopped along with its run, and may come late."""
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    store.close()
+    store.prepare()
+    assert not (tmp_path / "out").exists()

@@ -16,6 +16,7 @@ from PIL import Image
 from served import agent_of, serving
 from small_agents import small_agent
 
+from jarvis_agent import masking
 from jarvis_agent.console.doctor import examine
 from jarvis_agent.errors import InputError, UnsupportedError, in_words, traced
 from jarvis_agent.fetch import fetch
@@ -296,3 +297,11 @@ def test_a_secret_that_can_not_be_looked_for_as_a_file_is_masked(
 ) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", value)
     assert value not in repr(InputError(f"refused: {value}"))
+
+
+def test_of_very_many_keys_those_that_were_told_last_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "_kept", ())
+    monkeypatch.setattr(masking, "_MOST_KEPT", 3)
+    for key in ("first one", "second one", "third one", "first one", "fourth one"):
+        masking.keep_secret(key)
+    assert masking.masked("first one, second one, third one, fourth one") == "(key), second one, (key), (key)"

@@ -216,3 +216,12 @@ def test_a_server_deletes_what_is_too_old_by_itself(tmp_path: Path) -> None:
         while list((tmp_path / "uploads").iterdir()) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_small_uploads_are_never_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.serve.kept.MOST", 2)
+    uploads = Uploads(tmp_path, 100)
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        uploads.save(name, io.BytesIO(b"1"), 1)
+    uploads.sweep()
+    assert _stored(uploads) == ["c.txt", "d.txt"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from served import CAT, agent_of, serving
 
 from jarvis_agent.serve.kept import sweep
@@ -84,3 +85,10 @@ def test_a_server_deletes_old_runs_of_its_own_by_itself(tmp_path: Path) -> None:
             time.sleep(0.01)
     assert not theirs.exists()
     assert mine.exists()
+
+
+def test_small_runs_are_never_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.serve.kept.MOST", 2)
+    for age in (5, 20, 30, 40):
+        a_run(tmp_path, f"{age}", age)
+    assert left(tmp_path) == ["20", "5"]

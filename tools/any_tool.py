@@ -5,6 +5,7 @@
 
 A str result is text; content blocks of images, audio and video become files; an artifact becomes the output.
 A tool without a coroutine runs in a thread of its own, so that one which hangs keeps no other from running.
+One that never comes back is not called for ever, since each such call costs the process a thread.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -25,9 +27,12 @@ from jarvis_agent.execute import Step
 from jarvis_agent.masking import masked
 from jarvis_agent.media import sniff, suffix_of, writing
 from jarvis_agent.request import Brief
-from jarvis_agent.threads import in_thread
+from jarvis_agent.threads import in_daemon
 from jarvis_agent.tools.tool_spec import spec_of
 from jarvis_agent.types import Resource, Selection, Task, TaskResult
+
+_MOST_LEFT = 64
+"""Calls of a tool that still run when nobody waits for them any more; with so many it is not called."""
 
 
 class AnyTool:
@@ -36,6 +41,7 @@ class AnyTool:
     def __init__(self, tool: BaseTool) -> None:
         self.tool = tool
         self.spec = spec_of(tool)
+        self._left: set[Future[Any]] = set()
 
     async def select(self, task: Task, brief: Brief) -> Selection | None:
         """There is nothing to choose: the tool is the expert."""
@@ -45,7 +51,7 @@ class AnyTool:
         """Call the tool; its error message, if it gives one, is the task's error.
 
         Raises:
-            ExpertError: a file that it gave can not be used.
+            ExpertError: a file that it gave can not be used, or too many calls of it have not come back.
             InputError: a file can not be written, or is of no kind that is known.
             Exception: what the tool raises.
         """
@@ -57,7 +63,7 @@ class AnyTool:
         }
         config = step.brief.config
         if _blocks(self.tool):
-            reply = await in_thread(self.tool.invoke, call, config)
+            reply = await self._in_thread(call, config)
         else:
             reply = await self.tool.ainvoke(call, config=config)
         if not isinstance(reply, ToolMessage):
@@ -70,6 +76,20 @@ class AnyTool:
             resources=await _resources(reply.content_blocks, step),
             output=_plain(reply.artifact) if reply.artifact is not None else str(reply.text),
         )
+
+    async def _in_thread(self, call: Any, config: Any) -> Any:
+        if len(self._left) >= _MOST_LEFT:
+            raise ExpertError(
+                f"{self.tool.name} is busy: {len(self._left)} calls of it that were given up still run; "
+                "give the tool a time limit of its own"
+            )
+        done = in_daemon(self.tool.invoke, call, config)
+        try:
+            return await asyncio.wrap_future(done)
+        except asyncio.CancelledError:
+            self._left.add(done)
+            done.add_done_callback(self._left.discard)
+            raise
 
 
 def _blocks(tool: BaseTool) -> bool:

@@ -14,10 +14,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.deadline import uncounted
+from jarvis_agent.errors import LLMError, in_words
 from jarvis_agent.parsing.loose_json import JsonReader
 from jarvis_agent.request import Announced, Brief
 from jarvis_agent.selection.choice import Choice, read_choice
@@ -32,11 +34,15 @@ Ask = Callable[[Sequence[Question], Brief], Awaitable[str]]
 
 @dataclass(slots=True)
 class _Round:
-    """The one call of a run: nobody asks while another does, nor once there is an answer."""
+    """The one call of a run: nobody asks while another does, nor once there is an answer.
+
+    What went wrong is made anew for each task: an exception that was raised holds the frames it came through,
+    the run's among them, and the run would stay.
+    """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     said: Mapping[int, str] | None = None
-    error: Exception | None = None
+    failure: Callable[[], Exception] | None = None
 
 
 class JointChoice:
@@ -56,7 +62,8 @@ class JointChoice:
         """The chosen candidate and why, or None and what was wrong; None alone where the plan lacks the task.
 
         Raises:
-            Exception: what `ask` raised, a TimeoutError if it was late; all tasks of the plan are told it.
+            TimeoutError: the language model was late.
+            Exception: what `ask` raised; the other tasks of the plan are told it as an LLMError.
         """
         if brief.announced is None:
             return None
@@ -66,10 +73,10 @@ class JointChoice:
             return None
         turn = self._rounds.setdefault(brief.announced, _Round())
         async with turn.lock:
-            if turn.said is None and turn.error is None:
+            if turn.said is None and turn.failure is None:
                 await self._answer(turn, planned, brief)
-        if turn.error is not None:
-            raise turn.error
+        if turn.failure is not None:
+            raise turn.failure()
         said = (turn.said or {}).get(task.id)
         if said is None:
             return None, "the language model chose nothing for this task"
@@ -80,11 +87,12 @@ class JointChoice:
         open_questions = [(task, found) for task, found in zip(planned, lists, strict=True) if len(found) > 1]
         try:
             turn.said = read_choices(await self._ask(open_questions, brief)) if open_questions else {}
+        except (TimeoutError, asyncio.CancelledError):
+            # Its time is over, by its own limit or that of the task which asks for all: nobody asks again.
+            turn.failure = TimeoutError
+            raise
         except Exception as error:
-            turn.error = error
-        except asyncio.CancelledError:
-            # Its time is over, by the limit of the task that asks for all: nobody asks again.
-            turn.error = TimeoutError()
+            turn.failure = partial(LLMError, in_words(error))
             raise
 
 

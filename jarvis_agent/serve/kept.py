@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+MOST = 50_000
+"""How many folders are kept at most, however little is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ def folders_in(directory: Path) -> list[Folder]:
 
 
 def drop_oldest(
-    folders: Iterable[Folder], surplus: int, *, seconds: float, now: float, busy: float = 0.0
+    folders: Collection[Folder], surplus: int, *, seconds: float, now: float, busy: float = 0.0
 ) -> int:
-    """Delete the first ones of `folders`, as far as they are too old or too much; returns how many.
+    """Delete the first of `folders`, as far as they are too old, too much or too many; returns how many.
 
     Args:
         folders: the oldest first.
@@ -57,7 +60,7 @@ def drop_oldest(
     dropped = 0
     for folder in folders:
         age = now - folder.since
-        if age < busy or (age < seconds and surplus <= 0):
+        if age < busy or (age < seconds and surplus <= 0 and len(folders) - dropped <= MOST):
             break
         shutil.rmtree(folder.path, ignore_errors=True)
         surplus -= folder.size
@@ -66,7 +69,7 @@ def drop_oldest(
 
 
 def sweep(directory: Path, *, seconds: float, total: int, busy: float, now: float | None = None) -> None:
-    """Delete what folders of a directory are too old, or too much for `total` bytes; see `drop_oldest`."""
+    """Delete what is too old in a directory, and what is too much for `total` bytes; see `drop_oldest`."""
     folders = folders_in(directory)
     surplus = sum(folder.size for folder in folders) - total
     drop_oldest(folders, surplus, seconds=seconds, now=time.time() if now is None else now, busy=busy)

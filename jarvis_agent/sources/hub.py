@@ -11,12 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from jarvis_agent.errors import NoCandidateError, in_words
 from jarvis_agent.settings import Settings
+from jarvis_agent.single_flight import SingleFlight
 from jarvis_agent.sources import cards
 from jarvis_agent.sources.hub_lists import HubLists, Row
 from jarvis_agent.tools.spec import TaskSpec
@@ -37,6 +39,12 @@ EXPAND = (
 """What the Hub is asked to say of each model."""
 
 logger = logging.getLogger(__name__)
+
+_PAUSE = 60.0
+"""Seconds for which a card that could not be had is not asked for again."""
+
+_MOST_TOLD = 4096
+"""How many cards are remembered; a model that changes has a new one."""
 
 NOT_OF_THE_HUB = frozenset({"control", "media", "tool"})
 """Categories whose task types are ours: the Hub tags no model with them, though it may list some."""
@@ -71,7 +79,9 @@ class HubSource:
     ) -> None:
         self._settings = settings
         self._timeout = timeout
-        self._told: dict[tuple[str, str | None], str] = {}
+        self._clock = clock
+        self._told: dict[tuple[str, str | None], tuple[float, str]] = {}
+        self._asking = SingleFlight[str | None]()
         self._lists = HubLists(
             settings, endpoint=endpoint, cache_dir=cache_dir, fresh=fresh, timeout=timeout, clock=clock
         )
@@ -116,13 +126,22 @@ class HubSource:
         return candidate_of({"id": model_id, **rows[0]}, spec) if rows else None
 
     async def describe(self, candidate: Candidate) -> str:
-        """The first paragraph of the model's card, which is remembered; "" if it can not be had soon."""
-        key = (candidate.id, candidate.revision)
-        if key not in self._told and not self._is_offline():
-            self._told[key] = await asyncio.to_thread(self._card_text, candidate)
-        return self._told.get(key, "")
+        """The first paragraph of the model's card, which is remembered; "" if it can not be had soon.
 
-    def _card_text(self, candidate: Candidate) -> str:
+        A card that could not be had is asked for again after a minute.
+        """
+        key = (candidate.id, candidate.revision)
+        until, told = self._told.get(key, (0.0, ""))
+        if until > self._clock() or self._is_offline():
+            return told
+        text = await self._asking.join(key, lambda: asyncio.to_thread(self._card_text, candidate))
+        self._told[key] = (inf, text) if text is not None else (self._clock() + _PAUSE, "")
+        while len(self._told) > _MOST_TOLD:
+            del self._told[next(iter(self._told))]
+        return text or ""
+
+    def _card_text(self, candidate: Candidate) -> str | None:
+        """The first paragraph of a model's card; None if the card can not be had."""
         from huggingface_hub.utils import (  # type: ignore[attr-defined]
             build_hf_headers,
             get_session,
@@ -141,7 +160,7 @@ class HubSource:
             hf_raise_for_status(reply)
         except (httpx.HTTPError, OSError) as error:
             logger.info("the card of %s could not be read: %s", candidate.id, in_words(error))
-            return ""
+            return None
         return cards.first_paragraph(cards.card_of(reply.text)[1])
 
     def _is_offline(self) -> bool:

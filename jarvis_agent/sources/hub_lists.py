@@ -65,7 +65,7 @@ class HubLists:
         self._shelf = _Shelf(cache_dir)
         self._flights: dict[str, Future[list[Row]]] = {}
         self._lock = threading.RLock()  # a flight may land while it is noted
-        self._failure: tuple[float, TransientError] | None = None
+        self._failure: tuple[float, str] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -127,7 +127,8 @@ class HubLists:
 
     def _ask(self, path: str, params: Mapping[str, Any]) -> list[Row]:
         if self._failure and self._clock() < self._failure[0]:
-            raise self._failure[1]
+            # Made anew: one that is raised again and again holds the frames of all that it came through.
+            raise TransientError(self._failure[1])
         from huggingface_hub.errors import HfHubHTTPError
         from huggingface_hub.utils import (  # type: ignore[attr-defined]
             build_hf_headers,
@@ -169,12 +170,12 @@ class HubLists:
 
     def _remember(self, why: str) -> TransientError:
         """The error for a Hub that can not be used. For a minute it is raised again without a request."""
-        failure = TransientError(
+        said = (
             f"the Hub at {self.endpoint} can not be used: {why}. Check the network and HF_ENDPOINT; with "
             "HF_HUB_OFFLINE=1 only what is on this machine is used"
         )
-        self._failure = (self._clock() + _PAUSE, failure)
-        return failure
+        self._failure = (self._clock() + _PAUSE, said)
+        return TransientError(said)
 
 
 class _Shelf:

@@ -32,6 +32,9 @@ _HF = "hf-inference"
 _PATIENCE_WITH_ONE = 2 / 3
 """The part of the time left for which a provider may be silent, while there are others to ask."""
 
+_MOST_KNOWN = 1024
+"""How many models of a provider the client is told of; the last ones count."""
+
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
 
 _HOSTS_OF_HF = ("huggingface.co", "huggingface.cloud", "hf.space")
@@ -179,7 +182,10 @@ def _make_known(one: Serving, model_id: str) -> str:
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 
     name = f"{model_id} for {one.task} as {one.model}"
-    HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
+    known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})
+    known[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
     )
+    for oldest in list(known)[:-_MOST_KNOWN]:
+        known.pop(oldest, None)
     return name
