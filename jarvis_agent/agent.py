@@ -47,6 +47,8 @@ from jarvis_agent.window import window_of
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from jarvis_agent.tools.spec import TaskSpec
+
 Input = str | dict[str, Any] | Request
 """What the agent takes; messages and lists of messages too."""
 
@@ -86,6 +88,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
         self.settings = _settings(settings)
         self._given = None if tools is None else _workers(tools)
+        self._made: dict[str, HFTaskTool] = {}
         if planner is not None:
             checked(planner, Planner, "the planner")
         if responder is not None:
@@ -231,7 +234,14 @@ class JarvisAgent(Runnable[Any, Run]):
         if self._given is not None:
             return self._given
         offered = await self.experts.offered()
-        return {name: HFTaskTool.of(spec, self.experts) for name, spec in offered.items()}
+        return {name: self._tool(spec) for name, spec in offered.items()}
+
+    def _tool(self, spec: TaskSpec) -> HFTaskTool:
+        """The tool of a task type, made once: a run has seventy of them, and a thousand may run at once."""
+        tool = self._made.get(spec.name)
+        if tool is None or tool.spec is not spec:
+            tool = self._made[spec.name] = HFTaskTool.of(spec, self.experts)
+        return tool
 
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())

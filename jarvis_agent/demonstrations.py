@@ -46,21 +46,20 @@ _NO_TASK = ("small-talk", "out-of-scope")
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A worked example for the planner: a request, the chat before it if there was one, and the plan."""
+    """A worked example for the planner: a request, the chat before it if there was one, and the plan.
+
+    `files` are those that its request names.
+    """
 
     request: str
     plan: list[dict[str, Any]]
     chat: tuple[Turn, ...] = ()
+    files: tuple[Resource, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The names of its tasks, in the order of the plan."""
         return tuple(task["task"] for task in self.plan)
-
-    @property
-    def files(self) -> tuple[Resource, ...]:
-        """The files that its request names."""
-        return tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(self.request))
 
     @property
     def written(self) -> str:
@@ -174,7 +173,9 @@ def _no_demonstrations(file: Traversable, reason: str) -> ConfigError:
 
 def _demonstration(row: Mapping[str, Any]) -> Demonstration:
     plan = [Task.model_validate(task).model_dump() for task in row["plan"]]
-    return Demonstration(_text(row["request"]), plan, tuple(map(_turn, row.get("chat", ()))))
+    request = _text(row["request"])
+    files = tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(request))
+    return Demonstration(request, plan, tuple(map(_turn, row.get("chat", ()))), files)
 
 
 def _turn(turn: Mapping[str, Any]) -> Turn:

@@ -116,14 +116,11 @@ class PromptSet:
             ConfigError: the prompt has a slot that is not given.
         """
         values = self._filled(stage, {name.replace("_", " "): slot for name, slot in slots.items()}, beside)
-        system, *human = _DIVIDER.split(self.texts[stage], maxsplit=1)
+        system, human = _halves(self.texts[stage])
         mark = {STAGE_MARK: stage}
         return [
             SystemMessage(_fill(stage, system, values).strip(), additional_kwargs=mark),
-            HumanMessage(
-                _fill(stage, human[0] if human else "{{ User Input }}", values).strip(),
-                additional_kwargs=mark,
-            ),
+            HumanMessage(_fill(stage, human, values).strip(), additional_kwargs=mark),
         ]
 
     def _filled(self, stage: str, slots: Mapping[str, str | Fit], beside: int) -> dict[str, str]:
@@ -149,16 +146,28 @@ class PromptSet:
         """
         given = self.demonstrations if demonstrations is None else demonstrations
         shown = self._last_that_fit([demo for demo in given if demo.uses_only(brief.specs)])
+        fixed = {
+            "Available_Tasks": task_lines(brief.specs.values()),
+            "Available_Task_List": ", ".join(brief.specs),
+            "Demonstrations": "",
+        }
         if "Demonstrations" in _SLOT.findall(self.texts["plan"]):
-            return self._plan_prompt(brief, "\n\n".join(map(_in_words, shown)) or "(none)")
+            return self._plan_prompt(
+                brief, fixed | {"Demonstrations": "\n\n".join(map(_in_words, shown)) or "(none)"}
+            )
         mark = {STAGE_MARK: "plan"}
         chat: list[BaseMessage] = []
+        turns = self._without_system("plan")
         for demo in shown:
-            chat.append(self._plan_prompt(Brief(demo.request, demo.files, demo.chat, brief.specs))[1])
+            chat.append(turns._plan_prompt(Brief(demo.request, demo.files, demo.chat), fixed)[1])
             plan = demo.written_by_schema if by_schema else demo.written
             chat.append(AIMessage(plan, additional_kwargs=mark))
-        system, human = self._plan_prompt(brief, beside=sum(tokens(str(one.text)) for one in chat))
+        system, human = self._plan_prompt(brief, fixed, sum(tokens(str(one.text)) for one in chat))
         return [system, *chat, human]
+
+    def _without_system(self, stage: str) -> PromptSet:
+        """This set with the human message of a stage alone: of a demonstration nothing else is shown."""
+        return replace(self, texts={**self.texts, stage: f"---\n{_halves(self.texts[stage])[1]}"})
 
     def _last_that_fit(self, demonstrations: Sequence[Demonstration]) -> Sequence[Demonstration]:
         """Those at the end, which are nearest to the request."""
@@ -169,16 +178,15 @@ class PromptSet:
                 return demonstrations[place:]
         return demonstrations
 
-    def _plan_prompt(self, brief: Brief, demonstrations: str = "", beside: int = 0) -> list[BaseMessage]:
+    def _plan_prompt(self, brief: Brief, fixed: Mapping[str, str], beside: int = 0) -> list[BaseMessage]:
+        """`fixed` are the slots that are not the request's; otherwise as `render`."""
         text = self.texts["plan"]
         for slot, is_there in (("Chat Logs", brief.turns), ("Files", brief.files)):
             text = text if is_there else re.sub(_BLOCK.format(slot), "", text)
         return replace(self, texts={**self.texts, "plan": text}).render(
             "plan",
             beside,
-            Available_Tasks=task_lines(brief.specs.values()),
-            Available_Task_List=", ".join(brief.specs),
-            Demonstrations=demonstrations,
+            **fixed,
             User_Input=cut(brief.request),
             Files=_listed(_file_line(file) for file in brief.files),
             Chat_Logs=self._log(brief),
@@ -311,6 +319,12 @@ def _read(file: Traversable) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the prompt file {file} can not be read: {error}") from error
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """The templates of the system message and of the human message."""
+    system, *human = _DIVIDER.split(text, maxsplit=1)
+    return system, human[0] if human else "{{ User Input }}"
 
 
 def _fill(stage: str, template: str, values: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,21 @@ def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
     assert [result.error for result in run.results] == [None, None]
     assert "- tidy-up(image) -> image: Tidy a sketch." in llm.calls[0].prompt
     assert backend.calls[1].inputs["image"].path == run.results[0].resources[0].path
+
+
+async def test_runs_share_their_tools_until_a_task_type_is_registered_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, _, _ = small_agent()
+    async with agent:
+        first, second = await agent.stages.workers(), await agent.stages.workers()
+        changed = replace(TASKS["translation"], description="Put a text into rhymes.")
+        monkeypatch.setitem(TASKS, "translation", changed)
+        third = await agent.stages.workers()
+    assert first.keys() == second.keys() == third.keys() >= {"translation", "object-detection"}
+    assert all(first[name] is second[name] for name in first)
+    assert [name for name in first if first[name] is not third[name]] == ["translation"]
+    assert third["translation"].spec is changed
 
 
 # Models.

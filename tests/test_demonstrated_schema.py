@@ -12,7 +12,7 @@ from jarvis_agent.types import Resource
 
 def demo(request, *tasks):
     plan = [{"task": name, "id": i, "dep": dep, "args": args} for i, (name, dep, args) in enumerate(tasks)]
-    return Demonstration(request, plan)
+    return Demonstration(request, plan, files=tuple(named_files(request)))
 
 
 ALOUD = demo(

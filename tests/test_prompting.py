@@ -150,6 +150,28 @@ class TestPlanMessages:
         assert json.loads(str(messages[2].text)) == plan
         assert '- image: "e1.jpg"' in str(messages[1].text)
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            None,
+            "Rules\n---\nOf {{ Available Tasks }}\n<files>\n{{ Files }}\n</files>\n{{ User Input }}",
+            "Only rules",
+        ],
+        ids=["default", "tasks beside the request", "rules alone"],
+    )
+    def test_a_demonstration_is_asked_for_as_its_request_would_be(
+        self, text: str | None, tmp_path: Path
+    ) -> None:
+        if text is not None:
+            (tmp_path / "plan.md").write_text(text)
+        prompts = load_prompts("default" if text is None else tmp_path)
+        messages = prompts.plan_messages(Brief("x", specs=TASKS))
+        turns = [str(message.text) for message in messages[1:-1] if message.type == "human"]
+        shown = [demo for demo in prompts.demonstrations if demo.uses_only(TASKS)][-len(turns) :]
+        asked = [Brief(demo.request, demo.files, demo.chat, TASKS) for demo in shown]
+        assert len(turns) > 3
+        assert turns == [texts(prompts.plan_messages(brief))[1] for brief in asked]
+
     def test_a_prompt_of_ones_own_may_say_where_demonstrations_stand(self, tmp_path: Path) -> None:
         (tmp_path / "plan.md").write_text("Examples: {{ Demonstrations }}\n---\n{{ User Input }}")
         messages = load_prompts(tmp_path).plan_messages(Brief("x", specs=offered("object-detection")))

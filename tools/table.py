@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import get_args
 
 from jarvis_agent.errors import ConfigError
@@ -28,6 +29,10 @@ _NAME = re.compile("[a-z0-9_-]{1,64}")
 def canonical(name: str) -> str:
     """The spelling that names are compared in: lower case, words joined by dashes."""
     return re.sub(r"[\s_/]+", "-", name.strip().lower())
+
+
+# The names on offer are a fixed stock; what a model or a user wrote is nothing to keep.
+_kept_canonical = lru_cache(maxsize=1024)(canonical)
 
 
 def register_task(spec: TaskSpec) -> TaskSpec:
@@ -67,7 +72,7 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
         return extra[name]
     key = canonical(name)
     for table in (extra, TASKS):
-        found = next((spec for known, spec in table.items() if canonical(known) == key), None)
+        found = next((spec for known, spec in table.items() if _kept_canonical(known) == key), None)
         if found:
             return found
     owner = _ALIASES.get(key)

@@ -23,27 +23,32 @@ from jarvis_agent.settings import Settings
 Factory = Callable[[Settings, ModelPool], Backend]
 """What makes a backend, of the settings of an agent and the pool of the process: its class, say."""
 
-_BUILTIN: dict[str, Callable[[Any, Settings, ModelPool], Backend]] = {
-    "starter:StarterBackend": lambda backend, settings, pool: backend(pool),
-    "media.opencv:OpenCVBackend": lambda backend, settings, pool: backend(pool),
-    "media.media_tools:MediaToolsBackend": lambda backend, settings, pool: backend(pool),
-    "sentence_transformers:SentenceTransformersBackend": lambda backend, settings, pool: backend(
-        pool, settings
-    ),
-    "transformers.backend:TransformersBackend": lambda backend, settings, pool: backend(pool, settings),
-    "tabular.sklearn:SklearnBackend": lambda backend, settings, pool: backend(pool, settings),
-    "tabular.chronos:ChronosBackend": lambda backend, settings, pool: backend(pool, settings),
-    "diffusers.backend:DiffusersBackend": lambda backend, settings, pool: backend(pool, settings),
-    "remote.hosted:HostedBackend": lambda backend, settings, pool: backend(settings),
-    "remote.openai_compatible:OpenAIBackend": lambda backend, settings, pool: backend(settings),
-    "remote.spaces:SpacesBackend": lambda backend, settings, pool: backend(settings),
-}
-"""Module and class of each backend of ours, and how it is made."""
+_HERE = (
+    "starter:StarterBackend",
+    "media.opencv:OpenCVBackend",
+    "media.media_tools:MediaToolsBackend",
+    "sentence_transformers:SentenceTransformersBackend",
+    "transformers.backend:TransformersBackend",
+    "tabular.sklearn:SklearnBackend",
+    "tabular.chronos:ChronosBackend",
+    "diffusers.backend:DiffusersBackend",
+)
+"""Module and class of each backend of ours that loads models on this machine."""
+
+_HOSTED = (
+    "remote.hosted:HostedBackend",
+    "remote.openai_compatible:OpenAIBackend",
+    "remote.spaces:SpacesBackend",
+)
+"""Those that ask others to run them."""
 
 
 def default_backends() -> list[Factory]:
     """What makes every backend that is asked unless others are given, those of installed plug-ins last."""
-    ours: list[Factory] = [partial(_ours, home, make) for home, make in _BUILTIN.items()]
+    ours: list[Factory] = [
+        *(partial(_local, home) for home in _HERE),
+        *(partial(_hosted, home) for home in _HOSTED),
+    ]
     entries = entry_points(group="jarvis_agent.backends")
     return [*ours, *(partial(brought, entry, Backend, "backend") for entry in entries)]
 
@@ -75,8 +80,16 @@ def _made(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Back
     return checked(backend, Backend, f"what {name} makes as a backend")
 
 
-def _ours(
-    home: str, make: Callable[[Any, Settings, ModelPool], Backend], settings: Settings, pool: ModelPool
-) -> Backend:
+def _local(home: str, settings: Settings, pool: ModelPool) -> Backend:
+    backend: Backend = _class_at(home)(pool, settings)
+    return backend
+
+
+def _hosted(home: str, settings: Settings, pool: ModelPool) -> Backend:
+    backend: Backend = _class_at(home)(settings)
+    return backend
+
+
+def _class_at(home: str) -> Any:
     module, name = home.split(":")
-    return make(getattr(import_module(f"jarvis_agent.backends.{module}"), name), settings, pool)
+    return getattr(import_module(f"jarvis_agent.backends.{module}"), name)
