@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 
 from jarvis_agent import portal
 from jarvis_agent.agent import JarvisAgent
-from jarvis_agent.errors import ConfigError, MissingExtraError
+from jarvis_agent.errors import ConfigError, InputError, MissingExtraError
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Request
 from jarvis_agent.resources import ResourceStore
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.pregel import Pregel
+
+
+class RequestError(InputError, ValueError):
+    """An InputError of the graph; a ValueError, for LangGraph's server hides what most other errors say."""
 
 
 def make_graph(
@@ -54,6 +58,8 @@ def make_graph(
             do tasks wait until the results that they build on are stored.)
         approve: stop before execution with an interrupt that shows the plan. `Command(resume=…)` goes on:
             True runs it, False rejects it, and a list of tasks (or its JSON) takes its place.
+
+    A request that can not be used ends it with a RequestError.
 
     Raises:
         MissingExtraError: langgraph is not installed.
@@ -72,7 +78,6 @@ def make_graph(
     def begin() -> dict[str, Any]:
         return {"directory": str(ResourceStore(agent.settings).directory), "seconds": time.time()}
 
-    @entrypoint(checkpointer=teller)
     async def jarvis(given: Any, *, previous: Any = None, config: RunnableConfig) -> Any:
         steps = Steps(teller if teller is not None and teller.hears(config) else None)
         begun = await steps.once("begin", partial(asyncio.to_thread, begin))
@@ -86,13 +91,18 @@ def make_graph(
             ask=interrupt if approve else None,
         )
         tell, run = get_stream_writer(), Run()
-        async with aclosing(session.events(Request.of(given))) as events:
-            async for event in events:
-                tell(event.model_dump(mode="json"))
-                run = event.run or run
+        try:
+            async with aclosing(session.events(Request.of(given))) as events:
+                async for event in events:
+                    tell(event.model_dump(mode="json"))
+                    run = event.run or run
+        except InputError as error:
+            raise RequestError(*error.args) from error
         return entrypoint.final(value=run.model_dump(mode="json"), save=turns_to(session.turns))
 
-    return jarvis
+    # LangGraph takes schemas from the signature, where annotations of this module are only texts.
+    jarvis.__annotations__ |= {"given": Request, "return": entrypoint.final[Run, Any]}
+    return entrypoint(checkpointer=teller)(jarvis)
 
 
 class DurableAgent:

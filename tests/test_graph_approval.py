@@ -64,7 +64,7 @@ async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
 ) -> None:
     run = await decide(waiting, word)
     assert (calls, run.results) == ([], [])
-    assert "rejected" in run.answer
+    assert run.answer == "The plan was rejected, so nothing was run."
 
 
 @pytest.mark.parametrize(

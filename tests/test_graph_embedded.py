@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from typing_extensions import TypedDict
 from jarvis_agent import Run
 from jarvis_agent.errors import InputError
 from jarvis_agent.graph import make_graph
+from jarvis_agent.request import Request
 from jarvis_agent.testing import ScriptedLLM
 
 HERE = Path(__file__).parent
@@ -84,16 +86,26 @@ async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> No
     assert (calls, told["answer"]) == (["one"], "Done.")
 
 
-def test_the_served_graph_is_named_in_langgraph_json() -> None:
-    served = json.loads((HERE.parent / "langgraph.json").read_text())["graphs"]["jarvis"]
-    path, name = served.split(":")
-    assert (HERE.parent / path).samefile(HERE.parent / "jarvis_agent" / "serve" / "graph.py")
-    assert name == "graph"
+async def test_a_server_can_tell_what_the_graph_takes_and_gives(tmp_path: Path) -> None:
+    graph = make_graph(counting_agent(tmp_path, []))
+    assert graph.get_input_jsonschema()["properties"].keys() == Request.model_fields.keys()
+    assert graph.get_output_jsonschema()["properties"].keys() == Run.model_fields.keys()
+
+
+async def test_a_server_tells_its_client_why_a_request_can_not_be_used(tmp_path: Path) -> None:
+    """LangGraph's server hides the messages of all errors but Python's own."""
+    graph = make_graph(counting_agent(tmp_path, []))
+    with pytest.raises(InputError, match="wish: there is no such field") as caught:
+        await graph.ainvoke({"wish": "count"})
+    assert isinstance(caught.value, ValueError)
+
+
+Served = Callable[[str], Any]
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The graph of langgraph.json, whose language model plans the edges of "open/a.png"."""
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """A graph of langgraph.json by its name there; the language model plans the edges of "open/a.png"."""
     (tmp_path / "open").mkdir()
     rows = [{"task": "canny-control", "id": 0, "args": {"image": str(picture(tmp_path / "open" / "a.png"))}}]
     llm = ScriptedLLM({"plan": json.dumps(rows), "respond": "Done."})
@@ -103,22 +115,39 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jarvis_agent.agent.resolve_model", lambda model, settings: llm)
     monkeypatch.delitem(sys.modules, "jarvis_agent.serve.graph", raising=False)
-    return importlib.import_module("jarvis_agent.serve.graph").graph
+    named = json.loads((HERE.parent / "langgraph.json").read_text())["graphs"]
+
+    def load(name: str) -> Any:
+        module, variable = named[name].split(":")
+        return getattr(importlib.import_module(module), variable)
+
+    return load
 
 
-async def test_the_served_graph_blocks_no_event_loop(served: Any, tmp_path: Path) -> None:
+async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: Path) -> None:
     a_picture = str(tmp_path / "open" / "a.png")
+    graph = served("jarvis")
     with no_blocking() as blocked:
-        run = await served.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
+        run = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
     assert blocked == []
     assert [result["error"] for result in run["results"]] == [None]
     assert Path(run["results"][0]["resources"][0]["path"]).parent.parent == tmp_path / "out"
 
 
-async def test_the_served_graph_reads_no_file_that_a_request_names(served: Any, tmp_path: Path) -> None:
+async def test_the_served_graph_reads_no_file_that_a_request_names(served: Served, tmp_path: Path) -> None:
     secret = picture(tmp_path / "secret.png")
     with pytest.raises(InputError, match="files of this machine are not read"):
-        await served.ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
+        await served("jarvis").ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
+
+
+async def test_one_of_the_served_graphs_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:
+    graph = served("jarvis-approve")
+    graph.checkpointer = InMemorySaver()  # the server's
+    asked = await graph.ainvoke("Draw the edges of a.png", THREAD)
+    assert [row["task"] for row in asked["__interrupt__"][0].value["plan"]] == ["canny-control"]
+    assert not list((tmp_path / "out").rglob("*.png"))
+    run = await graph.ainvoke(Command(resume=True), THREAD)
+    assert [result["error"] for result in run["results"]] == [None]
 
 
 async def test_the_guard_sees_what_blocks(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Phrases:
     no_answer: str
     broke_off: str
     not_run: str
+    rejected: str
 
 
 ENGLISH = Phrases(
@@ -68,6 +69,7 @@ ENGLISH = Phrases(
     no_answer="The language model could not write the answer ({error}), so this is a plain report.",
     broke_off="The answer broke off here: {error} What was done:",
     not_run="No expert worked on this: {notes}",
+    rejected="The plan was rejected, so nothing was run.",
 )
 
 CHINESE = Phrases(
@@ -99,6 +101,7 @@ CHINESE = Phrases(
     no_answer="语言模型没能写出回答（{error}），以下是简要报告。",
     broke_off="回答在此中断：{error} 已完成的工作：",
     not_run="没有专家模型处理这个请求：{notes}",
+    rejected="计划被拒绝，所以什么也没有执行。",
 )
 
 

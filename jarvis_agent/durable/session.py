@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
+from jarvis_agent.answer.phrases import phrases
 from jarvis_agent.durable.steps import Steps, TaskJournal
 from jarvis_agent.execute import Emit, Executor, Worker
 from jarvis_agent.memory import TURNS, turns_of
@@ -182,10 +183,20 @@ class DurableSession(Session):
         return answer
 
     def _responder(self, plan: Plan) -> Responder:
-        return self._stages.report if plan.notes == [REJECTED] else super()._responder(plan)
+        return _Refusal() if plan.notes == [REJECTED] else super()._responder(plan)
 
     def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
         self.turns = [*self.turns, turn_of(brief, answer, results)][-TURNS:]
+
+
+class _Refusal:
+    """Answers where a plan was rejected: nothing was misunderstood, so there is nothing to explain."""
+
+    async def respond(
+        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+    ) -> AsyncGenerator[str, None]:
+        """As `jarvis_agent.respond.Responder`."""
+        yield phrases(brief.request).rejected
 
 
 def _rows(plan: Plan) -> Any:
