@@ -1,5 +1,7 @@
 """Runs that are killed at a random moment and resumed: python tests/killed_runs.py FOLDER TIMES
 
+They are stored in SQLite; with the address of a Postgres database in TEST_POSTGRES, in that.
+
 It prints one JSON object a run that died before its end: what was stored by then, what was executed before
 and after, and the Run in the end. Each run is a child of its own, forked, killed with SIGKILL, and forked
 again. A run that was over before it could be killed does not count; another one takes its place.
@@ -15,11 +17,14 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
@@ -75,19 +80,37 @@ def worker(log: Path) -> BaseTool:
     return StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
 
 
+@asynccontextmanager
+async def saver_of(folder: Path) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    """The checkpointer of a run, with its tables."""
+    if address := os.environ.get("TEST_POSTGRES"):
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+        async with AsyncPostgresSaver.from_conn_string(address) as saver:
+            await saver.setup()
+            yield saver
+    else:
+        async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
+            await saver.setup()
+            yield saver
+
+
+def thread(folder: Path) -> RunnableConfig:
+    return {"configurable": {"thread_id": str(folder)}}
+
+
 async def run(folder: Path, request: str | None) -> None:
     settings = Settings(output_dir=folder / "out", offline=True)
     agent = JarvisAgent(tools=[worker(folder / "log")], planner=Whim(), settings=settings)
-    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
-        durable = DurableAgent(agent, saver)
-        done = await durable.ainvoke(request, {"configurable": {"thread_id": "one"}})
+    async with saver_of(folder) as saver:
+        done = await DurableAgent(agent, saver).ainvoke(request, thread(folder))
     (folder / "run.json").write_text(done.model_dump_json())
 
 
 async def stored(folder: Path) -> dict[int, Any]:
     """The results that the checkpointer holds, by task, as {output, path of the file}."""
-    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
-        found = await saver.aget_tuple({"configurable": {"thread_id": "one"}})
+    async with saver_of(folder) as saver:
+        found = await saver.aget_tuple(thread(folder))
     values = (
         [
             value["value"]
@@ -133,7 +156,7 @@ def once(folder: Path, seconds: float) -> dict[str, Any] | None:
     if not os.WIFSIGNALED(status) or (folder / "run.json").is_file():
         return None
     kept, before = asyncio.run(stored(folder)), executed(folder)
-    begun = (folder / "runs.sqlite").is_file() and asyncio.run(has_run(folder))
+    begun = asyncio.run(has_run(folder))
     os.waitpid(child(folder, None if begun else "work"), 0)
     error = folder / "error"
     return {
@@ -146,8 +169,8 @@ def once(folder: Path, seconds: float) -> dict[str, Any] | None:
 
 
 async def has_run(folder: Path) -> bool:
-    async with AsyncSqliteSaver.from_conn_string(str(folder / "runs.sqlite")) as saver:
-        return await saver.aget_tuple({"configurable": {"thread_id": "one"}}) is not None
+    async with saver_of(folder) as saver:
+        return await saver.aget_tuple(thread(folder)) is not None
 
 
 def main(folder: Path, times: int) -> None:

@@ -243,9 +243,16 @@ async def test_without_a_thread_or_a_run_there_is_nothing_to_resume(saver: Async
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
-def test_nothing_that_was_stored_is_lost_or_done_again_whenever_the_process_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_nothing_that_was_stored_is_lost_or_done_again_whenever_the_process_is_killed(
+    database: str, tmp_path: Path
+) -> None:
+    address = os.environ.get("TEST_POSTGRES", "")
+    if database == "postgres" and not address:
+        pytest.skip("TEST_POSTGRES holds the address of no database to test with")
+    environment = os.environ | {"TEST_POSTGRES": address if database == "postgres" else ""}
     command = [sys.executable, str(HERE / "killed_runs.py"), str(tmp_path / "killed"), "50"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=230)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=230, env=environment)
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(runs) == 50
     assert len([one for one in runs if one["stored"]]) >= 10
