@@ -51,7 +51,7 @@ class Timeline(Frozen):
             f"{label:<{widest}} |{self._bar(result, width)}| {_span(result)}"
             for label, result in zip(labels, self.results, strict=True)
         ]
-        return "\n".join([*lines, f"{'':<{widest}}  0 s{f'{self.seconds:.1f} s':>{width - 3}}"])
+        return "\n".join([*lines, f"{'':<{widest}}  0 s{f'{self.seconds:.1f} s'.rjust(width - 3)}"])
 
     def _bar(self, result: TaskResult, width: int) -> str:
         whole = self.seconds or 1.0
@@ -66,8 +66,8 @@ class Timeline(Frozen):
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDE + 90}" height="{height}" '
                 f'font-family="sans-serif" font-size="12" style="background:white">',
-                *(self._row(number, result) for number, result in enumerate(self.results)),
                 *self._scale(height),
+                *(self._row(number, result) for number, result in enumerate(self.results)),
                 "</svg>",
             ]
         )
@@ -144,7 +144,7 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
 def _box(task: Task, place: tuple[int, int], status: Status | None) -> str:
     x, y = _corner(place)
     colour = COLOURS[status] if status else "#0072b2"
-    label = escape(_short(clean(f"{_MARKS[status] if status else ''} {task.id} {task.task}".strip()), 28))
+    label = escape(_short(clean(f"{_MARKS[status] if status else ''} {task.id} {task.task}".strip()), 26))
     return (
         f'<rect x="{x}" y="{y}" width="{_BOX[0]}" height="{_BOX[1]}" rx="5" fill="white" stroke="{colour}" '
         f'stroke-width="2"/><text x="{x + 10}" y="{y + 21}">{label}</text>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
@@ -18,12 +19,13 @@ pytest.importorskip("langgraph.checkpoint.sqlite")
 import aiosqlite
 from durable_agents import ONE_BY_ONE, counting_agent
 from langchain_core.tools import BaseTool, tool
+from rich.console import Console
 from small_agents import plan
 from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.cli import app
-from jarvis_agent.console import run_file
+from jarvis_agent.console import run_file, terminal
 from jarvis_agent.console.kept import KeptAgent
 from jarvis_agent.console.run_file import FILE
 from jarvis_agent.errors import ConfigError, InputError
@@ -115,6 +117,25 @@ async def test_who_stops_a_run_is_told_how_to_go_on(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert "jarvis --resume talk goes on with it" in capsys.readouterr().err
+
+
+async def test_in_a_terminal_that_is_told_above_the_board_which_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200)
+    monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
+    stuck = asyncio.Event()
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
+    asked = terminal._ask(KeptAgent(agent, "talk"), {"input": "count"}, None, as_json=False)
+    running = asyncio.create_task(asked)
+    await stuck.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "The run is kept: jarvis --resume talk goes on with it" in screen.getvalue()
+    await terminal._ask(KeptAgent(agent, "talk"), {"input": ""}, None, as_json=False)
+    assert "Going on with the unfinished run talk." in screen.getvalue()
 
 
 async def test_an_unfinished_run_goes_on_with_its_own_request(
@@ -228,6 +249,16 @@ async def test_a_file_that_is_no_file_of_runs_is_told_of(tmp_path: Path) -> None
         await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
 
 
+async def test_who_has_no_space_left_is_told_so(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with run_file.opened(Settings(output_dir=tmp_path), "talk") as saver:
+            await saver.conn.execute("PRAGMA max_page_count = 1")
+            await saver.conn.execute("CREATE TABLE one (two)")
+
+    with pytest.raises(ConfigError, match=r"is full\); free some space"):
+        await fill()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no lock")
 async def test_a_directory_in_which_nothing_can_be_written_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "out" / run_file.LOCKS).mkdir(parents=True)
@@ -335,9 +366,10 @@ def test_the_command_keeps_runs_and_goes_on_with_them(
     assert begun.exit_code == 0, begun.output
     again = CliRunner().invoke(app, ["--resume", "one", "--json"])
     assert Run.model_validate_json(again.stdout) == Run.model_validate_json(begun.stdout)
-    other = CliRunner().invoke(app, ["--resume", "two"])
+    other = CliRunner().invoke(app, ["--resume", "two", "--out", "elsewhere"])
     assert other.exit_code == 2
-    assert "no run to go on with" in other.output
+    assert "in elsewhere is no run to go on with of the name two" in other.output
+    assert "--resume two, or name its directory" in other.output
 
 
 def test_to_restart_something_it_must_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

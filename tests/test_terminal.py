@@ -85,6 +85,17 @@ def test_control_characters_of_an_answer_do_not_reach_the_terminal(tmp_path: Pat
     assert "[bold]kept[/bold] :cat:" in out
 
 
+def test_nor_do_those_of_an_answer_that_was_not_streamed_or_of_a_file_name(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    run = a_run(tmp_path / "a\x1b[31m\x07.wav", answer="red \x1b[31mcat\x07")
+    terminal._print_run(run, "", as_json=False)
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07"} & set(out)
+    assert out.startswith("red cat\n")
+    assert "file: " in out
+
+
 def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

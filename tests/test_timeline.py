@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 from jarvis_agent.plan import Plan
 from jarvis_agent.run import Run
 from jarvis_agent.timeline import COLOURS, plan_svg
-from jarvis_agent.types import Status, Task, TaskResult
+from jarvis_agent.types import Resource, Status, Task, TaskResult
 
 TASKS = [
     Task(task="openpose-control", id=0),
@@ -47,6 +49,16 @@ def test_a_bar_stands_where_its_task_ran() -> None:
     assert lines[4].split() == ["0", "s", "4.0", "s"]
 
 
+def test_a_narrow_chart_has_its_bars_too() -> None:
+    assert RUN.timeline().text(width=1).splitlines()[0].split("|")[1] == "█"
+
+
+def test_the_scale_of_the_chart_lies_below_its_bars() -> None:
+    kinds = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(RUN.timeline().svg())]
+    last_line = len(kinds) - 1 - kinds[::-1].index("line")
+    assert last_line < kinds.index("rect")
+
+
 def test_the_chart_is_svg_with_a_bar_a_task_in_the_colour_of_its_end() -> None:
     chart = ElementTree.fromstring(RUN.timeline().svg())
     bars = [element for element in chart if element.tag.endswith("rect")]
@@ -73,6 +85,20 @@ def test_the_graph_has_a_column_for_each_step_of_the_way() -> None:
     assert columns[0] < columns[1] < columns[2] == columns[3]
     arrows = [element for element in graph if element.get("fill") == "none"]
     assert len(arrows) == 3
+
+
+def test_a_notebook_shows_the_answer_the_plan_what_was_made_and_when(tmp_path: Path) -> None:
+    made = tmp_path / "0-pose.png"
+    made.write_bytes(b"a picture")
+    pose = RUN.results[0].model_copy(
+        update={"resources": [Resource(kind="image", path=made, mime="image/png")]}
+    )
+    shown = RUN.model_copy(update={"results": [pose, *RUN.results[1:]]})._repr_html_()
+    parts = ["It is &lt;done&gt;.", plan_svg(RUN.plan, RUN.results), str(made), RUN.timeline().svg()]
+    places = [shown.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert f'src="data:image/png;base64,{base64.b64encode(b"a picture").decode()}"' in shown
 
 
 def test_names_and_answers_are_escaped() -> None:

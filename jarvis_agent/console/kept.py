@@ -108,6 +108,11 @@ class KeptAgent:
         new = Request.of(request) if request.get("input") else None
         if asked is None and new is None and self._restart:
             raise ConfigError(f"--restart wants a request, for no run {self._name} is unfinished")
+        if asked is None and new is None and not (await durable.graph.aget_state(thread)).values:
+            raise ConfigError(
+                f"in {self._agent.settings.output_dir} is no run to go on with of the name {self._name}; "
+                f'begin one with jarvis "…" --resume {self._name}, or name its directory with --out'
+            )
         if asked is None:
             return new
         if self._restart:
@@ -117,7 +122,7 @@ class KeptAgent:
                 f'the run {self._name} is unfinished, and its request is another one ("{asked.text}"): '
                 f"jarvis --resume {self._name} goes on with it; another name, or --restart, begins anew"
             )
-        typer.echo(f"Going on with the unfinished run {self._name}.", err=True)
+        _tell(f"Going on with the unfinished run {self._name}.")
         return None
 
     async def _going_on(self, durable: DurableAgent, thread: Any, given: Any) -> AsyncGenerator[Event, None]:
@@ -148,13 +153,18 @@ class KeptAgent:
     def _tell_what_now(self) -> None:
         if self._name is not None:
             again = f"jarvis --resume {self._name}"
-            typer.echo(
-                f"The run is kept: {again} goes on with it, {again} --restart begins it anew.", err=True
-            )
+            _tell(f"The run is kept: {again} goes on with it, {again} --restart begins it anew.")
 
     async def aclose(self) -> None:
         """Free the agent."""
         await self._agent.aclose()
+
+
+def _tell(line: str) -> None:
+    """Write a line on stderr as it is now: while the board is shown, that is above it, where it stays."""
+    from jarvis_agent.cleaning import clean
+
+    sys.stderr.write(f"{clean(line)}\n")
 
 
 def _thread(name: str) -> Any:

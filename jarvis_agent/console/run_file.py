@@ -64,9 +64,15 @@ async def opened(settings: Settings, name: str) -> AsyncIterator[AsyncSqliteSave
                 yield saver
     except sqlite3.Error as error:
         raise ConfigError(
-            f"the runs in {folder / FILE} can not be read or written ({error}); wait for who else uses the "
-            "file, or move it away to begin with a new one"
+            f"the runs in {folder / FILE} can not be read or written ({error}); {_advice(error)}"
         ) from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    """What helps against an error of the file."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return "free some space, or choose another directory with --out or JARVIS_OUTPUT_DIR"
+    return "wait for who else uses the file, or move it away to begin with a new one"
 
 
 @contextmanager
