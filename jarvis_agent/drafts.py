@@ -36,11 +36,13 @@ class Drafts:
         Raises:
             TooSlowError: the attempt is over.
         """
+        # This may wait for a disk, and whoever discards must not wait for it.
+        path = self._new_path(suffix)
         with self._lock:
             if self._over:
                 raise TooSlowError("nobody waits for this any more, so it writes no file")
-            self._paths.append(self._new_path(suffix))
-            return self._paths[-1]
+            self._paths.append(path)
+        return path
 
     def discard(self) -> None:
         """The attempt is over: remove what it has written, whole or half."""

@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 
 from jarvis_agent import portal
 from jarvis_agent.agent import JarvisAgent
-from jarvis_agent.errors import ConfigError, InputError, MissingExtraError
+from jarvis_agent.errors import ConfigError, ForbiddenError, InputError, MissingExtraError
 from jarvis_agent.plan import Plan
 from jarvis_agent.request import Request
 from jarvis_agent.resources import ResourceStore
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 class RequestError(InputError, ValueError):
     """An InputError of the graph; a ValueError, for LangGraph's server hides what most other errors say."""
+
+
+class ForbiddenRequestError(RequestError, ForbiddenError):
+    """A ForbiddenError of the graph."""
 
 
 def make_graph(
@@ -96,6 +100,8 @@ def make_graph(
                 async for event in events:
                     tell(event.model_dump(mode="json"))
                     run = event.run or run
+        except ForbiddenError as error:
+            raise ForbiddenRequestError(*error.args) from error
         except InputError as error:
             raise RequestError(*error.args) from error
         return entrypoint.final(value=run.model_dump(mode="json"), save=turns_to(session.turns))

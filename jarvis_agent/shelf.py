@@ -80,12 +80,18 @@ class Shelf:
             return
         self._next_sweep = now + _BETWEEN_SWEEPS
         try:
-            for file in filter(_is_ours, self.directory.iterdir()):
-                with suppress(FileNotFoundError):  # another process sweeps too
-                    if now - file.stat().st_mtime > self._longest:
-                        file.unlink()
+            files = [file for file in self.directory.iterdir() if _is_ours(file)]
         except OSError as error:
-            logger.warning("what is too old in %s can not be deleted: %s", self.directory, error)
+            logger.warning("what is too old in %s can not be looked for: %s", self.directory, error)
+            return
+        for file in files:
+            try:
+                if now - file.stat().st_mtime > self._longest:
+                    file.unlink()
+            except FileNotFoundError:
+                continue  # another process sweeps too
+            except OSError as error:
+                logger.warning("%s is too old and can not be deleted: %s", file, error)
 
     def _place(self, key: Any) -> Path:
         text = json.dumps(key, sort_keys=True, default=str)

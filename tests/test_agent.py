@@ -383,11 +383,12 @@ def test_a_setting_that_can_not_be_names_its_variable(monkeypatch: pytest.Monkey
 
 
 def threads() -> set[threading.Thread]:
-    """All threads but those that a process keeps: the portal, and the workers of event loops."""
+    """All threads but those that a process keeps: the portal, and the workers of loops and of planning."""
     for thread in threading.enumerate():
         if thread.name == "jarvis-own":
             thread.join(1.0)  # its work is done, and it is about to end
-    return {t for t in threading.enumerate() if not t.name.startswith(("jarvis-portal", "asyncio_", "AnyIO"))}
+    kept = ("asyncio_", "jarvis-portal", "jarvis-busy", "AnyIO")
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
 def test_closing_frees_the_backends_and_leaves_no_thread() -> None:

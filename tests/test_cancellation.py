@@ -338,10 +338,12 @@ async def test_a_run_that_is_stopped_twice_leaves_no_empty_directory(tmp_path: P
         await began.wait()
         assert list(out.iterdir())
         only.submit(let_go.wait)
-        for _ in range(2):
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-            await asyncio.sleep(0.05)
-        await asyncio.wait([running])
-        assert until(lambda: not list(out.iterdir()))
-        let_go.set()
+        try:
+            for _ in range(2):
+                for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    task.cancel()
+                await asyncio.sleep(0.05)
+            await asyncio.wait([running])
+            assert until(lambda: not list(out.iterdir()))
+        finally:
+            let_go.set()

@@ -114,11 +114,12 @@ async def watched(jarvis: JarvisAgent, request: str = "Say it shorter, aloud, an
 
 
 def _threads() -> set[str]:
-    """The threads that are not the event loop's own reserve, which it keeps until it is closed."""
+    """Those beside the reserves of the event loop and of planning, which stay for the next work."""
     for thread in threading.enumerate():
         if thread.name == "jarvis-own":
             thread.join(1.0)  # its work is done, and it is about to end
-    return {thread.name for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
+    kept = ("asyncio_", "jarvis-busy")
+    return {thread.name for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
 def statuses(run: Run) -> list[str]:

@@ -23,7 +23,7 @@ from small_agents import picture
 from typing_extensions import TypedDict
 
 from jarvis_agent import Run
-from jarvis_agent.errors import InputError
+from jarvis_agent.errors import ForbiddenError, InputError
 from jarvis_agent.graph import make_graph
 from jarvis_agent.request import Request
 from jarvis_agent.testing import ScriptedLLM
@@ -136,7 +136,7 @@ async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: P
 
 async def test_the_served_graph_reads_no_file_that_a_request_names(served: Served, tmp_path: Path) -> None:
     secret = picture(tmp_path / "secret.png")
-    with pytest.raises(InputError, match="files of this machine are not read"):
+    with pytest.raises(ForbiddenError, match="files of this machine are not read"):
         await served("jarvis").ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
 
 

@@ -368,7 +368,7 @@ def test_the_command_keeps_runs_and_goes_on_with_them(
     assert Run.model_validate_json(again.stdout) == Run.model_validate_json(begun.stdout)
     other = CliRunner().invoke(app, ["--resume", "two", "--out", "elsewhere"])
     assert other.exit_code == 2
-    assert "in elsewhere is no run to go on with of the name two" in other.output
+    assert "no run of the name two is kept in elsewhere" in other.output
     assert "--resume two, or name its directory" in other.output
 
 

@@ -61,6 +61,21 @@ class TestShelf:
         assert len(list(tmp_path.iterdir())) == 2
         assert (tmp_path / "mine.json").exists()
 
+    def test_what_can_not_be_deleted_keeps_nothing_else(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        before = time.time() - 3 * 86_400.0
+        for number in range(8):
+            place = tmp_path / f"{number:064x}.json"
+            if number % 2:
+                place.mkdir()
+            else:
+                place.touch()
+            os.utime(place, (before, before))
+        Shelf(tmp_path, days=2).put("new", 1)
+        assert len([file for file in tmp_path.iterdir() if file.is_file()]) == 1
+        assert caplog.text.count("can not be deleted") == 4
+
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
     def test_a_value_is_for_its_owner_alone(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o755)

@@ -149,6 +149,18 @@ def test_of_an_overlong_text_the_beginning_and_the_end_are_read() -> None:
     assert len(ends("x" * 3 * MOST_READ)) == MOST_READ + 1
 
 
+def test_nothing_is_lost_of_an_overlong_text_with_few_blanks() -> None:
+    first, middle, last = (
+        "打开 a.jpg 并描述图片里的内容，",
+        "海面平静，船停在港口里。" * MOST_READ,
+        "请总结这篇文章，再翻译成 English",
+    )
+    found = ends(first + middle + last)
+    assert found.startswith(first)
+    assert found.endswith(last)
+    assert len(found) == MOST_READ + 1
+
+
 @pytest.mark.starter
 async def test_orders_around_a_pasted_book_are_planned_and_the_plan_says_what_was_not_read() -> None:
     book = "The sea was calm and the ships lay still in the harbour. " * 2000
@@ -164,6 +176,15 @@ async def test_a_quoted_book_is_worked_on_whole() -> None:
     book = "The sea was calm and the ships lay still in the harbour. " * 2000
     plan = await PLANNER.plan(Brief(f'Summarize "{book}"', specs=TASKS), lambda task: None)
     assert [(task.task, task.args) for task in plan.tasks] == [("summarization", {"text": book.strip()})]
+    assert not plan.notes
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize("order", ["请总结下面的文章：\n", "请总结下面的文章："])
+async def test_a_chinese_text_that_was_pasted_below_its_order_is_worked_on_whole(order: str) -> None:
+    text = "海面平静，船停在港口里。" * 2000
+    plan = await PLANNER.plan(Brief(order + text, specs=TASKS), lambda task: None)
+    assert [(task.task, task.args) for task in plan.tasks] == [("summarization", {"text": text})]
     assert not plan.notes
 
 

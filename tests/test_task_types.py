@@ -22,9 +22,15 @@ def test_a_task_type_is_found_by_its_name_in_any_spelling() -> None:
 
 
 def test_its_parts_may_be_lists() -> None:
-    spec = replace(TIDY, inputs=[Arg("image", "image")], outputs=["image"])  # type: ignore[arg-type]
-    assert spec == TIDY
-    assert hash(spec) == hash(TIDY)
+    tidy = replace(TIDY, listing=(("filter", "tidy"),))
+    lists: dict[str, Any] = {
+        "inputs": [Arg("image", "image")],
+        "outputs": ["image"],
+        "listing": [["filter", "tidy"]],
+    }
+    spec = replace(TIDY, **lists)
+    assert spec == tidy
+    assert hash(spec) == hash(tidy)
 
 
 @pytest.mark.parametrize(

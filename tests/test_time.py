@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,32 @@ async def test_a_tool_called_alone_has_the_deadline_of_a_task() -> None:
     with pytest.raises(ToolException, match="JARVIS_TASK_TIMEOUT"):
         async with asyncio.timeout(30):
             await tool.ainvoke({"image": "a.jpg"})
+
+
+async def test_a_disk_that_does_not_answer_a_tool_called_alone_holds_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, answered, mkdir = threading.Event(), Future[bool](), Path.mkdir
+
+    def slow(path: Path, *args: Any, **options: Any) -> None:
+        if path.parent == tmp_path:
+            answered.set_result(answers.wait(2.0))
+        mkdir(path, *args, **options)
+
+    async def write(call: Any) -> Any:
+        await asyncio.to_thread(call.new_path, ".txt")
+
+    monkeypatch.setattr(Path, "mkdir", slow)
+    monkeypatch.setattr("jarvis_agent.deadline.GRACE", 0.05)
+    (tool,) = hf_tools(
+        tasks=["image-to-text"],
+        sources=[FakeSource([fake_candidate("image-to-text")])],
+        backends=[FakeBackend({"image-to-text": write})],
+        settings=Settings(task_timeout=0.2, output_dir=tmp_path),
+    )
+    assert "JARVIS_TASK_TIMEOUT" in await tool.ainvoke({"image": "a.jpg"})
+    answers.set()
+    assert await asyncio.to_thread(answered.result, 10)
 
 
 async def test_a_run_whose_time_is_over_tells_what_is_done_and_what_is_not() -> None:

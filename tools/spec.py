@@ -111,8 +111,9 @@ class TaskSpec:
 
     def __post_init__(self) -> None:
         # What is made for a task is kept by its spec, and a list can not be a key.
-        for name in ("inputs", "outputs", "aliases", "listing"):
+        for name in ("inputs", "outputs", "aliases"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "listing", tuple(map(tuple, self.listing)))
 
     def arg(self, name: str) -> Arg | None:
         """The argument of that name, or None."""

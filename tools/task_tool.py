@@ -29,6 +29,7 @@ from jarvis_agent.ladder import Ladder
 from jarvis_agent.request import Brief
 from jarvis_agent.resources import ResourceStore
 from jarvis_agent.selection.hints import hints
+from jarvis_agent.threads import in_thread
 from jarvis_agent.tools.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.tools.table import find_task
 from jarvis_agent.types import Selection, Task, TaskResult
@@ -181,7 +182,8 @@ class HFTaskTool(BaseTool):
             )
             return await self._climb(selection, step)
         finally:
-            store.close()
+            # A disk that does not answer must not hold up the event loop.
+            await in_thread(store.close)
 
     def close(self) -> None:
         """Free the models that this tool, and those made together with it, have loaded."""

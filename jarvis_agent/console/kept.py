@@ -110,7 +110,7 @@ class KeptAgent:
             raise ConfigError(f"--restart wants a request, for no run {self._name} is unfinished")
         if asked is None and new is None and not (await durable.graph.aget_state(thread)).values:
             raise ConfigError(
-                f"in {self._agent.settings.output_dir} is no run to go on with of the name {self._name}; "
+                f"no run of the name {self._name} is kept in {self._agent.settings.output_dir}; "
                 f'begin one with jarvis "…" --resume {self._name}, or name its directory with --out'
             )
         if asked is None:

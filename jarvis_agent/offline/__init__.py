@@ -77,9 +77,8 @@ class OfflinePlanner:
     def _plan(self, brief: Brief) -> Plan:
         brief = spelt_out(brief)
         marked = mark(brief.request, brief.files)
-        unread = [marked.note] if marked.note else []
         if is_workflow_kit(brief.specs, frozenset(load_model().names)):
-            return Plan(tasks=read(marked, brief, load_embedder(self._settings)), notes=unread)
+            return Plan(tasks=read(marked, brief, load_embedder(self._settings)), notes=marked.notes)
         linker = Linker(marked, brief)
         if chinese.is_chinese(marked.text):
             steps = chinese.steps(marked, linker.discourse.at_hand)
@@ -91,4 +90,4 @@ class OfflinePlanner:
             steps = split(marked.text)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
         notes = Chooser(ranker, linker, marked).add_all(steps)
-        return Plan(tasks=linker.tasks, notes=[*unread, *notes])
+        return Plan(tasks=linker.tasks, notes=[*marked.notes, *notes])

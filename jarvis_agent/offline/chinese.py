@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from jarvis_agent.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.offline.chinese_slots import Found, clause_of, found, in_english
-from jarvis_agent.offline.marks import MARK, Mark, Marked
+from jarvis_agent.offline.lengths import MOST_READ
+from jarvis_agent.offline.marks import MARK, MOST_SEARCHED, Mark, Marked
 from jarvis_agent.offline.steps import Step
 from jarvis_agent.offline.wordings import UNKNOWN
 from jarvis_agent.tools.table import TASKS
@@ -106,8 +107,10 @@ def steps(marked: Marked, at_hand: Collection[str] = ()) -> list[Step]:
     Args:
         at_hand: the kinds of files that came with it unnamed, or are of earlier turns of the chat.
     """
-    marked.text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", marked.text)
-    _mark_fields(marked)
+    if marked.is_cut:
+        marked.take(_mark_fields(marked.whole, marked, until=MOST_READ // 2))
+    text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", marked.text)
+    marked.text = _mark_fields(text, marked, until=len(text))
     marked.text = _LISTED.sub(r"\1，另外", _CHAINED.sub(r"\1，", _PARTICLES.sub("", marked.text)))
     texts = _joined([text.strip() for text in _CUT.split(marked.text) if text.strip()])
     reading = _Reading(marked, set(at_hand))
@@ -195,17 +198,21 @@ def _joined(texts: list[str]) -> list[str]:
     return joined
 
 
-def _mark_fields(marked: Marked) -> None:
-    """`翻译成英文：今天天气很好`: what stands after the colon becomes a mark."""
+def _mark_fields(text: str, marked: Marked, until: int) -> str:
+    """`翻译成英文：今天天气很好`: what stands after a colon before `until` becomes a mark."""
     start = 0
-    while match := _FIELD.search(marked.text, start):
+    for _ in range(MOST_SEARCHED // (len(text) + 1)):
+        match = _FIELD.search(text, start)
+        if match is None or match.start() >= until:
+            break
         start = match.end()
         role = next((role for role, words in _FIELDS.items() if words.search(match["word"])), None)
-        stop = _NEXT.search(marked.text, start)
-        end = stop.start() if stop else len(marked.text)
-        value = marked.text[start:end]
+        stop = _NEXT.search(text, start)
+        end = stop.start() if stop else len(text)
+        value = text[start:end]
         if role is None or any(mark.is_file for mark in marked.within(value)):
             continue
         character = marked.add(Mark("text", marked.restored(value).strip(), role=role))
-        marked.text = f"{marked.text[:start]}{character}{marked.text[end:]}"
+        text = f"{text[:start]}{character}{text[end:]}"
         start += 1
+    return text

@@ -26,6 +26,9 @@ _PIECE = re.compile(
     rf"|[^\n]{{{MOST_LETTERS // 2},{MOST_LETTERS}}}(?=[\s,，、])"
     rf"|[^\n]{{{MOST_LETTERS}}}"
 )
+_TORN_LAST, _TORN_FIRST = re.compile(r"\s\S{0,50}\Z"), re.compile(r"\A\S{0,50}\s")
+"""The word that a cut went through. What is longer is no word: Chinese may be thousands of letters without a
+blank."""
 
 
 def bounded(text: str) -> str:
@@ -39,9 +42,8 @@ def single_spaced(text: str) -> str:
 
 
 def ends(text: str) -> str:
-    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, cut at blanks."""
+    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, in whole words."""
     if len(text) <= MOST_READ:
         return text
     half = MOST_READ // 2
-    first, last = text[:half].rsplit(maxsplit=1), text[-half:].split(maxsplit=1)
-    return "\n".join((*first[:1], *last[-1:]))
+    return "\n".join((_TORN_LAST.sub("", text[:half]), _TORN_FIRST.sub("", text[-half:])))

@@ -91,22 +91,32 @@ class Marked:
     """A text with marks, and what they stand for.
 
     Attributes:
-        letters: how many the text had with marks, before the middle of an overlong one was left out.
+        whole: the text with marks, before the middle of an overlong one was left out.
     """
 
     text: str
     marks: dict[str, Mark] = field(default_factory=dict)
-    letters: int = 0
+    whole: str = ""
 
     @property
-    def note(self) -> str | None:
-        """What a plan says of what is left out of an overlong text; None if nothing is."""
-        if self.letters <= MOST_READ:
-            return None
-        return (
-            f"the request is long: only the first and the last {MOST_READ // 2:,} of its {self.letters:,} "
+    def is_cut(self) -> bool:
+        """Whether the middle of an overlong text is left out."""
+        return len(self.whole) > MOST_READ
+
+    @property
+    def notes(self) -> list[str]:
+        """What a plan says of what is left out."""
+        if not self.is_cut:
+            return []
+        return [
+            f"the request is long: only the first and the last {MOST_READ // 2:,} of its {len(self.whole):,} "
             "letters are read; put what is to be worked on in quotation marks, or in a file"
-        )
+        ]
+
+    def take(self, text: str) -> None:
+        """Let this be the text; of an overlong one only the beginning and the end are read."""
+        self.whole = text
+        self.text = bounded(ends(text))
 
     def add(self, mark: Mark) -> str:
         """A new mark's character; the value itself if there are no characters left."""
@@ -141,9 +151,7 @@ def mark(request: str, files: Iterable[Resource]) -> Marked:
     text = _AFTER_COLON.sub(lambda match: _after_colon(match, marked), _mark_fields(text, marked))
     if not names and not marked.marks:
         text = _mark_span(text, above(text), marked)
-    text = single_spaced(text)
-    marked.letters = len(text)
-    marked.text = bounded(ends(text))
+    marked.take(single_spaced(text))
     return marked
 
 

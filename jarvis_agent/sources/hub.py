@@ -136,8 +136,8 @@ class HubSource:
             return told
         text = await self._asking.join(key, lambda: asyncio.to_thread(self._card_text, candidate))
         self._told[key] = (inf, text) if text is not None else (self._clock() + _PAUSE, "")
-        while len(self._told) > _MOST_TOLD:
-            del self._told[next(iter(self._told))]
+        for oldest in list(self._told)[:-_MOST_TOLD]:
+            self._told.pop(oldest, None)
         return text or ""
 
     def _card_text(self, candidate: Candidate) -> str | None:

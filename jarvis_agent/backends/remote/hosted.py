@@ -183,9 +183,11 @@ def _make_known(one: Serving, model_id: str) -> str:
 
     name = f"{model_id} for {one.task} as {one.model}"
     known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})
-    known[name] = InferenceProviderMapping(  # type: ignore[no-untyped-call]
+    told = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
     )
+    known.pop(name, None)  # it comes last again, or the next new one might take its place before it is used
+    known[name] = told
     for oldest in list(known)[:-_MOST_KNOWN]:
         known.pop(oldest, None)
     return name
