@@ -35,7 +35,12 @@ _NAME = "jarvis-own"
 _AT_EXIT = 10.0
 """Seconds for which the end of the process waits for a crew."""
 
-_busy = ThreadPoolExecutor(2, "jarvis-busy")
+
+def _two_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, "jarvis-busy")
+
+
+_busy = _two_threads()
 """Starts its threads when there is work for them."""
 
 _left: ContextVar[threading.Event | None] = ContextVar("jarvis_left", default=None)
@@ -45,7 +50,7 @@ _left: ContextVar[threading.Event | None] = ContextVar("jarvis_left", default=No
 def _renew() -> None:
     """In a forked child the threads are gone, and the executor would wait for them."""
     global _busy
-    _busy = ThreadPoolExecutor(2, "jarvis-busy")
+    _busy = _two_threads()
 
 
 if hasattr(os, "register_at_fork"):
