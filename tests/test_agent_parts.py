@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from small_agents import (
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskSpec, register_task
 from jarvis_agent.errors import ConfigError, LLMError, NoCandidateError
+from jarvis_agent.planner import LLMPlanner
+from jarvis_agent.request import Brief
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 from jarvis_agent.tools.spec import Arg
 from jarvis_agent.tools.table import TASKS
@@ -400,3 +403,17 @@ def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
     assert run.answer.startswith("It is a c")
     assert "the line went dead" in run.answer
     assert CAPTION in run.answer
+
+
+def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In asyncio's few threads it would stand before everything that waits for a disk."""
+    names, shown = list[str](), LLMPlanner._shown
+
+    def noted(self: LLMPlanner, brief: Brief) -> Any:
+        names.append(threading.current_thread().name)
+        return shown(self, brief)
+
+    monkeypatch.setattr(LLMPlanner, "_shown", noted)
+    agent, _, _ = small_agent("[]")
+    assert agent.invoke("Hello").answer == "Hello!"
+    assert [name.startswith("jarvis-busy") for name in names] == [True]
