@@ -13,8 +13,8 @@ from figures import Figure
 from langchain_core.tools import BaseTool, tool
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.graph import DurableAgent
-from jarvis_agent.request import Brief
+from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent.core.request import Brief
 
 TASKS = 20
 TIMES = 7

@@ -22,9 +22,9 @@ from typing import Any
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.execute import Executor
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
+from jarvis_agent.core.request import Brief
+from jarvis_agent.execution.executor import Executor
+from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

@@ -30,18 +30,18 @@ from typing import Any
 
 from small_llm import INSTALL, WEIGHTS, served
 
-from jarvis_agent.errors import JarvisError, in_words
-from jarvis_agent.eval.predict import named_files
-from jarvis_agent.llm import Controller, resolve_model
-from jarvis_agent.plan import Plan
-from jarvis_agent.planner import LLMPlanner
-from jarvis_agent.prompting import load_prompts
-from jarvis_agent.refs import ref, substitute
-from jarvis_agent.request import Brief
-from jarvis_agent.settings import load_settings
-from jarvis_agent.tools.spec import MEDIA
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Task, Usage
+from jarvis_agent.core.errors import JarvisError, in_words
+from jarvis_agent.core.references import ref, substitute
+from jarvis_agent.core.request import Brief
+from jarvis_agent.core.settings import load_settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.types import Task, Usage
+from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.llm.client import Controller, resolve_model
+from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
 

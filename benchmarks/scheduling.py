@@ -19,11 +19,11 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import Settings
-from jarvis_agent.execute import Executor, Step
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
-from jarvis_agent.tools.spec import Arg, TaskSpec
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.core.request import Brief
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.media.store import ResourceStore
 
 PACE = 15
 PLANS = 16

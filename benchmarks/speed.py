@@ -18,13 +18,13 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Plan, Settings
-from jarvis_agent.execute import Executor, Step
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
+from jarvis_agent.core.request import Brief
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.spec import Arg, TaskSpec
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
 
 HEAVY = ("torch", "transformers", "diffusers", "langgraph", "fastapi")
 
@@ -62,7 +62,7 @@ def imports() -> list[Figure]:
     heavy = subprocess.run([sys.executable, "-c", f"{agent}; {loaded}"], check=False)
     base = process_seconds("from langchain_core.tools import BaseTool")
     print(f"     baseline: the part of langchain-core that it stands on takes {base:.3f} s")
-    helped = "from jarvis_agent.cli import main; import sys; sys.argv = ['jarvis', '--help']; main()"
+    helped = "import sys; from jarvis_agent.interfaces.cli.app import main; sys.argv[1:] = ['--help']; main()"
     return [
         Figure("import jarvis_agent", process_seconds("import jarvis_agent"), 0.35, "s"),
         Figure(agent, process_seconds(agent), 1.2, "s"),

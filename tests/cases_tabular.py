@@ -8,8 +8,8 @@ import pytest
 import tiny_tabular
 from task_case import Artifact, Case, files
 
-from jarvis_agent.tables import Columns, read_table
-from jarvis_agent.types import Resource
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media.tables import Columns, read_table
 
 ROWS = 24
 

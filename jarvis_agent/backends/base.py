@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from jarvis_agent.errors import MissingExtraError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from jarvis_agent.backends.pool import ModelPool
@@ -72,7 +72,7 @@ class Backend(Protocol):
         """Run the candidate once and return its raw output, in the form that the task's adapter takes.
 
         Raises:
-            ExpertError: one of its kinds, which decides what happens next (see jarvis_agent.errors).
+            ExpertError: one of its kinds, which decides what happens next (see jarvis_agent.core.errors).
         """
         ...
 

@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.batches import batch_of, fits_a_batch
-from jarvis_agent.backends.budget import RAM, Budget, measure, total
 from jarvis_agent.backends.devices import choosing
+from jarvis_agent.backends.memory import RAM, Budget, measure, total
 from jarvis_agent.backends.weights import free_caches, is_out_of_memory
-from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError, in_words
-from jarvis_agent.threads import Crew
+from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, in_words
+from jarvis_agent.core.threads import Crew
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.catalog import RegisteredSource
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.hints import language_gap
-from jarvis_agent.selection.languages import find_language
-from jarvis_agent.selection.places import Places, hosted_first, places_of, runs_here
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate, Task
+from jarvis_agent.selection.placement import Places, hosted_first, places_of, runs_here
+from jarvis_agent.selection.sources.base import RegisteredSource
 
 _PLACE = ("local", "path", "revision", "size", "backend", "library", "source")
 

@@ -13,11 +13,11 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
-from jarvis_agent.refs import refs_in
-from jarvis_agent.request import Brief, mentions
-from jarvis_agent.selection.languages import find_language
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Task
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.request import Brief, mentions
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
 
 _THING = (
     r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"

@@ -18,12 +18,12 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from jarvis_agent.deadline import uncounted
-from jarvis_agent.errors import LLMError, in_words
-from jarvis_agent.parsing.loose_json import JsonReader
-from jarvis_agent.request import Announced, Brief
-from jarvis_agent.selection.choice import Choice, read_choice
-from jarvis_agent.types import Candidate, Task
+from jarvis_agent.core.concurrency import uncounted
+from jarvis_agent.core.errors import LLMError, in_words
+from jarvis_agent.core.request import Announced, Brief
+from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.selection.chain import Choice, read_choice
 
 Question = tuple[Task, Sequence[Candidate]]
 """A task, and the models that it may have."""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 class FakeBackend:

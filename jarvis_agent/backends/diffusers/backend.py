@@ -21,15 +21,15 @@ from jarvis_agent.backends.diffusers.loading import (
     class_name,
     load_pipeline,
 )
-from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
-from jarvis_agent.backends.layouts import DIFFUSERS
+from jarvis_agent.backends.diffusers.pipelines import TASK_WAYS
+from jarvis_agent.backends.hub.layouts import DIFFUSERS
+from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import marker_folder, model_folder, refusal
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.errors import ConfigError
-from jarvis_agent.media import open_image
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.media.files import open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,7 +52,7 @@ def imagenet_classes() -> tuple[str, ...]:
     Raises:
         ConfigError: the data file of this package is damaged.
     """
-    text = files("jarvis_agent").joinpath("data/imagenet_classes.txt").read_text("utf-8")
+    text = files("jarvis_agent.backends.starter").joinpath("data/imagenet_classes.txt").read_text("utf-8")
     names = tuple(line for line in text.splitlines() if line and not line.startswith("#"))
     if len(names) != 1000:
         raise ConfigError(

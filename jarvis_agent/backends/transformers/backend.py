@@ -15,16 +15,16 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.hub.snapshot import config_file, model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import config_file, model_folder, refusal
 from jarvis_agent.backends.transformers.control import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import Loaded, Way, choose_way, hush, load_model, try_out
-from jarvis_agent.backends.transformers.tasks import TASK_WAYS
+from jarvis_agent.backends.transformers.pipelines import TASK_WAYS
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)

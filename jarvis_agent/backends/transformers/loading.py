@@ -19,9 +19,9 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.transformers.processors import check_packages, load_processor
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 LOADING = threading.Lock()
 """transformers (and diffusers, which uses it) changes torch's default dtype and initialisers while it builds

@@ -1,0 +1,82 @@
+"""Tasks that are wanted along with another one, by words that are no step of their own.
+
+Such as:
+    "describe cat.jpg in French"             a caption, and its translation
+    "tell me what animal it is, aloud"       a classification, and its label spoken
+    "dub it"                                 speech, and the video joined with it
+    "describe it in as much detail as possible"     a caption, and classes, boxes, masks and an answer
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jarvis_agent.planning.offline.arguments import language_phrase
+
+_ALOUD = re.compile(
+    r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"
+    r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|"
+    r"(?:let me|want to|can i|(?:like|love) to) hear|(?:an?|as|into) spoken|"
+    r"spoken (?:summary|description|caption|answer|translation|version)|(?:read|speak|say)\b.*\bto me)\b",
+    re.IGNORECASE,
+)
+_IN_DETAIL = re.compile(
+    r"\b(?:as (?:much|many) details?|as detailed as|every detail|all (?:the )?details|"
+    r"everything (?:you can|about))\b",
+    re.IGNORECASE,
+)
+_DUBBED = re.compile(
+    r"\bdub\b|"
+    r"\b(?:on top of|over|under|onto) (?:it|that|(?:the|this|my) (?:clip|video|movie|film|animation))\b",
+    re.IGNORECASE,
+)
+_COUNTING = re.compile(r"\bhow many\b|\bcount\b", re.IGNORECASE)
+
+
+def _words_of(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
+    return lambda text: match.group() if (match := pattern.search(text)) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """One row of the table.
+
+    Attributes:
+        after: bank names of the tasks that it goes with; empty: every task that makes a text.
+        cue: gives the words of a step that ask for it, or None.
+        tasks: bank names of the tasks that are added.
+        on_result: whether they work on the task's result, or on what the task itself works on.
+        several: only where the task is run for several files.
+    """
+
+    after: frozenset[str]
+    cue: Callable[[str], str | None]
+    tasks: tuple[str, ...]
+    on_result: bool = True
+    several: bool = False
+
+
+COMPANIONS: tuple[Companion, ...] = (
+    Companion(
+        frozenset({"image-to-text"}),
+        _words_of(_IN_DETAIL),
+        ("image-classification", "object-detection", "image-segmentation", "visual-question-answering"),
+        on_result=False,
+    ),
+    Companion(
+        frozenset({"object-detection"}),
+        _words_of(_COUNTING),
+        ("image-to-text",),
+        on_result=False,
+        several=True,
+    ),
+    Companion(
+        frozenset({"image-to-text", "automatic-speech-recognition", "summarization"}),
+        language_phrase,
+        ("translation",),
+    ),
+    Companion(frozenset(), _words_of(_ALOUD), ("text-to-speech",)),
+    Companion(frozenset({"text-to-speech"}), _words_of(_DUBBED), ("combine-video-audio",)),
+)

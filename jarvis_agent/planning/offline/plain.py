@@ -1,0 +1,102 @@
+"""A step in the words that the phrases use, so that file names and quoted texts do not blur what it asks for.
+
+    readings("please translate the caption of \\ue000", marked)
+    # Readings(as_is=("translate the caption of the image",), as_text="translate the caption of the text")
+
+The second reading is for tasks that work on texts, for which the file would first be turned into one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jarvis_agent.core.tasks.spec import Modality
+from jarvis_agent.planning.offline.arguments import language_phrase, prompt
+from jarvis_agent.planning.offline.discourse import ORDINAL
+from jarvis_agent.planning.offline.marks import MARK, Mark, Marked
+from jarvis_agent.planning.offline.steps import without_lead_in
+
+_WORDS: Mapping[Modality, str] = {
+    "image": "the image",
+    "audio": "the recording",
+    "video": "the video",
+    "text": "the text",
+    "table": "the table",
+}
+_DOCUMENT = re.compile(
+    r"doc|invoice|receipt|page|form|letter|scan|contract|report|bill|paper|manual|slide|brochure|leaflet|handbook|statement|ticket",
+    re.IGNORECASE,
+)
+_KIND = (
+    r"(?:image|picture|photo|photograph|recording|audio|video|clip|text|sentence|document|file|page|scan)s?"
+)
+_OF_ANOTHER = re.compile(
+    r"\b(?:summar(?:y|ies)|summari[sz]e|abstract|gist|captions?|descri(?:be|ption)|transcript(?:ion)?|transcribe)\b(?!.*\btranslat)",
+    re.IGNORECASE,
+)
+"""Words for a text that is made; a language is the one that it shall be in ("a summary in Polish")."""
+_IT = re.compile(r"\b(?:it|this|that)\b(?=\W|$)(?! \w+s\b)", re.IGNORECASE)
+_ONE_OF_THEM = re.compile(rf"\bthe {ORDINAL} one\b", re.IGNORECASE)
+_STOCK_PROMPT = "a zeppelin"
+"""Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """A step as it is compared with phrases.
+
+    Attributes:
+        as_is: the step with its files called what they are; if it has a prompt, again with a stock prompt, as
+            the subject of a long one would outweigh the rest.
+        as_text: the step as if its files had been turned into texts.
+        as_sound: the step as if the sound of its videos had been taken out.
+    """
+
+    as_is: tuple[str, ...]
+    as_text: str
+    as_sound: str
+
+
+def readings(text: str, marked: Marked, context: str = "") -> Readings:
+    """The readings of a step's text, after a context that may say what "it" is."""
+    words = _ONE_OF_THEM.sub("it", without_lead_in(text))
+    if len(of := marked.within(context)) == 1 and not marked.within(text):
+        words = _IT.sub(_kind_of(of[0]), words, count=1)
+    words = _several(words, marked)
+    if (language := language_phrase(words)) and _OF_ANOTHER.search(words):
+        words = words.replace(language, "").strip()
+    as_text = re.sub(rf"(?:\b(?:the |this |an? )?{_KIND}\s+)?{MARK}", "the text", words, flags=re.IGNORECASE)
+    named = re.sub(rf"\b({_KIND})\s+(?:named |called )?{MARK}", r"\1", words, flags=re.IGNORECASE)
+    as_is = _with_kinds(named, marked)
+    said = prompt(text)
+    as_sound = re.sub(r"\b(?:the |this |my )?(?:video|clip|film)\b", "the recording", as_is)
+    if said is None:
+        return Readings((as_is,), as_text, as_sound)
+    return Readings((as_is, as_is.replace(_with_kinds(said, marked), _STOCK_PROMPT)), as_text, as_sound)
+
+
+def _several(words: str, marked: Marked) -> str:
+    """Marks in a row put as one, or as files of their kind where one is sought ("which of the images")."""
+    row = rf"({MARK})(?:(?:\s*,\s*|\s*and\s*|\s*or\s*|\s)+{MARK})+"
+    return re.sub(
+        rf"\bof {row}",
+        lambda match: f"of {_kind_of(marked.marks[match[1]])}s",
+        re.sub(rf"(?<!\bof ){row}", r"\1", words),
+    )
+
+
+def _with_kinds(text: str, marked: Marked) -> str:
+    return "".join(_kind_of(marked.marks[c]) if c in marked.marks else c for c in text)
+
+
+def is_document(mark: Mark) -> bool:
+    """Whether it is an image whose name says that it is one of a document."""
+    return mark.kind == "image" and _DOCUMENT.search(mark.value) is not None
+
+
+def _kind_of(mark: Mark) -> str:
+    if is_document(mark):
+        return "the document image"
+    return _WORDS.get(mark.kind, "the file")
