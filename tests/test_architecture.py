@@ -1,0 +1,166 @@
+"""The structure of the package: layers, cycles, names and sizes.
+
+The layers and cycles are rules. The sizes are ceilings that only go down.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = (
+    "core",
+    "media",
+    "llm",
+    "backends",
+    "planning",
+    "selection",
+    "execution",
+    "response",
+    "tools",
+    "agent",
+    "testing",
+    "evaluation",
+    "interfaces",
+)
+"""Lowest first: a module imports its own layer and those before it."""
+
+CEILINGS = {
+    "source lines": 38_300,
+    "test lines": 37_900,
+    "longest file": 421,
+    "longest function": 60,
+    "settings": 59,
+}
+KNOWN_UPWARD = {
+    ("jarvis_agent.core.chat_log", "jarvis_agent.response.results"),
+    ("jarvis_agent.core.chat_log", "jarvis_agent.llm.token_budget"),
+    ("jarvis_agent.core.types", "jarvis_agent.media.files"),
+    ("jarvis_agent.llm.budget", "jarvis_agent.response.results"),
+    ("jarvis_agent.llm.prompts", "jarvis_agent.response.results"),
+    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.example_selector"),
+    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.plan"),
+    ("jarvis_agent.llm.prompts", "jarvis_agent.backends.hub.model_card"),
+    ("jarvis_agent.planning.offline.workflow.__main__", "jarvis_agent.evaluation.synthetic"),
+}
+KNOWN_CYCLES = 6
+KNOWN_DUPLICATES = 12
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of the package and its file; links are not followed."""
+    found = {}
+    for folder, package in (("jarvis_agent", "jarvis_agent"), ("tools", "jarvis_agent.tools")):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            inner = file.relative_to(ROOT / folder)
+            if not any((ROOT / folder / parent).is_symlink() for parent in inner.parents):
+                name = ".".join([package, *inner.with_suffix("").parts])
+                found[name.removesuffix(".__init__")] = file
+    return found
+
+
+MODULES = _modules()
+TREES = {name: ast.parse(file.read_text(encoding="utf-8")) for name, file in MODULES.items()}
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Our modules that a module imports anywhere: at its top, in a function, for its types."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                if inner in MODULES:
+                    yield inner
+                elif node.module in MODULES:
+                    yield node.module
+
+
+# The root package re-exports lazily, so it is neither a layer nor a part of a cycle.
+GRAPH = {
+    name: set(_imports(tree)) - {name, "jarvis_agent"}
+    for name, tree in TREES.items()
+    if name != "jarvis_agent"
+}
+
+
+def _cycles() -> list[list[str]]:
+    graph, found = {name: set(needed) for name, needed in GRAPH.items()}, []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            loop = error.args[1]
+            found.append(loop)
+            graph[loop[1]].discard(loop[0])
+            graph[loop[0]].discard(loop[1])
+        else:
+            return found
+
+
+def _layer(module: str) -> int:
+    return LAYERS.index(module.split(".")[1])
+
+
+def test_the_package_has_a_folder_for_each_layer_and_no_loose_module() -> None:
+    inside = {path.name for path in (ROOT / "jarvis_agent").iterdir()} - {"__pycache__"}
+    assert inside == {*LAYERS, "prompts", "__init__.py", "__main__.py", "py.typed"}
+
+
+def test_no_module_imports_from_a_higher_layer() -> None:
+    upward = {
+        (name, needed)
+        for name, imported in GRAPH.items()
+        if name != "jarvis_agent.__main__"
+        for needed in imported
+        if _layer(needed) > _layer(name)
+    }
+    assert upward <= KNOWN_UPWARD
+    assert not KNOWN_UPWARD - upward, "these are gone: take them out of the list"
+
+
+def test_imports_make_no_cycle() -> None:
+    cycles = _cycles()
+    assert len(cycles) <= KNOWN_CYCLES, cycles
+
+
+def test_no_public_class_name_is_used_twice() -> None:
+    names = Counter(
+        node.name
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    twice = sorted(name for name, count in names.items() if count > 1)
+    assert len(twice) <= KNOWN_DUPLICATES, twice
+
+
+def _lines(file: Path) -> int:
+    return file.read_text(encoding="utf-8").count("\n")
+
+
+@pytest.mark.parametrize("what", CEILINGS)
+def test_sizes_stay_below_their_ceilings(what: str) -> None:
+    from jarvis_agent import Settings
+
+    functions = [
+        node
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    sizes = {
+        "source lines": sum(map(_lines, MODULES.values())),
+        "test lines": sum(map(_lines, (ROOT / "tests").rglob("*.py"))),
+        "longest file": max(map(_lines, MODULES.values())),
+        "longest function": max((node.end_lineno or 0) - node.lineno + 1 for node in functions),
+        "settings": len(Settings.model_fields),
+    }
+    assert sizes[what] <= CEILINGS[what]
