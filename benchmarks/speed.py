@@ -18,7 +18,7 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Plan, Settings
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
@@ -34,7 +34,7 @@ class NoOp:
 
     spec = TaskSpec("rest", "tool", "Do nothing.", (Arg("text", "text", required=False),), ("text",))
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         return None
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
@@ -75,7 +75,7 @@ async def execute(tasks: list[Task]) -> float:
     """Seconds that the executor takes for a plan."""
     settings = Settings(output_dir=Path(tempfile.gettempdir()) / "jarvis-bench", max_parallel=1_000)
     began = perf_counter()
-    async with Executor({"rest": NoOp()}, ResourceStore(settings), Brief(request=""), settings) as run:
+    async with Executor({"rest": NoOp()}, ResourceStore(settings), RunContext(request=""), settings) as run:
         results = await run.join(tasks)
     assert all(result.status == "ok" for result in results)
     return perf_counter() - began

@@ -93,8 +93,8 @@ _CATEGORIES = {
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": {task for model in STARTERS.values() for task in model.tasks},
     "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
-    "transformers": transformers_tasks.TASK_WAYS,
-    "diffusers": diffusers_tasks.TASK_WAYS,
+    "transformers": transformers_tasks.PIPELINES,
+    "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.TASKS_DONE,
     "skops": sklearn.TASKS_DONE,
     "chronos": {chronos.TASK},

@@ -348,7 +348,7 @@ def test_how_many_task_types_there_are_and_can_be_run() -> None:
     optional = {task for model in STARTERS.values() if model.extra is None for task in model.tasks}
     starters = {task for model in STARTERS.values() for task in model.tasks} - optional
     starters |= CONTROL_MAPS.keys() | MEDIA_TOOLS.keys()
-    on_this_machine = {*transformers_tasks.TASK_WAYS, *diffusers_tasks.TASK_WAYS, *sklearn.TASKS_DONE}
+    on_this_machine = {*transformers_tasks.PIPELINES, *diffusers_tasks.PIPELINES, *sklearn.TASKS_DONE}
     on_this_machine |= {*sentence_transformers.TASKS_DONE, chronos.TASK}
     assert f"do {len(starters)} of the {len(TASKS)} task types" in TEXT
     assert starters | on_this_machine | CALLS.keys() >= TASKS.keys()

@@ -19,20 +19,20 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from jarvis_agent.core import sync as portal
-from jarvis_agent.core.concurrency import LateError, within
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import JarvisError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.threads import in_thread
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import as_tool_run
-from jarvis_agent.execution.executor import Step
-from jarvis_agent.execution.fallback import Ladder
+from jarvis_agent.execution.executor import TaskCall
+from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import inputs_of
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import hints
-from jarvis_agent.selection.registry import Experts
+from jarvis_agent.selection.registry import ModelRegistry
 
 
 @lru_cache(maxsize=512)
@@ -83,13 +83,13 @@ class HFTaskTool(BaseTool):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     spec: TaskSpec
-    experts: Experts = Field(exclude=True, repr=False)
+    experts: ModelRegistry = Field(exclude=True, repr=False)
     files: tuple[str, ...] = ()
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
     @classmethod
-    def of(cls, spec: TaskSpec, experts: Experts, files: Sequence[str] = ()) -> Self:
+    def of(cls, spec: TaskSpec, experts: ModelRegistry, files: Sequence[str] = ()) -> Self:
         """The tool of a task type, with its name, description and argument schema."""
         return cls(
             name=spec.name,
@@ -101,25 +101,25 @@ class HFTaskTool(BaseTool):
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
         )
 
-    async def select(self, task: Task | None = None, brief: Brief | None = None) -> Selection:
+    async def select(self, task: Task | None = None, brief: RunContext | None = None) -> Selection:
         """Choose the model.
 
         Raises:
             NoCandidateError: nothing here can do the task; the message says what to do.
         """
         task = task or Task(task=self.spec.name, id=0)
-        return await self.experts.selector.select(task, self.spec, brief or Brief(request=""))
+        return await self.experts.selector.select(task, self.spec, brief or RunContext(request=""))
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         """Climb the ladder of a selection. A failure is in the result, not raised."""
         return await as_tool_run(
             step.brief.config, step.task, step.inputs, lambda: self._climb(selection, step)
         )
 
-    async def _climb(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def _climb(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         selection = selection or await self.select(step.task, step.brief)
         spec = find_task(selection.task) or self.spec if selection.task else self.spec
-        ladder = Ladder(
+        ladder = FallbackChain(
             spec=spec,
             selection=selection,
             backends=self.experts.backends,
@@ -151,8 +151,8 @@ class HFTaskTool(BaseTool):
         """Select and run outside of any plan. A ToolException's message goes to whoever called."""
         seconds = self.experts.settings.task_timeout
         try:
-            result = await within(seconds, self._result_of(args), self.name)
-        except LateError as error:
+            result = await run_with_timeout(seconds, self._result_of(args), self.name)
+        except StageTimeoutError as error:
             limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
             raise ToolException(f"{self.name} did not finish within {limit}") from error
         except JarvisError as error:
@@ -166,13 +166,13 @@ class HFTaskTool(BaseTool):
         roots = () if settings.allowed_dirs else (Path.cwd(),)
         store = ResourceStore(settings, roots=roots)
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
-        brief = Brief(request="")
+        brief = RunContext(request="")
         began = perf_counter()
         try:
             for name in self.files:
                 await store.grant(name)
             selection = await self.select(task, brief)
-            step = Step(
+            step = TaskCall(
                 task=task,
                 inputs=await inputs_of(task, self.spec, {}, store),
                 brief=brief,

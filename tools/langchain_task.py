@@ -1,6 +1,6 @@
 """Any LangChain tool as a task: its name is the task's name, its arguments are the task's arguments.
 
-    worker = AnyTool(my_tool)
+    worker = LangChainTask(my_tool)
     worker.spec         # TaskSpec(name="weather", category="tool", …)
 
 A str result is text; content blocks of images, audio and video become files; an artifact becomes the output.
@@ -22,20 +22,20 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.core.errors import ExpertError
-from jarvis_agent.core.redaction import masked
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.redaction import redact
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.attempt_files import Drafts
-from jarvis_agent.execution.executor import Step
+from jarvis_agent.execution.attempt_files import AttemptFiles
+from jarvis_agent.execution.executor import TaskCall
 from jarvis_agent.media.files import sniff, suffix_of, writing
 
 _MOST_LEFT = 64
 """Calls of a tool that still run when nobody waits for them any more; with so many it is not called."""
 
 
-class AnyTool:
+class LangChainTask:
     """Runs a LangChain tool as a task of a plan."""
 
     def __init__(self, tool: BaseTool) -> None:
@@ -43,11 +43,11 @@ class AnyTool:
         self.spec = spec_of(tool)
         self._left: set[Future[Any]] = set()
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         """There is nothing to choose: the tool is the expert."""
         return None
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         """Call the tool; its error message, if it gives one, is the task's error.
 
         Raises:
@@ -69,7 +69,7 @@ class AnyTool:
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(step.task.id))
         if reply.status == "error":
-            return TaskResult(task=step.task, status="failed", error=masked(str(reply.text)))
+            return TaskResult(task=step.task, status="failed", error=redact(str(reply.text)))
         return TaskResult(
             task=step.task,
             status="ok",
@@ -99,9 +99,9 @@ def _blocks(tool: BaseTool) -> bool:
     return as_it_comes or getattr(tool, "coroutine", tool) is None
 
 
-async def _resources(blocks: Sequence[Mapping[str, Any]], step: Step) -> list[Resource]:
+async def _resources(blocks: Sequence[Mapping[str, Any]], step: TaskCall) -> list[Resource]:
     """Content blocks as resources. If one of them can not be used, no file is left of the others."""
-    drafts = Drafts(step.new_path)
+    drafts = AttemptFiles(step.new_path)
 
     def write() -> list[Resource]:
         try:
@@ -117,7 +117,7 @@ async def _resources(blocks: Sequence[Mapping[str, Any]], step: Step) -> list[Re
         raise
 
 
-def _resource(block: Mapping[str, Any], step: Step, drafts: Drafts) -> Resource | None:
+def _resource(block: Mapping[str, Any], step: TaskCall, drafts: AttemptFiles) -> Resource | None:
     """A content block as a resource; None for blocks that hold neither text nor a file."""
     if block["type"] == "text":
         return Resource(kind="text", text=block["text"])

@@ -21,7 +21,7 @@ from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.agent.memory import ChatMemory
-from jarvis_agent.agent.pipeline import Session, Stages
+from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core import sync as portal
@@ -29,9 +29,9 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.plugins import checked
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, load_settings
-from jarvis_agent.execution.executor import Worker
+from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.client import Controller, describe_model, resolve_model
+from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.token_budget import window_of
 from jarvis_agent.planning.chain import LLMPlanner, Planner
@@ -39,10 +39,10 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.plan_cache import kept
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
-from jarvis_agent.selection.registry import Experts, ModelSelector
+from jarvis_agent.selection.registry import ModelRegistry, ModelSelector
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
-from jarvis_agent.tools.langchain_task import AnyTool
+from jarvis_agent.tools.langchain_task import LangChainTask
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -96,8 +96,8 @@ class JarvisAgent(Runnable[Any, Run]):
         self.model = resolve_model(model, self.settings)
         window = window_of(self.model, self.settings)
         prompts = load_prompts(self.settings.prompts, self.settings.history_turns, window)
-        controller = Controller(self.model, self.settings) if self.model is not None else None
-        self.experts = Experts(
+        controller = LLMClient(self.model, self.settings) if self.model is not None else None
+        self.experts = ModelRegistry(
             self.settings,
             sources=sources,
             backends=backends,
@@ -111,7 +111,7 @@ class JarvisAgent(Runnable[Any, Run]):
         by_llm: Planner | None = None
         if controller is not None:
             by_llm = kept(LLMPlanner(controller, self.settings, prompts), self.settings, controller, prompts)
-        self.stages = Stages(
+        self.stages = PipelineStages(
             workers=self._workers,
             planner=planner or by_llm or offline,
             replanner=LLMReplanner(controller, prompts) if controller and not planner else None,
@@ -144,14 +144,14 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
-        return await Session(self.stages, ensure_config(config)).plan(Request.of(request))
+        return await RunPipeline(self.stages, ensure_config(config)).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
         """Everything that happens in a run, as it happens; the last event is "done" and carries the Run.
 
         Closing it before its end (`contextlib.aclosing`) cancels the run.
         """
-        session = Session(self.stages, ensure_config(config))
+        session = RunPipeline(self.stages, ensure_config(config))
         async with aclosing(session.events(Request.of(request))) as events:
             async for event in events:
                 yield event
@@ -230,7 +230,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _workers(self) -> Mapping[str, Worker]:
+    async def _workers(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
         offered = await self.experts.offered()
@@ -293,9 +293,9 @@ def _settings(given: Any) -> Settings:
     )
 
 
-def _workers(tools: Sequence[BaseTool]) -> dict[str, Worker]:
+def _workers(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     """What does the tasks, by name."""
-    workers: dict[str, Worker] = {}
+    workers: dict[str, TaskRunner] = {}
     for tool in tools:
         if not isinstance(tool, BaseTool):
             raise ConfigError(
@@ -303,5 +303,5 @@ def _workers(tools: Sequence[BaseTool]) -> dict[str, Worker]:
             )
         if tool.name in workers:
             raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
-        workers[tool.name] = tool if isinstance(tool, HFTaskTool) else AnyTool(tool)
+        workers[tool.name] = tool if isinstance(tool, HFTaskTool) else LangChainTask(tool)
     return workers

@@ -1,7 +1,7 @@
 """Steps of a run that are done once: what a step came to is stored before anything builds on it.
 
-    teller = CommitTeller(saver)                     # the checkpointer, which tells when a write is stored
-    steps = Steps(teller)                            # inside a LangGraph entrypoint
+    teller = CommitAwareSaver(saver)    # the checkpointer, which tells when a write is stored
+    steps = CheckpointedSteps(teller)                            # inside a LangGraph entrypoint
     plan = await steps.once("plan", make_plan)       # JSON: made now, or what was stored when it was made
 
 LangGraph knows a step by its place among the calls of a run, so a resumed run must call the same steps in
@@ -21,7 +21,7 @@ from langgraph.func import task
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.errors import DeadlineError
-from jarvis_agent.core.request import Meter
+from jarvis_agent.core.request import UsageMeter
 from jarvis_agent.core.types import Task, TaskResult, Usage
 
 _KEY, _VALUE, _USAGE = "step", "value", "usage"
@@ -37,7 +37,7 @@ PATIENCE = 60.0
 """Seconds for which a write is waited for; a checkpointer that needs longer is taken to be broken."""
 
 
-class CommitTeller(BaseCheckpointSaver[Any]):
+class CommitAwareSaver(BaseCheckpointSaver[Any]):
     """A checkpointer that passes everything on to another one, and tells when the result of a step is stored.
 
     LangGraph hands a result on while it is still being written; who must not build on what a crash could
@@ -59,7 +59,7 @@ class CommitTeller(BaseCheckpointSaver[Any]):
         told = config.get("configurable", {})
         saver = told.get(_SAVER)
         # LangGraph may work with a copy of a checkpointer.
-        same = isinstance(saver, CommitTeller) and saver._stored is self._stored
+        same = isinstance(saver, CommitAwareSaver) and saver._stored is self._stored
         return same and told.get(_DURABILITY) != "exit"
 
     def expect(self, key: str) -> asyncio.Future[None]:
@@ -152,14 +152,16 @@ def is_answered(stored: CheckpointTuple) -> bool:
     return any(channel == _INTERRUPT and (step, _RETURN) in writes for step, channel in writes)
 
 
-class Steps:
+class CheckpointedSteps:
     """The steps of one run; to be made inside a LangGraph entrypoint."""
 
-    def __init__(self, teller: CommitTeller | None) -> None:
+    def __init__(self, teller: CommitAwareSaver | None) -> None:
         """Without a teller a step counts as stored when LangGraph has its result."""
         self._teller = teller
 
-    async def once(self, name: str, work: Callable[[], Awaitable[Any]], meter: Meter | None = None) -> Any:
+    async def once(
+        self, name: str, work: Callable[[], Awaitable[Any]], meter: UsageMeter | None = None
+    ) -> Any:
         """The JSON that is stored for this step; else what `work` returns, once it is stored.
 
         What the step cost is stored with it, and counted by `meter` where it is not done again.
@@ -168,7 +170,7 @@ class Steps:
             DeadlineError: the checkpointer did not store it within PATIENCE.
         """
         key = secrets.token_hex(8)
-        meter = meter or Meter()
+        meter = meter or UsageMeter()
         written: list[asyncio.Future[None]] = []
 
         async def step() -> dict[str, Any]:
@@ -210,7 +212,7 @@ def _too_late() -> DeadlineError:
 class TaskJournal:
     """The executor's journal: each task of a plan is a step."""
 
-    def __init__(self, steps: Steps, meter: Meter) -> None:
+    def __init__(self, steps: CheckpointedSteps, meter: UsageMeter) -> None:
         """`meter` counts what the tasks cost."""
         self._steps = steps
         self._meter = meter

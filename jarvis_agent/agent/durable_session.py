@@ -11,15 +11,15 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
-from jarvis_agent.agent.checkpoints import Steps, TaskJournal
+from jarvis_agent.agent.checkpoints import CheckpointedSteps, TaskJournal
 from jarvis_agent.agent.memory import TURNS, turns_of
-from jarvis_agent.agent.pipeline import Session, Stages, announce, turn_of
+from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, announce, turn_of
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import Brief, Request, Turn
+from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.types import Resource, TaskResult
-from jarvis_agent.execution.executor import Emit, Executor, Worker
+from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event
-from jarvis_agent.planning.plan import Plan, PlanBuilder
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 from jarvis_agent.response.chain import Responder
 
 Ask = Callable[[dict[str, Any]], Any]
@@ -32,7 +32,7 @@ _WORDS = dict.fromkeys(("true", "yes", "y", "ok", "okay", "approve", "approved")
 )
 """What people say for True and False."""
 
-_TURNS = TypeAdapter(list[Turn])
+_TURNS = TypeAdapter(list[ChatTurn])
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -41,17 +41,17 @@ def as_json(decision: Any) -> Any:
     return _JSON.dump_python(decision, mode="json", fallback=str)
 
 
-def turns_from(stored: Any) -> list[Turn]:
+def turns_from(stored: Any) -> list[ChatTurn]:
     """The turns of a thread, from the JSON that `turns_to` made of them; [] from None."""
     return _TURNS.validate_python(stored or [])
 
 
-def turns_to(turns: Sequence[Turn]) -> Any:
+def turns_to(turns: Sequence[ChatTurn]) -> Any:
     """The turns as plain JSON."""
     return _TURNS.dump_python(list(turns), mode="json")
 
 
-class DurableSession(Session):
+class DurableSession(RunPipeline):
     """The run of one request, whose stages are steps.
 
     `turns` are the newest of the thread's earlier turns, and this one when it is over. With `ask`, the plan
@@ -61,13 +61,13 @@ class DurableSession(Session):
 
     def __init__(
         self,
-        stages: Stages,
+        stages: PipelineStages,
         config: RunnableConfig,
         directory: Path,
         *,
-        steps: Steps,
+        steps: CheckpointedSteps,
         began: float,
-        turns: Sequence[Turn] = (),
+        turns: Sequence[ChatTurn] = (),
         ask: Ask | None = None,
     ) -> None:
         super().__init__(stages, config, directory)
@@ -78,7 +78,7 @@ class DurableSession(Session):
         self._steps = steps
         self._ask = ask
 
-    def _turns(self, request: Request) -> tuple[Turn, ...]:
+    def _turns(self, request: Request) -> tuple[ChatTurn, ...]:
         known = {(turn.request, turn.answer) for turn in self.turns}
         told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
         return (*told, *self.turns)
@@ -98,7 +98,7 @@ class DurableSession(Session):
         return files
 
     async def _execute(
-        self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
+        self, brief: RunContext, workers: Mapping[str, TaskRunner], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
         async def make_plan() -> dict[str, Any]:
             plan = await self._plan_in_time(brief, lambda task: None)
@@ -118,7 +118,7 @@ class DurableSession(Session):
         self._time_execution(results)
         return plan, results
 
-    async def _replan(self, turn: int, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+    async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """As a step, which is taken even where nothing failed: what is stored comes in a fixed order.
 
         Where somebody approves plans, none is run that nobody has seen.
@@ -132,7 +132,7 @@ class DurableSession(Session):
 
         return Plan.model_validate(await self._steps.once(f"replan {turn}", plan_again, brief.meter))
 
-    async def _decided(self, plan: Plan, brief: Brief) -> Plan:
+    async def _decided(self, plan: Plan, brief: RunContext) -> Plan:
         """As a step: what was decided holds, whether or not the process that goes on would ask."""
 
         async def decide() -> Any:
@@ -142,7 +142,7 @@ class DurableSession(Session):
         stored = await self._steps.once("decision", decide)
         return plan if stored is None else Plan.model_validate(stored)
 
-    def _approved(self, plan: Plan, brief: Brief) -> Plan:
+    def _approved(self, plan: Plan, brief: RunContext) -> Plan:
         """The plan that somebody decided on: this one, an edited one, or none.
 
         It asks until the decision is one. An edited plan that had to be mended is shown again as it is now:
@@ -170,7 +170,7 @@ class DurableSession(Session):
             shown |= {"plan": _rows(plan), "notes": plan.notes, "given": decision}
             shown["problem"] = "; ".join(edited.notes)
 
-    async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+    async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         said: list[str] = []
 
         async def write() -> str:
@@ -185,7 +185,7 @@ class DurableSession(Session):
     def _responder(self, plan: Plan) -> Responder:
         return _Refusal() if plan.notes == [REJECTED] else super()._responder(plan)
 
-    def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
+    def _remember(self, brief: RunContext, answer: str, results: list[TaskResult]) -> None:
         self.turns = [*self.turns, turn_of(brief, answer, results)][-TURNS:]
 
 
@@ -193,7 +193,7 @@ class _Refusal:
     """Answers where a plan was rejected: nothing was misunderstood, so there is nothing to explain."""
 
     async def respond(
-        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+        self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
     ) -> AsyncGenerator[str, None]:
         """As `jarvis_agent.response.chain.Responder`."""
         yield phrases(brief.request).rejected
@@ -203,7 +203,7 @@ def _rows(plan: Plan) -> Any:
     return json.loads(plan.to_json())
 
 
-def _edited(decision: Any, brief: Brief) -> Plan:
+def _edited(decision: Any, brief: RunContext) -> Plan:
     """The plan that somebody put in the place of another one; its notes tell what is wrong with it."""
     if not isinstance(decision, list | str):
         return Plan(
@@ -212,7 +212,7 @@ def _edited(decision: Any, brief: Brief) -> Plan:
                 f"this is none of them: {decision!r}"
             ]
         )
-    builder = PlanBuilder(brief.specs)
+    builder = StreamingPlanParser(brief.specs)
     builder.feed(decision if isinstance(decision, str) else json.dumps(decision))
     builder.finish()
     return builder.plan

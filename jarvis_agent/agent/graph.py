@@ -74,16 +74,16 @@ def make_graph(
         from langgraph.types import interrupt
     except ImportError as error:
         raise MissingExtraError("a durable run", "durable") from error
-    from jarvis_agent.agent.checkpoints import CommitTeller, Steps
+    from jarvis_agent.agent.checkpoints import CheckpointedSteps, CommitAwareSaver
     from jarvis_agent.agent.durable_session import DurableSession, turns_from, turns_to
 
-    teller = CommitTeller(checkpointer) if checkpointer is not None else None
+    teller = CommitAwareSaver(checkpointer) if checkpointer is not None else None
 
     def begin() -> dict[str, Any]:
         return {"directory": str(ResourceStore(agent.settings).directory), "seconds": time.time()}
 
     async def jarvis(given: Any, *, previous: Any = None, config: RunnableConfig) -> Any:
-        steps = Steps(teller if teller is not None and teller.hears(config) else None)
+        steps = CheckpointedSteps(teller if teller is not None and teller.hears(config) else None)
         begun = await steps.once("begin", partial(asyncio.to_thread, begin))
         session = DurableSession(
             agent.stages,

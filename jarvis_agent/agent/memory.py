@@ -1,7 +1,7 @@
 """What a chat remembers: the earlier turns of each thread, with the resources that they made.
 
 memory = ChatMemory()
-memory.add("thread-1", Turn("make a canny image of a.jpg", "Here it is: …", (canny,)))
+memory.add("thread-1", ChatTurn("make a canny image of a.jpg", "Here it is: …", (canny,)))
 memory.turns("thread-1")
 """
 
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from jarvis_agent.core.request import Turn, media_blocks
+from jarvis_agent.core.request import ChatTurn, media_blocks
 
 _THREADS = 1_000
 TURNS = 50
@@ -32,17 +32,17 @@ class ChatMemory:
 
         The newest turn is kept however long it is.
         """
-        self._threads: OrderedDict[str, deque[Turn]] = OrderedDict()
+        self._threads: OrderedDict[str, deque[ChatTurn]] = OrderedDict()
         self._limit, self._depth, self._most = threads, turns, letters
         self._letters = 0
         self._lock = threading.Lock()
 
-    def turns(self, thread: str) -> tuple[Turn, ...]:
+    def turns(self, thread: str) -> tuple[ChatTurn, ...]:
         """The turns of a thread, oldest first."""
         with self._lock:
             return tuple(self._threads.get(thread, ()))
 
-    def add(self, thread: str, turn: Turn) -> None:
+    def add(self, thread: str, turn: ChatTurn) -> None:
         """Remember a turn."""
         with self._lock:
             turns = self._threads.setdefault(thread, deque())
@@ -62,17 +62,17 @@ class ChatMemory:
             del self._threads[thread]
 
 
-def _letters_of(turn: Turn) -> int:
+def _letters_of(turn: ChatTurn) -> int:
     return len(turn.request) + len(turn.answer)
 
 
-def turns_of(messages: Iterable[BaseMessage]) -> tuple[Turn, ...]:
+def turns_of(messages: Iterable[BaseMessage]) -> tuple[ChatTurn, ...]:
     """The turns of a chat history given as messages: each human message with the answer after it."""
-    turns: list[Turn] = []
+    turns: list[ChatTurn] = []
     for message in messages:
         if isinstance(message, HumanMessage):
-            turns.append(Turn(str(message.text), "", blocks=tuple(media_blocks(message))))
+            turns.append(ChatTurn(str(message.text), "", blocks=tuple(media_blocks(message))))
         elif isinstance(message, AIMessage):
-            asked = turns.pop() if turns and not turns[-1].answer else Turn("", "")
+            asked = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
             turns.append(replace(asked, answer=str(message.text)))
     return tuple(turns)

@@ -1,6 +1,6 @@
 """One request from beginning to end: plan, execute while the plan is being written, answer.
 
-async for event in Session(agent_parts).events(request, config):
+async for event in RunPipeline(agent_parts).events(request, config):
     ...                                   # the last event is "done" and carries the Run
 """
 
@@ -17,15 +17,22 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.agent.memory import ChatMemory, turns_of
-from jarvis_agent.core.concurrency import GRACE, LateError, each, within
-from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, LLMError, in_words, traced
+from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, each, run_with_timeout
+from jarvis_agent.core.errors import (
+    DeadlineError,
+    InputError,
+    JarvisError,
+    LLMError,
+    describe_error,
+    format_traceback,
+)
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import Announced, Brief, Request, Turn, mentions
+from jarvis_agent.core.request import Announced, ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.tracing import Seen, counted, here, span
 from jarvis_agent.core.types import Resource, Task, TaskResult, Usage
-from jarvis_agent.execution.executor import Emit, Executor, Worker
+from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.chain import Planner
@@ -36,16 +43,16 @@ from jarvis_agent.response.chain import Responder
 logger = logging.getLogger(__name__)
 
 
-class OfferWorkers(Protocol):
+class TaskRunnerProvider(Protocol):
     """Gives the workers that a run may use, by task name."""
 
-    async def __call__(self) -> Mapping[str, Worker]:
+    async def __call__(self) -> Mapping[str, TaskRunner]:
         """The workers; called once a run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class PipelineStages:
     """What an agent is made of.
 
     Attributes:
@@ -57,7 +64,7 @@ class Stages:
         replanner: plans again where tasks have failed; None: nobody does.
     """
 
-    workers: OfferWorkers
+    workers: TaskRunnerProvider
     planner: Planner
     fallback: Planner | None
     responder: Responder
@@ -67,11 +74,11 @@ class Stages:
     replanner: Replanner | None = None
 
 
-class Session:
+class RunPipeline:
     """The run of one request."""
 
     def __init__(
-        self, stages: Stages, config: RunnableConfig | None = None, directory: Path | None = None
+        self, stages: PipelineStages, config: RunnableConfig | None = None, directory: Path | None = None
     ) -> None:
         """`directory` is where files are written; None: a new one."""
         self._stages = stages
@@ -148,8 +155,8 @@ class Session:
 
     async def _close_store(self) -> None:
         try:
-            await within(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
-        except LateError:
+            await run_with_timeout(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
+        except StageTimeoutError:
             logger.warning(
                 "the directory %s of a run does not answer; it is left as it is", self._store.directory
             )
@@ -160,28 +167,28 @@ class Session:
 
     async def _begin(
         self, request: Request, prepare: Callable[[], None] = lambda: None
-    ) -> tuple[Mapping[str, Worker], Brief]:
+    ) -> tuple[Mapping[str, TaskRunner], RunContext]:
         """Who can do what, and what there is to do."""
 
-        async def begin() -> tuple[Mapping[str, Worker], Brief]:
+        async def begin() -> tuple[Mapping[str, TaskRunner], RunContext]:
             await asyncio.to_thread(prepare)
             workers = await self._stages.workers()
             return workers, await self._brief(request, workers)
 
         try:
-            return await within(self._deadline - self._clock(), begin(), "the beginning of a run")
-        except LateError as error:
+            return await run_with_timeout(self._deadline - self._clock(), begin(), "the beginning of a run")
+        except StageTimeoutError as error:
             limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
             raise DeadlineError(
                 f"the request's files and what there is to work with were not there within {limit}; "
                 "try again with fewer files, or files of this machine"
             ) from error
 
-    async def _brief(self, request: Request, workers: Mapping[str, Worker]) -> Brief:
+    async def _brief(self, request: Request, workers: Mapping[str, TaskRunner]) -> RunContext:
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
         turns = tuple([await self._recall(turn) for turn in self._turns(request)])
-        return Brief(
+        return RunContext(
             request=request.text,
             files=tuple(await self._files(request)),
             turns=turns,
@@ -207,14 +214,14 @@ class Session:
                 files.append(file)
         return files
 
-    def _turns(self, request: Request) -> tuple[Turn, ...]:
+    def _turns(self, request: Request) -> tuple[ChatTurn, ...]:
         """Earlier turns: those of the request's history, and those remembered, which know their resources."""
         remembered = self._stages.memory.turns(self._thread)
         known = {(turn.request, turn.answer) for turn in remembered}
         told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
         return (*told, *remembered)
 
-    async def _recall(self, turn: Turn) -> Turn:
+    async def _recall(self, turn: ChatTurn) -> ChatTurn:
         """The turn with its files, which may be read again: those it was given, and those it made."""
         for name in await asyncio.to_thread(mentions, turn.request, self._store.knows):
             await self._store.grant_mention(name)
@@ -226,7 +233,7 @@ class Session:
         made = await self._store.grant_outputs(turn.answer)
         return replace(turn, resources=(*given, *made), blocks=())
 
-    async def _plan_in_time(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def _plan_in_time(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """The plan, or what there is of it when its time is over.
 
         What was given out may run already, so the plan holds it, whatever becomes of the planner.
@@ -254,12 +261,14 @@ class Session:
             over = True
             self._timings["plan"] = self._clock() - started
 
-    async def _plan(self, brief: Brief, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
+    async def _plan(self, brief: RunContext, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
         """The planner's plan; the fallback's if the planner fails or is late before its first task."""
         seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
         try:
-            return Plan() + await within(seconds, self._stages.planner.plan(brief, give), "the planner")
-        except LateError:
+            return Plan() + await run_with_timeout(
+                seconds, self._stages.planner.plan(brief, give), "the planner"
+            )
+        except StageTimeoutError:
             note = f"planning did not finish in its time ({limit})"
         except LLMError as error:
             logger.warning("planning with the language model failed: %s", error)
@@ -268,27 +277,27 @@ class Session:
             return Plan(notes=[str(error)])
         except Exception as error:
             # A fault of the planner's code is for the log: its words may be none for those who asked.
-            logger.error("planning failed: %s", traced(error))
+            logger.error("planning failed: %s", format_traceback(error))
             return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
         return Plan(notes=[note]) + (Plan() if given else await self._plan_without_llm(brief, give))
 
-    async def _plan_without_llm(self, brief: Brief, give: Callable[[Task], None]) -> Plan:
+    async def _plan_without_llm(self, brief: RunContext, give: Callable[[Task], None]) -> Plan:
         left = self._deadline - self._clock()
         if self._stages.fallback is None or left <= 0:
             return Plan()
         name = "the planner without a language model"
         try:
-            return Plan() + await within(left, self._stages.fallback.plan(brief, give), name)
-        except LateError:
+            return Plan() + await run_with_timeout(left, self._stages.fallback.plan(brief, give), name)
+        except StageTimeoutError:
             return Plan(notes=["planning without a language model did not finish in the run's time"])
         except JarvisError as error:
             return Plan(notes=[str(error)])
         except Exception as error:
-            logger.error("planning without a language model failed: %s", traced(error))
+            logger.error("planning without a language model failed: %s", format_traceback(error))
             return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
 
     async def _execute(
-        self, brief: Brief, workers: Mapping[str, Worker], emit: Emit
+        self, brief: RunContext, workers: Mapping[str, TaskRunner], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
         """Plan and run at the same time: a task starts as soon as it is known."""
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
@@ -301,7 +310,7 @@ class Session:
         return plan, results
 
     async def _go_on(
-        self, executor: Executor, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit
+        self, executor: Executor, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
         """Run what is planned in the place of tasks that failed, `Settings.max_replans` times at most."""
         for turn in range(self._settings.max_replans):
@@ -317,26 +326,26 @@ class Session:
             results = await executor.join(plan.tasks, self._deadline)
         return plan, results
 
-    async def _replan(self, turn: int, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+    async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """What to add to the plan; nothing where there is no time for it."""
         seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
         if self._stages.replanner is None or seconds <= 0:
             return Plan()
         again = self._stages.replanner.replan(brief, plan, results)
         try:
-            return Plan() + await within(seconds, again, "planning again")
-        except LateError:
+            return Plan() + await run_with_timeout(seconds, again, "planning again")
+        except StageTimeoutError:
             return Plan(notes=[f"planning again did not finish in its time ({limit})"])
         except Exception as error:
             # What was done is worth more than the chance to do the rest.
-            logger.error("planning again failed: %s", traced(error))
+            logger.error("planning again failed: %s", format_traceback(error))
             return Plan(notes=[f"planning again failed ({type(error).__name__}); the log says more"])
 
     def _time_execution(self, results: Sequence[TaskResult]) -> None:
         ended = max((result.ended for result in results), default=0.0)
         self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
-    async def _respond(self, brief: Brief, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+    async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         """The answer; the report where its writer fails or is late."""
         started = self._clock()
         seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_RESPOND_TIMEOUT")
@@ -359,12 +368,16 @@ class Session:
                 await asyncio.sleep(0)
 
         try:
-            await within(seconds, write(), "the answer's writer")
+            await run_with_timeout(seconds, write(), "the answer's writer")
         except Exception as error:
             # The work is done: a writer that fails must not take its results along.
             over = True
-            why = f"there was no time left ({limit})" if isinstance(error, LateError) else in_words(error)
-            logger.warning("the answer could not be written: %s: %s", why, traced(error))
+            why = (
+                f"there was no time left ({limit})"
+                if isinstance(error, StageTimeoutError)
+                else describe_error(error)
+            )
+            logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
             words = phrases(brief.request)
             if pieces:
                 say(f"\n\n{words.broke_off.format(error=why)}\n\n")
@@ -379,21 +392,21 @@ class Session:
     def _responder(self, plan: Plan) -> Responder:
         return self._stages.responder
 
-    def _remember(self, brief: Brief, answer: str, results: list[TaskResult]) -> None:
+    def _remember(self, brief: RunContext, answer: str, results: list[TaskResult]) -> None:
         if self._thread:
             self._stages.memory.add(self._thread, turn_of(brief, answer, results))
 
 
-def announce(brief: Brief, plan: Plan) -> None:
+def announce(brief: RunContext, plan: Plan) -> None:
     """Tell those that wait for the whole plan."""
     if brief.announced is not None:
         brief.announced.announce(plan.tasks)
 
 
-def turn_of(brief: Brief, answer: str, results: Sequence[TaskResult]) -> Turn:
+def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
     """What later turns know of this one: its words, its answer, the files that it was given or made."""
     made = [resource for result in results for resource in result.resources if resource.path is not None]
-    return Turn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
+    return ChatTurn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
 
 
 def _tell(seen: Seen, run: Run) -> None:

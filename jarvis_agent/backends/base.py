@@ -3,7 +3,7 @@
     class Backend(Protocol):
         name = "transformers"
         local = True
-        def why_not(self, spec, candidate): ...      # cheap: no heavy import, no network
+        def unsupported_reason(self, spec, candidate): ...      # cheap: no heavy import, no network
         async def run(self, call): ...               # raw output, as the task's adapter takes it
 
 A local model is best written as a LocalBackend: `load` gives a callable, the pool keeps it loaded.
@@ -60,7 +60,7 @@ class Backend(Protocol):
     name: ClassVar[str]
     local: ClassVar[bool]
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if this backend can run the candidate for the task, else the reason why not, for people.
 
         A missing optional package is such a reason ('needs the extra "local": pip install …'). It is asked
@@ -98,7 +98,7 @@ Expert = Callable[[Call], Any]
 
 
 class LocalBackend(ABC):
-    """Base of the backends that load models on this machine. Override `why_not` and `load`.
+    """Base of the backends that load models on this machine. Override `unsupported_reason` and `load`.
 
     `needs` are the modules that `load` imports, `extra` the one of pyproject's extras that brings them.
     """
@@ -109,12 +109,12 @@ class LocalBackend(ABC):
     extra: ClassVar[str] = "local"
 
     def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
+        """`settings` are those that `unsupported_reason` goes by; a call brings its own."""
         self.pool = pool
         self.settings = settings or Settings()
 
     @abstractmethod
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if `load` can load the candidate, else the reason."""
 
     @abstractmethod

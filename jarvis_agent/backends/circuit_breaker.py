@@ -5,7 +5,7 @@
 
 A key is counted from one success to the next. After `Settings.breaker_failures` failures in a row it is left
 alone for `Settings.breaker_pause` seconds; then one call may try whether it works again, and the others are
-refused until that is known. Only failures that say "not now" count (see `core.errors.Rule.counts`):
+refused until that is known. Only failures that say "not now" count (see `core.errors.ErrorPolicy.counts`):
 who refuses an input is well. Calls that run side by side and fail together count as one failure.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jarvis_agent.core.errors import JarvisError, UnavailableError, rule_of
+from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
 from jarvis_agent.core.settings import Settings
 
 Key = tuple[str, str]
@@ -57,7 +57,7 @@ class Breaker:
         try:
             yield
         except JarvisError as error:
-            if rule_of(error).counts:
+            if policy_for(error).counts:
                 self._failed(key, began)
             raise
         else:
@@ -85,7 +85,7 @@ class Breaker:
                 return True
             left = max(0.0, settings.breaker_pause - since)
             then = f"for another {left:.0f} s" if left else "until a call that tries it again has ended"
-            raise UnavailableError(
+            raise CircuitOpenError(
                 f"{key[1]} is not asked {then}: it failed {record.failures} times in a row "
                 "(JARVIS_BREAKER_FAILURES, JARVIS_BREAKER_PAUSE)"
             )

@@ -16,7 +16,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.errors import ConfigError, JarvisError, in_words
+from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
 from jarvis_agent.core.plugins import brought, checked
 from jarvis_agent.core.settings import Settings
 
@@ -74,7 +74,7 @@ def _made(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Back
         raise
     except Exception as error:
         raise ConfigError(
-            f"the backend {name} can not be made of the settings and the pool: {in_words(error)}; "
+            f"the backend {name} can not be made of the settings and the pool: {describe_error(error)}; "
             "give an instance of it, or take these two"
         ) from error
     return checked(backend, Backend, f"what {name} makes as a backend")

@@ -119,7 +119,7 @@ class SentenceTransformersBackend(LocalBackend):
     name = "sentence-transformers"
     needs = ("torch", "sentence_transformers")
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if sentence-transformers is there, is for the task, and may load the candidate."""
         if spec.name not in TASKS_DONE:
             return f"sentence-transformers does not do {spec.name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jarvis_agent.core.request import Turn
+from jarvis_agent.core.request import ChatTurn
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.token_budget import tokens
 from jarvis_agent.response.results import as_data
@@ -16,7 +16,7 @@ from jarvis_agent.response.results import as_data
 _LONGEST_TURN = 600
 
 
-def chat_log(turns: Sequence[Turn], words: int | None = None, budget: int | None = None) -> str:
+def chat_log(turns: Sequence[ChatTurn], words: int | None = None, budget: int | None = None) -> str:
     """Earlier turns, oldest first; each resource is one line with its kind, its path or text, and its origin.
 
     Args:

@@ -1,6 +1,6 @@
 """Deadlines that hold, whatever the code does that has them.
 
-    plan = await within(300.0, planner.plan(brief, give), "the planner")    # LateError after 300 s
+    plan = await run_with_timeout(300.0, planner.plan(brief, give), "the planner")    # LateError after 300 s
     files = await each(store.grant, names, at_once=16)
 
     with uncounted():
@@ -19,7 +19,7 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from jarvis_agent.core.errors import ExpertError, in_words
+from jarvis_agent.core.errors import ExpertError, describe_error
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -46,11 +46,11 @@ class _Limit:
 _limits: ContextVar[tuple[_Limit, ...]] = ContextVar("jarvis_limits", default=())
 
 
-class LateError(TimeoutError):
+class StageTimeoutError(TimeoutError):
     """The time of `within` was over; a TimeoutError of the work itself is another one."""
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
+async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """What the work gives, if it gives it in time. It is cancelled otherwise, and where the caller is.
 
     It may be code of others, which may do anything: what would end those who wait for it, a CancelledError
@@ -68,7 +68,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """
     if seconds <= 0:
         work.close()
-        raise LateError
+        raise StageTimeoutError
     try:
         async with asyncio.timeout(seconds) as limit:
             context = copy_context()
@@ -84,7 +84,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
                     own.is_over = True
     except TimeoutError as late:
         if not running.done() or running.cancelled():
-            raise LateError from late
+            raise StageTimeoutError from late
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
     error = running.exception()
@@ -102,7 +102,7 @@ async def _tamed(work: Awaitable[T], name: str) -> T:
 
 
 def _ended_with(error: BaseException, name: str) -> ExpertError:
-    return ExpertError(f"{name} ended with {in_words(error)}")
+    return ExpertError(f"{name} ended with {describe_error(error)}")
 
 
 async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:

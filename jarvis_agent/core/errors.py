@@ -31,7 +31,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Literal
 
-from jarvis_agent.core.redaction import masked
+from jarvis_agent.core.redaction import redact
 
 
 class JarvisError(Exception):
@@ -41,10 +41,10 @@ class JarvisError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(redact(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __str__(self) -> str:
-        return masked(super().__str__())
+        return redact(super().__str__())
 
 
 class ConfigError(JarvisError):
@@ -104,11 +104,11 @@ class RateLimitedError(TransientError):
         self.retry_after = retry_after
 
 
-class TooSlowError(ExpertError):
+class AttemptTimeoutError(ExpertError):
     """An attempt did not finish in its time."""
 
 
-class UnavailableError(ExpertError):
+class CircuitOpenError(ExpertError):
     """The expert was not asked, since it has failed again and again (see backends.circuit_breaker)."""
 
 
@@ -124,12 +124,12 @@ class BadInputError(ExpertError):
     """The input itself is at fault, so no other candidate is tried."""
 
 
-class ExhaustedError(ExpertError):
+class AllCandidatesFailedError(ExpertError):
     """Every candidate for a task has failed; its dependants are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ErrorPolicy:
     """What is done after an error.
 
     Attributes:
@@ -145,19 +145,19 @@ class Rule:
     replan: bool = True
 
 
-RULES: dict[type[JarvisError], Rule] = {
-    JarvisError: Rule(),
-    InputError: Rule(others="none"),
-    ForbiddenError: Rule(others="none", replan=False),
-    NoCandidateError: Rule(others="none", replan=False),
-    TransientError: Rule(again=True, counts=True),
-    RateLimitedError: Rule(again=True),
-    TooSlowError: Rule(counts=True),
-    UnavailableError: Rule(),
-    OutOfMemoryError: Rule(others="smaller"),
-    UnsupportedError: Rule(),
-    BadInputError: Rule(others="none"),
-    ExhaustedError: Rule(others="none"),
+ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
+    JarvisError: ErrorPolicy(),
+    InputError: ErrorPolicy(others="none"),
+    ForbiddenError: ErrorPolicy(others="none", replan=False),
+    NoCandidateError: ErrorPolicy(others="none", replan=False),
+    TransientError: ErrorPolicy(again=True, counts=True),
+    RateLimitedError: ErrorPolicy(again=True),
+    AttemptTimeoutError: ErrorPolicy(counts=True),
+    CircuitOpenError: ErrorPolicy(),
+    OutOfMemoryError: ErrorPolicy(others="smaller"),
+    UnsupportedError: ErrorPolicy(),
+    BadInputError: ErrorPolicy(others="none"),
+    AllCandidatesFailedError: ErrorPolicy(others="none"),
 }
 """The rule of each kind of error; a kind that is not here has that of its nearest parent.
 
@@ -166,28 +166,28 @@ runs out, and the hosted backend asks a model's next provider.
 """
 
 
-def rule_of(error: JarvisError | type[JarvisError]) -> Rule:
+def policy_for(error: JarvisError | type[JarvisError]) -> ErrorPolicy:
     """The rule of an error or of a kind of them."""
     kind = error if isinstance(error, type) else type(error)
-    return next(RULES[parent] for parent in kind.__mro__ if parent in RULES)
+    return next(ERROR_POLICIES[parent] for parent in kind.__mro__ if parent in ERROR_POLICIES)
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error for people: ours say enough, the others are told with the name of their class."""
     if isinstance(error, JarvisError):
         return str(error)
     name = type(error).__name__
-    return f"{name}: {masked(str(error))}" if str(error) else name
+    return f"{name}: {redact(str(error))}" if str(error) else name
 
 
-def as_cause(error: BaseException) -> JarvisError:
-    """A stand-in for a foreign error that may hold an address or a key, for `raise … from as_cause(error)`.
+def redacted_cause(error: BaseException) -> JarvisError:
+    """A stand-in for a foreign error that may hold an address or a key: `raise … from redacted_cause(error)`.
 
     Whoever prints the traceback of an error prints its causes as they are.
     """
-    return JarvisError(in_words(error)).with_traceback(error.__traceback__)
+    return JarvisError(describe_error(error)).with_traceback(error.__traceback__)
 
 
-def traced(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """An error with its traceback, for logs."""
-    return masked("".join(traceback.format_exception(error)).rstrip())
+    return redact("".join(traceback.format_exception(error)).rstrip())

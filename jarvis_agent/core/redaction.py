@@ -1,9 +1,9 @@
 """Secrets taken out of what people, logs and traces are told.
 
-    masked("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
+    redact("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
     # "GET https://host/a.png?(hidden) failed: (key)"
 
-Masked are the values that were told to be secrets (`keep_secret`: the keys of the settings, those that models
+Masked are the values given to `register_secret` (the keys of the settings, those that models
 are registered with), those of environment variables that are named like one, what looks like a key, and the
 login, the query and the named values of an address, which is where links carry signatures and tokens.
 """
@@ -52,7 +52,7 @@ _kept: tuple[str, ...] = ()
 _lock = threading.Lock()
 
 
-def keep_secret(value: str) -> None:
+def register_secret(value: str) -> None:
     """Mask this value from now on, wherever it stands; one of less than eight letters only as a word."""
     global _kept
     if len(value) >= _SHORTEST or _SHORT.fullmatch(value):
@@ -61,7 +61,7 @@ def keep_secret(value: str) -> None:
             _kept = (*(kept for kept in _kept if kept != value), value)[-_MOST_KEPT:]
 
 
-def masked(text: str) -> str:
+def redact(text: str) -> str:
     """The text without secrets."""
     for secret in sorted(_of_environment().union(_kept), key=len, reverse=True):
         if secret in text:

@@ -77,8 +77,8 @@ def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
 def tidy(value: Any) -> Any:
     """`value` with every reference, however it was spelt, in the one spelling."""
     if isinstance(value, str):
-        in_words = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
-        return ref(int(in_words[1])) if in_words else _LOOSE.sub(_tidied, value)
+        describe_error = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
+        return ref(int(describe_error[1])) if describe_error else _LOOSE.sub(_tidied, value)
     return _deep(value, tidy)
 
 

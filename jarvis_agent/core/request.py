@@ -1,4 +1,4 @@
-"""What comes in: a Request, and the Brief that the stages work from.
+"""What comes in: a Request, and the RunContext that the stages work from.
 
 Request.of("How many cats are in a.jpg?")
 Request.of({"input": "…", "files": ["a.jpg"], "chat_history": [HumanMessage("hi"), AIMessage("hello")]})
@@ -21,7 +21,7 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field, ValidationError, field_validator
 
-from jarvis_agent.core.errors import InputError, in_words
+from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 
@@ -144,7 +144,7 @@ def _fault(error: Exception) -> str:
     """What is wrong with a value that is no request, for people."""
     if not isinstance(error, ValidationError):
         # LangChain adds an address of its manual in the lines below the first.
-        return f"a message of this one can not be read: {_shown(in_words(error).splitlines()[0])}"
+        return f"a message of this one can not be read: {_shown(describe_error(error).splitlines()[0])}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field in _TAKES:
@@ -233,7 +233,7 @@ def _without_stops(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """An earlier turn of the chat: what was asked, what was answered, what was made or given.
 
     `blocks` are content blocks of its message that are no files of this machine yet.
@@ -245,7 +245,7 @@ class Turn:
     blocks: tuple[Mapping[str, Any], ...] = ()
 
 
-class Meter:
+class UsageMeter:
     """Counts the language model's calls and tokens by stage, for one run."""
 
     def __init__(self) -> None:
@@ -259,9 +259,9 @@ class Meter:
             part.add(stage, usage)
 
     @contextmanager
-    def part(self) -> Iterator[Meter]:
+    def part(self) -> Iterator[UsageMeter]:
         """A meter of what is counted in the block, by coroutines that are started there too."""
-        part = Meter()
+        part = UsageMeter()
         token = _PART.set((self, part))
         try:
             yield part
@@ -269,7 +269,7 @@ class Meter:
             _PART.reset(token)
 
 
-_PART: ContextVar[tuple[Meter | None, Meter | None]] = ContextVar("part", default=(None, None))
+_PART: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar("part", default=(None, None))
 
 
 class Announced:
@@ -291,7 +291,7 @@ class Announced:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class RunContext:
     """All that the stages know of a request.
 
     Attributes:
@@ -308,9 +308,9 @@ class Brief:
 
     request: str
     files: tuple[Resource, ...] = ()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
-    meter: Meter = field(default_factory=Meter)
+    meter: UsageMeter = field(default_factory=UsageMeter)
     config: RunnableConfig | None = None
     announced: Announced | None = None
     confined: bool = False

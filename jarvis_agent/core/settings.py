@@ -18,7 +18,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.redaction import keep_secret, masked
+from jarvis_agent.core.redaction import redact, register_secret
 
 logger = logging.getLogger(__name__)
 
@@ -198,12 +198,12 @@ class Settings(BaseSettings):
         """The keys are masked from now on."""
         for key in (self.api_key, self.hf_token):
             if key is not None:
-                keep_secret(key.get_secret_value())
+                register_secret(key.get_secret_value())
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What is printed: an address without its login and its query."""
         for name, value in super().__repr_args__():
-            yield name, masked(value) if isinstance(value, str) else value
+            yield name, redact(value) if isinstance(value, str) else value
 
     def policy_for(self, task: str) -> Policy:
         """Where models of a task run: the task's own policy, else the general one."""

@@ -5,11 +5,11 @@
     crew = Crew(8, "models")                       # a few threads that stay for the next work
     done = crew.start(work, 1, 2)
     crew.stop(10.0)
-    plan = await in_turn(work, 1, 2)               # for work that keeps the processor busy
-    go_on()                                        # such work says so between its steps
+    plan = await run_cpu_bound(work, 1, 2)               # for work that keeps the processor busy
+    check_cancelled()                                        # such work says so between its steps
 
 They are daemons, so that neither a cancelled call nor the end of the process waits for them without a limit;
-those of `in_turn` are not, for their work ends by itself. Those of `in_daemon` are in no pool, so that one
+those of `run_cpu_bound` are not. Those of `in_daemon` are in no pool, so that one
 which hangs takes nobody's place.
 """
 
@@ -44,7 +44,7 @@ _busy = _two_threads()
 """Starts its threads when there is work for them."""
 
 _left: ContextVar[threading.Event | None] = ContextVar("jarvis_left", default=None)
-"""Tells work of `in_turn` that whoever waited for it has left."""
+"""Tells work of `run_cpu_bound` that whoever waited for it has left."""
 
 
 def _renew() -> None:
@@ -73,7 +73,7 @@ async def in_thread(work: Callable[..., T], *args: Any) -> T:
     return await asyncio.wrap_future(in_daemon(work, *args))
 
 
-async def in_turn(work: Callable[..., T], *args: Any) -> T:
+async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
     """As `asyncio.to_thread`, for work that keeps the processor busy: two at a time in the whole process.
 
     In asyncio's own few threads a thousand such would stand before every small thing that waits for a disk.
@@ -87,8 +87,8 @@ async def in_turn(work: Callable[..., T], *args: Any) -> T:
         left.set()
 
 
-def go_on() -> None:
-    """A place between two steps of the work of `in_turn`, where it ends if nobody waits for it any more.
+def check_cancelled() -> None:
+    """A place between two steps of `run_cpu_bound`, where it ends if nobody waits for it any more.
 
     Raises:
         concurrent.futures.CancelledError: nobody does.

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.core.redaction import masked
+from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.types import Resource, Usage
 
 _PACKAGE = "jarvis_agent"
@@ -49,7 +49,7 @@ class Seen:
     def show(self, attributes: Mapping[str, Any]) -> None:
         """Note contents, if the settings allow that: requests, arguments, answers, error messages."""
         if self.contents and self.wanted:
-            self.tell({key: masked(str(value))[:_LONGEST] for key, value in attributes.items()})
+            self.tell({key: redact(str(value))[:_LONGEST] for key, value in attributes.items()})
 
     def fail(self, kind: str, message: str = "") -> None:
         """The work failed with an error of the kind `kind`, the name of its class."""
@@ -57,7 +57,7 @@ class Seen:
             return
         from opentelemetry.trace import Status, StatusCode
 
-        told = masked(message)[:_LONGEST] if self.contents else ""
+        told = redact(message)[:_LONGEST] if self.contents else ""
         self.span.set_status(Status(StatusCode.ERROR, told or kind))
         self.span.set_attribute("error.type", kind)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import IO
 
-from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, in_words
-from jarvis_agent.core.request import Brief, Meter, mentions
+from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
+from jarvis_agent.core.request import RunContext, UsageMeter, mentions
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.evaluation.graphs import graph_of
@@ -39,7 +39,7 @@ async def predict(
     name: str,
     out: Path | None = None,
     concurrency: int = 4,
-    briefs: Mapping[str, Brief] | None = None,
+    briefs: Mapping[str, RunContext] | None = None,
     warm: bool = False,
 ) -> AsyncIterator[Prediction]:
     """The plans of the requests, which are given by id: first those that `out` holds, then the others.
@@ -62,8 +62,8 @@ async def predict(
 
     def plan(one: tuple[str, str]) -> asyncio.Task[Prediction]:
         record, request = one
-        brief = known.get(record) or Brief(request, files=tuple(named_files(request)), specs=specs)
-        return asyncio.create_task(_predict(record, replace(brief, meter=Meter()), planner, name))
+        brief = known.get(record) or RunContext(request, files=tuple(named_files(request)), specs=specs)
+        return asyncio.create_task(_predict(record, replace(brief, meter=UsageMeter()), planner, name))
 
     done = {record: one for record, one in held_in(out, name).items() if one.error is None}
     for record in requests:
@@ -111,14 +111,14 @@ async def _each(
         await asyncio.gather(*running, *ended, return_exceptions=True)
 
 
-async def _predict(record: str, brief: Brief, planner: Planner, name: str) -> Prediction:
+async def _predict(record: str, brief: RunContext, planner: Planner, name: str) -> Prediction:
     began, plan, failure = perf_counter(), Plan(), None
     try:
         plan = await planner.plan(brief, lambda task: None)
     except (ConfigError, InputError):
         raise
     except JarvisError as error:
-        failure = in_words(error)
+        failure = describe_error(error)
     return Prediction(
         graph=graph_of(plan, brief.specs, record),
         tasks=tuple(plan.tasks),

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Resource, Task
 from jarvis_agent.evaluation.jsonl import records_in, what_is_wrong
@@ -80,10 +80,10 @@ class OwnRequest(Frozen):
         return [self.plan, *self.alternatives]
 
     @property
-    def brief(self) -> Brief:
+    def brief(self) -> RunContext:
         """What a planner is given."""
-        turns = tuple(Turn(turn.request, turn.answer, _resources(turn.files)) for turn in self.turns)
-        return Brief(self.request, files=_resources(self.files), turns=turns, specs=TASKS)
+        turns = tuple(ChatTurn(turn.request, turn.answer, _resources(turn.files)) for turn in self.turns)
+        return RunContext(self.request, files=_resources(self.files), turns=turns, specs=TASKS)
 
 
 def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None) -> list[OwnRequest]:

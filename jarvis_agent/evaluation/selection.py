@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.core.errors import NoCandidateError, UnavailableError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.errors import CircuitOpenError, NoCandidateError
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -30,7 +30,7 @@ from jarvis_agent.evaluation.requests import data_file
 from jarvis_agent.selection.selector import Selector
 
 if TYPE_CHECKING:
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
 
 Fault = Literal["gate", "library", "download", "place", "language", "domain", "licence", "size"]
 
@@ -123,7 +123,7 @@ def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in names}
 
 
-async def choose(case: Case, controller: Controller | None) -> Chosen:
+async def choose(case: Case, controller: LLMClient | None) -> Chosen:
     """Have the selector choose for a case.
 
     Args:
@@ -132,7 +132,7 @@ async def choose(case: Case, controller: Controller | None) -> Chosen:
     offered = [offer.candidate for offer in case.offers]
     settings = _CaseSettings(**{**_SETTINGS, **case.settings})
     selector = Selector([_Offered(offered)], [_Here(), _Hosted()], settings, controller)
-    brief = Brief(case.request, files=tuple(named_files(case.request)), specs=TASKS)
+    brief = RunContext(case.request, files=tuple(named_files(case.request)), specs=TASKS)
     try:
         found = await selector.select(case.task, TASKS[case.task.task], brief)
     except NoCandidateError as error:
@@ -140,7 +140,7 @@ async def choose(case: Case, controller: Controller | None) -> Chosen:
     return Chosen(case, found.model, found.reason, found.by, _usage(brief))
 
 
-def _usage(brief: Brief) -> Usage:
+def _usage(brief: RunContext) -> Usage:
     return sum(brief.meter.usage.values(), Usage())
 
 
@@ -170,7 +170,7 @@ class _StandIn:
 
     async def run(self, call: Call) -> Any:
         """Raises UnavailableError."""
-        raise UnavailableError(f"nothing is run here, {call.candidate.id} neither")
+        raise CircuitOpenError(f"nothing is run here, {call.candidate.id} neither")
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -180,7 +180,7 @@ class _Here(_StandIn):
     name: ClassVar[str] = "here"
     local: ClassVar[bool] = True
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if it is of a library that runs here."""
         return None if candidate.library in _LIBRARIES else f"nothing runs models of {candidate.library}"
 
@@ -189,7 +189,7 @@ class _Hosted(_StandIn):
     name: ClassVar[str] = "hosted-models"
     local: ClassVar[bool] = False
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if somebody serves it."""
         return None if candidate.providers else "nobody serves it"
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from jarvis_agent.backends.starter.embeddings import Embedder
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.evaluation.graphs import Node, PlanGraph, graph_of
 from jarvis_agent.evaluation.metrics import score
@@ -96,7 +96,7 @@ def try_out(model: Model, embedder: Embedder, count: int = 300) -> tuple[float, 
     dice = random.Random(SEED)  # noqa: S311 (nothing secret)
     for request, graph in sample(load_templates(), dice, count, held_out=True):
         files = tuple(named_files(request))
-        tasks = read(mark(request, files), Brief(request, files, specs=specs), embedder, model)
+        tasks = read(mark(request, files), RunContext(request, files, specs=specs), embedder, model)
         gold.append(graph)
         found[graph.id] = graph_of(Plan(tasks=tasks), specs, graph.id)
     scores = score(gold, found, {name: makes[0] for name, (_, makes) in KINDS.items()})

@@ -1,6 +1,6 @@
 """The files of one attempt: kept if it succeeds, removed if it does not, even those that come late.
 
-    drafts = Drafts(step.new_path)
+    drafts = AttemptFiles(step.new_path)
     path = drafts.new_path(".png")
     drafts.discard()                # the attempt has failed: the file goes, and no other is begun
 
@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from jarvis_agent.core.errors import TooSlowError, in_words
+from jarvis_agent.core.errors import AttemptTimeoutError, describe_error
 
 logger = logging.getLogger(__name__)
 
 
-class Drafts:
+class AttemptFiles:
     """See the module. Threads may use it."""
 
     def __init__(self, new_path: Callable[[str], Path]) -> None:
@@ -40,7 +40,7 @@ class Drafts:
         path = self._new_path(suffix)
         with self._lock:
             if self._over:
-                raise TooSlowError("nobody waits for this any more, so it writes no file")
+                raise AttemptTimeoutError("nobody waits for this any more, so it writes no file")
             self._paths.append(path)
         return path
 
@@ -58,4 +58,4 @@ class Drafts:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("%s is of no use and can not be removed: %s", path, in_words(error))
+                logger.warning("%s is of no use and can not be removed: %s", path, describe_error(error))

@@ -21,10 +21,16 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.core.concurrency import LateError, stop, within
-from jarvis_agent.core.errors import DeadlineError, JarvisError, NoCandidateError, in_words, traced
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, stop
+from jarvis_agent.core.errors import (
+    DeadlineError,
+    JarvisError,
+    NoCandidateError,
+    describe_error,
+    format_traceback,
+)
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.tracing import Attributes, bytes_of, span
@@ -39,7 +45,7 @@ Emit = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskCall:
     """A task that is about to run.
 
     Attributes:
@@ -54,7 +60,7 @@ class Step:
 
     task: Task
     inputs: Mapping[str, Any]
-    brief: Brief
+    brief: RunContext
     new_path: Callable[[str], Path]
     clock: Callable[[], float]
     settings: Settings
@@ -62,7 +68,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class _Course:
+class _TaskState:
     """How far a task has come; it is told of a task that fails or is stopped."""
 
     task: Task
@@ -101,7 +107,7 @@ class _Course:
         return result.model_copy(update=known)
 
 
-class Worker(Protocol):
+class TaskRunner(Protocol):
     """What does the tasks of one type: an HFTaskTool, or any other LangChain tool behind its adapter."""
 
     @property
@@ -109,11 +115,11 @@ class Worker(Protocol):
         """The task type."""
         ...
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         """Choose the model; called as soon as the task is known. None where there is nothing to choose."""
         ...
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         """Do the task. Raises nothing but what it can not help; failures are in the result."""
         ...
 
@@ -142,9 +148,9 @@ class Executor:
 
     def __init__(
         self,
-        workers: Mapping[str, Worker],
+        workers: Mapping[str, TaskRunner],
         store: ResourceStore,
-        brief: Brief,
+        brief: RunContext,
         settings: Settings,
         emit: Emit = lambda event: None,
         clock: Callable[[], float] | None = None,
@@ -161,7 +167,7 @@ class Executor:
         self._journal = journal or NoJournal()
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
-        self._courses: dict[int, _Course] = {}
+        self._courses: dict[int, _TaskState] = {}
         self._context = Context()
 
     async def __aenter__(self) -> Self:
@@ -187,7 +193,7 @@ class Executor:
         if task.id in self._courses:
             return
         loop = asyncio.get_running_loop()
-        course = _Course(task, self._clock)
+        course = _TaskState(task, self._clock)
         # The planner calls this: its time limit and its span are not the task's.
         context = self._context.copy()
         course.running = loop.create_task(
@@ -224,7 +230,7 @@ class Executor:
         known = self._courses.keys()
         for missing in {needed for course in self._courses.values() for needed in course.needs} - known:
             if not self._future(missing).done():
-                lost = _Course(Task(task="unknown", id=missing), self._clock)
+                lost = _TaskState(Task(task="unknown", id=missing), self._clock)
                 self._future(missing).set_result(lost.failed("it is not in the plan"))
 
     def _give_up_circles(self) -> None:
@@ -253,13 +259,13 @@ class Executor:
         future.set_result(result)
         self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
 
-    async def _settle(self, course: _Course) -> None:
+    async def _settle(self, course: _TaskState) -> None:
         """Bring one task to its end, which is always a result. Nobody builds on it before it is stored."""
         result = await self._journal.once(course.task, lambda: self._traced(course))
         self._store.admit(result.resources)
         self._end(result)
 
-    async def _traced(self, course: _Course) -> TaskResult:
+    async def _traced(self, course: _TaskState) -> TaskResult:
         task, contents = course.task, self._settings.trace_contents
         known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
         with span("jarvis.task", known, contents=contents) as seen:
@@ -272,7 +278,7 @@ class Executor:
                 seen.fail(result.failure or result.status, result.error or "")
             return result
 
-    async def _attempt(self, course: _Course) -> TaskResult:
+    async def _attempt(self, course: _TaskState) -> TaskResult:
         """Run one task; what goes wrong is in the result."""
         selecting = asyncio.create_task(self._select(course))
         try:
@@ -281,14 +287,14 @@ class Executor:
             result = course.failed(str(error), type(error).__name__)
         except Exception as error:
             # A fault of a tool must not take the other tasks with it.
-            logger.error("task %s (%s) failed: %s", course.task.id, course.task.task, traced(error))
-            result = course.failed(in_words(error))
+            logger.error("task %s (%s) failed: %s", course.task.id, course.task.task, format_traceback(error))
+            result = course.failed(describe_error(error))
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
         return course.told(result)
 
-    async def _select(self, course: _Course) -> None:
+    async def _select(self, course: _TaskState) -> None:
         task = course.task
         with span("jarvis.select", {"jarvis.task.name": task.task}) as seen:
             course.selection = selection = await self._chosen(task)
@@ -300,21 +306,21 @@ class Executor:
     async def _chosen(self, task: Task) -> Selection | None:
         seconds, what = self._settings.task_timeout, f"the choice of a model for {task.task}"
         try:
-            chosen: Any = await within(seconds, self._worker(task).select(task, self._brief), what)
-        except LateError as error:
+            chosen: Any = await run_with_timeout(seconds, self._worker(task).select(task, self._brief), what)
+        except StageTimeoutError as error:
             limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
             raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
         if chosen is None or isinstance(chosen, Selection):
             return chosen
         raise TypeError(f"{what} is no Selection: {chosen!r}")
 
-    def _worker(self, task: Task) -> Worker:
+    def _worker(self, task: Task) -> TaskRunner:
         worker = self._workers.get(task.task)
         if worker is None:
             raise NoCandidateError(f"there is no task {task.task!r} here; the planner made it up")
         return worker
 
-    async def _run(self, course: _Course, selecting: asyncio.Task[None]) -> TaskResult:
+    async def _run(self, course: _TaskState, selecting: asyncio.Task[None]) -> TaskResult:
         needed = await self._needed(course)
         failed = [result for result in needed.values() if result.status != "ok"]
         if failed:
@@ -325,17 +331,17 @@ class Executor:
             self._emit(Event(kind="started", seconds=course.started, task=course.task))
             seconds = self._settings.task_timeout
             try:
-                return await within(seconds, self._work(course, needed), course.task.task)
-            except LateError as error:
+                return await run_with_timeout(seconds, self._work(course, needed), course.task.task)
+            except StageTimeoutError as error:
                 limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
                 raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
 
-    async def _work(self, course: _Course, needed: Mapping[int, TaskResult]) -> TaskResult:
+    async def _work(self, course: _TaskState, needed: Mapping[int, TaskResult]) -> TaskResult:
         task = course.task
         worker = self._worker(task)
         inputs = await inputs_of(task, worker.spec, needed, self._store)
         stem = f"{task.id}-{task.task}"
-        step = Step(
+        step = TaskCall(
             task=task,
             inputs=inputs,
             brief=self._brief,
@@ -349,7 +355,7 @@ class Executor:
             return result
         raise TypeError(f"what does {task.task} gave no TaskResult: {result!r}")
 
-    async def _needed(self, course: _Course) -> dict[int, TaskResult]:
+    async def _needed(self, course: _TaskState) -> dict[int, TaskResult]:
         """The results of the task's dependencies, once all of them have ended."""
         ids = sorted(course.needs)
         futures = [self._future(i) for i in ids]

@@ -5,7 +5,7 @@ candidate. Where one does not fit into memory, those that are no smaller are lef
 input that is itself at fault ends the climb: no other model could do better with it. One that keeps failing,
 in this run or others, is passed over for a while (jarvis_agent.backends.circuit_breaker).
 
-What follows which error is one table: `jarvis_agent.core.errors.RULES`.
+What follows which error is one table: `jarvis_agent.core.errors.ERROR_POLICIES`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from tenacity.wait import wait_random_exponential
 from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.outputs.adapters import adapt
-from jarvis_agent.core.concurrency import LateError, within
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import (
+    AllCandidatesFailedError,
+    AttemptTimeoutError,
     ConfigError,
-    ExhaustedError,
     ExpertError,
     JarvisError,
     NoCandidateError,
     RateLimitedError,
-    TooSlowError,
     TransientError,
-    in_words,
-    rule_of,
-    traced,
+    describe_error,
+    format_traceback,
+    policy_for,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.tracing import Seen, bytes_of, span
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection
-from jarvis_agent.execution.attempt_files import Drafts
+from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.selection.placement import runs_here
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Climb:
+class FallbackResult:
     """What came of it: `output` and `resources`, or `error`; and every attempt on the way."""
 
     attempts: list[Attempt]
@@ -65,7 +65,7 @@ class Climb:
 
 
 @dataclass(slots=True)
-class Ladder:
+class FallbackChain:
     """The climb for one task.
 
     `clock` gives seconds since the run began; `backends` are by name, `new_path` makes output paths.
@@ -80,7 +80,7 @@ class Ladder:
     hints: Mapping[str, Any] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
 
-    async def climb(self, inputs: Mapping[str, Any]) -> Climb:
+    async def climb(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Try the candidates in their order with these inputs; what goes wrong is in what it returns."""
         failures: list[tuple[Candidate, str]] = []
         rungs = list(self.selection.ladder)
@@ -90,9 +90,9 @@ class Ladder:
             try:
                 output, resources = await self._try_patiently(call)
             except JarvisError as error:
-                others = rule_of(error).others
+                others = policy_for(error).others
                 if others == "none":
-                    return Climb(self.attempts, error=error)
+                    return FallbackResult(self.attempts, error=error)
                 failures.append((candidate, str(error)))
                 if others == "smaller":
                     skipped = [one for one in rungs if self._as_large(one, candidate)]
@@ -100,8 +100,8 @@ class Ladder:
                     failures += [(one, why) for one in skipped]
                     rungs = [one for one in rungs if one not in skipped]
             else:
-                return Climb(self.attempts, output, resources)
-        return Climb(self.attempts, error=_exhausted(self.spec, failures))
+                return FallbackResult(self.attempts, output, resources)
+        return FallbackResult(self.attempts, error=_exhausted(self.spec, failures))
 
     def _as_large(self, candidate: Candidate, failed: Candidate) -> bool:
         """Whether a candidate needs as much of this machine's memory as one that did not fit."""
@@ -127,13 +127,13 @@ class Ladder:
     def _worth_waiting(self, error: BaseException) -> bool:
         if isinstance(error, RateLimitedError) and (error.retry_after or 0) > self.settings.max_wait:
             return False
-        return isinstance(error, JarvisError) and rule_of(error).again
+        return isinstance(error, JarvisError) and policy_for(error).again
 
     async def _try_once(self, call: Call) -> tuple[Any, list[Resource]]:
         """One attempt, which is recorded however it ends, even where it is not made."""
         started = self.clock()
         error: str | None = "cancelled"
-        drafts = Drafts(call.new_path)
+        drafts = AttemptFiles(call.new_path)
         try:
             with (
                 _span_of(call) as seen,
@@ -168,19 +168,21 @@ class Ladder:
         """The candidate's result, adapted. Whatever goes wrong is raised as a JarvisError."""
         seconds = self.settings.attempt_timeout
         try:
-            return await within(seconds, self._made(call), call.candidate.id)
-        except LateError as late:
+            return await run_with_timeout(seconds, self._made(call), call.candidate.id)
+        except StageTimeoutError as late:
             limit = f"{seconds:g} s (JARVIS_ATTEMPT_TIMEOUT)"
-            raise TooSlowError(f"{call.candidate.id} did not finish within {limit}") from late
+            raise AttemptTimeoutError(f"{call.candidate.id} did not finish within {limit}") from late
         except TimeoutError as failure:
-            raise TransientError(in_words(failure)) from failure
+            raise TransientError(describe_error(failure)) from failure
         except JarvisError:
             raise
         except Exception as failure:
             # Whatever a model's library raises is this candidate's failure, not the run's.
-            logger.warning("%s failed at %s: %s", call.candidate.id, self.spec.name, traced(failure))
+            logger.warning(
+                "%s failed at %s: %s", call.candidate.id, self.spec.name, format_traceback(failure)
+            )
             more = _MAKE_ROOM if isinstance(failure, OSError) and failure.errno in _NO_ROOM else ""
-            raise ExpertError(in_words(failure) + more) from failure
+            raise ExpertError(describe_error(failure) + more) from failure
 
     async def _made(self, call: Call) -> tuple[Any, list[Resource]]:
         """What the backend gives, adapted. It may go on when nobody waits for it any more."""
@@ -229,9 +231,9 @@ def _exhausted(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> Jar
         return NoCandidateError(f"no model is left for {spec.name}")
     names = _names(candidate for candidate, _ in failures)
     if len(failures) == 1:
-        return ExhaustedError(f"{names[0]} failed: {failures[0][1]}")
+        return AllCandidatesFailedError(f"{names[0]} failed: {failures[0][1]}")
     told = "; ".join(f"{name}: {reason}" for name, (_, reason) in zip(names, failures, strict=True))
-    return ExhaustedError(f"all {len(failures)} candidates failed: {told}")
+    return AllCandidatesFailedError(f"all {len(failures)} candidates failed: {told}")
 
 
 def _names(candidates: Iterable[Candidate]) -> list[str]:

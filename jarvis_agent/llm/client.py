@@ -1,7 +1,7 @@
-"""The language model: which one it is, and the Controller through which every stage speaks with it.
+"""The language model: which one it is, and the LLMClient through which every stage speaks with it.
 
     model = resolve_model(None, Settings())       # what the environment offers, or None
-    controller = Controller(model, settings)
+    controller = LLMClient(model, settings)
     async for piece in controller.stream("plan", messages, brief):
         …
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from jarvis_agent.core.errors import ConfigError, LLMError, as_cause, in_words
+from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.tracing import counted, span
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.capabilities import is_openai_like, options, takes_schema, transport
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessageChunk, BaseMessage
 
-    from jarvis_agent.core.request import Brief
+    from jarvis_agent.core.request import RunContext
     from jarvis_agent.core.settings import Settings
 
-__all__ = ["Controller", "describe_model", "resolve_model"]
+__all__ = ["LLMClient", "describe_model", "resolve_model"]
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def _at_zero(model: BaseChatModel) -> BaseChatModel:
     return model
 
 
-class Controller:
+class LLMClient:
     """The language model as the stages see it: pieces of text, bounded silence, clear errors, a count."""
 
     def __init__(self, model: BaseChatModel, settings: Settings) -> None:
@@ -204,7 +204,7 @@ class Controller:
         self,
         stage: str,
         messages: Sequence[BaseMessage],
-        brief: Brief,
+        brief: RunContext,
         *,
         schema: dict[str, Any] | None = None,
         bias: Sequence[str] = (),
@@ -244,7 +244,7 @@ class Controller:
         self,
         stage: str,
         messages: Sequence[BaseMessage],
-        brief: Brief,
+        brief: RunContext,
         *,
         schema: dict[str, Any] | None = None,
         bias: Sequence[str] = (),
@@ -253,7 +253,7 @@ class Controller:
         return "".join([p async for p in self.stream(stage, messages, brief, schema=schema, bias=bias)])
 
     async def _ask(
-        self, stage: str, messages: Sequence[BaseMessage], brief: Brief, extras: Mapping[str, Any]
+        self, stage: str, messages: Sequence[BaseMessage], brief: RunContext, extras: Mapping[str, Any]
     ) -> AsyncGenerator[str, None]:
         if (kept := await self._replies.find(messages, extras)) is not None:
             brief.meter.add(stage, Usage(cached=1))
@@ -281,7 +281,7 @@ class Controller:
         self,
         stage: str,
         messages: Sequence[BaseMessage],
-        brief: Brief,
+        brief: RunContext,
         extras: Mapping[str, Any],
         reply: _Reply,
     ) -> AsyncGenerator[str, None]:
@@ -307,8 +307,8 @@ class Controller:
             raise
         except Exception as error:
             if type(error).__name__ not in _CUT_OFF:
-                raise explain(error, self.model, self.settings) from as_cause(error)
-            log.info("the reply was cut off: %s", in_words(error))
+                raise explain(error, self.model, self.settings) from redacted_cause(error)
+            log.info("the reply was cut off: %s", describe_error(error))
             reply.reason = "length"
 
     async def _next(self, chunks: AsyncIterator[AIMessageChunk]) -> AIMessageChunk | None:
@@ -316,7 +316,7 @@ class Controller:
             return await anext(chunks, None)
 
 
-def _config(stage: str, brief: Brief) -> RunnableConfig:
+def _config(stage: str, brief: RunContext) -> RunnableConfig:
     """The run's config for one call: traces and event streams show the stage as name, tag and metadata."""
     config = merge_configs(
         brief.config, {"tags": [f"jarvis:{stage}"], "metadata": {"jarvis_stage": stage}, "run_name": stage}

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.redaction import keep_secret, masked
+from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
@@ -130,7 +130,7 @@ def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     """The LLMError that tells a failure of `model` to people: what happened, and what to do."""
     advice = next((row for row in ADVICE if row.fits(error)), _OTHERWISE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
-    detail = redact(" ".join(str(error).split()), model, settings)[:_LONGEST]
+    detail = redact_keys(" ".join(str(error).split()), model, settings)[:_LONGEST]
     what = advice.what.format_map(words) + (f": {detail}" if detail else "")
     return advice.error(f"{what.rstrip('.')}. {advice.do.format_map(words)}")
 
@@ -162,12 +162,12 @@ def base_url_of(model: Any) -> str | None:
     return urlunsplit(parts._replace(netloc=host, query="", fragment="")).rstrip("/")
 
 
-def redact(text: str, model: Any, settings: Settings) -> str:
+def redact_keys(text: str, model: Any, settings: Settings) -> str:
     """`text` without any key that we know of, or that looks like one."""
     for secret in _secrets(model, settings):
-        keep_secret(secret)
+        register_secret(secret)
         text = text.replace(secret, "(key)")
-    return masked(_KEY_LIKE.sub("(key)", text))
+    return redact(_KEY_LIKE.sub("(key)", text))
 
 
 def _secrets(model: Any, settings: Settings) -> Iterator[str]:

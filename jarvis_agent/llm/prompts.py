@@ -37,7 +37,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from jarvis_agent.backends.hub.model_card import first_tokens
 from jarvis_agent.core.chat_log import chat_log
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource
@@ -133,7 +133,10 @@ class PromptSet:
         return whole | fitted(short, left)
 
     def plan_messages(
-        self, brief: Brief, demonstrations: Iterable[Demonstration] | None = None, by_schema: bool = False
+        self,
+        brief: RunContext,
+        demonstrations: Iterable[Demonstration] | None = None,
+        by_schema: bool = False,
     ) -> list[BaseMessage]:
         """Ask for a plan of the request.
 
@@ -159,7 +162,7 @@ class PromptSet:
         chat: list[BaseMessage] = []
         turns = self._without_system("plan")
         for demo in shown:
-            chat.append(turns._plan_prompt(Brief(demo.request, demo.files, demo.chat), fixed)[1])
+            chat.append(turns._plan_prompt(RunContext(demo.request, demo.files, demo.chat), fixed)[1])
             plan = demo.written_by_schema if by_schema else demo.written
             chat.append(AIMessage(plan, additional_kwargs=mark))
         system, human = self._plan_prompt(brief, fixed, sum(tokens(str(one.text)) for one in chat))
@@ -178,7 +181,7 @@ class PromptSet:
                 return demonstrations[place:]
         return demonstrations
 
-    def _plan_prompt(self, brief: Brief, fixed: Mapping[str, str], beside: int = 0) -> list[BaseMessage]:
+    def _plan_prompt(self, brief: RunContext, fixed: Mapping[str, str], beside: int = 0) -> list[BaseMessage]:
         """`fixed` are the slots that are not the request's; otherwise as `render`."""
         text = self.texts["plan"]
         for slot, is_there in (("Chat Logs", brief.turns), ("Files", brief.files)):
@@ -193,7 +196,7 @@ class PromptSet:
         )
 
     def select_messages(
-        self, brief: Brief, task: Task, candidates: Sequence[Candidate], spec: TaskSpec | None = None
+        self, brief: RunContext, task: Task, candidates: Sequence[Candidate], spec: TaskSpec | None = None
     ) -> list[BaseMessage]:
         """Ask for the best of the candidates for a task."""
         spec = spec or find_task(task.task, brief.specs)
@@ -206,7 +209,7 @@ class PromptSet:
         )
 
     def joint_messages(
-        self, brief: Brief, questions: Sequence[tuple[Task, Sequence[Candidate]]]
+        self, brief: RunContext, questions: Sequence[tuple[Task, Sequence[Candidate]]]
     ) -> list[BaseMessage]:
         """Ask for the best candidate of each task, for all tasks at once. A model is described once."""
         models = {one.id: one for _, candidates in questions for one in candidates}
@@ -221,7 +224,9 @@ class PromptSet:
             Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in models.values()]),
         )
 
-    def respond_messages(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> list[BaseMessage]:
+    def respond_messages(
+        self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
+    ) -> list[BaseMessage]:
         """Ask for the answer to the request, given what was done. Big results are shortened."""
         return self.render(
             "respond",
@@ -249,7 +254,7 @@ class PromptSet:
             User_Input="",
         )
 
-    def replan_messages(self, brief: Brief, results: Sequence[TaskResult]) -> list[BaseMessage]:
+    def replan_messages(self, brief: RunContext, results: Sequence[TaskResult]) -> list[BaseMessage]:
         """Ask for tasks in the place of those that failed. What the others made is named, never shown: words
         of an image or a recording can not ask for tasks.
         """
@@ -263,13 +268,13 @@ class PromptSet:
             Files=_listed(_file_line(file) for file in brief.files),
         )
 
-    def chat_messages(self, brief: Brief, notes: Sequence[str] = ()) -> list[BaseMessage]:
+    def chat_messages(self, brief: RunContext, notes: Sequence[str] = ()) -> list[BaseMessage]:
         """Ask for a plain answer, without experts; `notes` say why the plan is empty."""
         return self.render(
             "chat", User_Input=cut(brief.request), Notes=_bullets(notes), Chat_Logs=self._log(brief)
         )
 
-    def _log(self, brief: Brief) -> Fit:
+    def _log(self, brief: RunContext) -> Fit:
         return lambda most: chat_log(brief.turns, self.history_turns, most) or "(none)"
 
 

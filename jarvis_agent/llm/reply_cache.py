@@ -4,7 +4,7 @@
     JarvisAgent(ChatOpenAI(cache=RedisCache(...)))       # or for a model
     Settings(llm_cache="~/.cache/jarvis/replies")        # or a directory, with nothing to install
 
-LangChain asks its cache for whole calls only, and every call here is streamed: so the Controller asks it.
+LangChain asks its cache for whole calls only, and every call here is streamed: so the LLMClient asks it.
 A reply from a cache comes as one piece.
 """
 
@@ -23,9 +23,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable
 
-from jarvis_agent.core.concurrency import LateError, within
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.disk_cache import Shelf
-from jarvis_agent.core.errors import DeadlineError, in_words
+from jarvis_agent.core.errors import DeadlineError, describe_error
 from jarvis_agent.core.settings import Settings
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Replies:
         try:
             found = await self._soon(cache.alookup(*self._key(messages, options)))
         except Exception as error:
-            logger.warning("the cache of replies can not be read: %s", in_words(error))
+            logger.warning("the cache of replies can not be read: %s", describe_error(error))
             return None
         return found[0].text if found else None
 
@@ -87,12 +87,12 @@ class Replies:
         try:
             await self._soon(cache.aupdate(*self._key(messages, options), [Generation(text=said)]))
         except Exception as error:
-            logger.warning("the cache of replies can not be written: %s", in_words(error))
+            logger.warning("the cache of replies can not be written: %s", describe_error(error))
 
     async def _soon(self, asked: Coroutine[Any, Any, T]) -> T:
         try:
-            return await within(PATIENCE, asked, "the cache of replies")
-        except LateError as error:
+            return await run_with_timeout(PATIENCE, asked, "the cache of replies")
+        except StageTimeoutError as error:
             self._rests_until = time.monotonic() + _REST
             raise DeadlineError(
                 f"it did not answer within {PATIENCE:g} s; it is left alone for {_REST:g} s"

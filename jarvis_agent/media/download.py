@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from jarvis_agent.core.errors import ForbiddenError, InputError, as_cause
+from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.files import writing
 
@@ -68,14 +68,14 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
         raise InputError(f"{url} redirects more than {_MAX_REDIRECTS} times")
     except TimeoutError as error:
         late = f"{url} did not arrive within {settings.url_timeout:g} s (JARVIS_URL_TIMEOUT)"
-        raise InputError(late) from as_cause(error)
+        raise InputError(late) from redacted_cause(error)
     except httpx.HTTPStatusError as error:
         told = f"{url} answered {error.response.status_code}; check the address"
-        raise InputError(told) from as_cause(error)
+        raise InputError(told) from redacted_cause(error)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, zlib.error, ImportError) as error:
         # An ImportError is httpx's for a kind of proxy that needs another package.
         told = f"{url} can not be fetched: {error or type(error).__name__}"
-        raise InputError(told) from as_cause(error)
+        raise InputError(told) from redacted_cause(error)
 
 
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
@@ -181,5 +181,5 @@ async def _addresses(url: httpx.URL) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         told = f"{url} can not be fetched: the host {url.host!r} is not known"
-        raise InputError(told) from as_cause(error)
+        raise InputError(told) from redacted_cause(error)
     return [str(info[4][0]).partition("%")[0] for info in found]

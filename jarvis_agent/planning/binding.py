@@ -27,8 +27,8 @@ from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.normalise import Draft, kind_of, listing
-from jarvis_agent.planning.pending import Node
+from jarvis_agent.planning.normalise import TaskDraft, kind_of, listing
+from jarvis_agent.planning.pending import PendingTask
 
 MAX_FAN_OUT = 64
 """Tasks that one task with lists in its arguments may become."""
@@ -42,7 +42,7 @@ _URL = re.compile(r"https?://", re.IGNORECASE)
 _LISTED = re.compile(r"[,;]|\band\b")
 
 
-Find = Callable[[int, str], Node | None]
+Find = Callable[[int, str], PendingTask | None]
 """Gives the final node that an id means in an argument of a kind; None if there is none."""
 
 
@@ -51,11 +51,11 @@ class Bound:
     """What a draft became: its tasks, the nodes that they need, and what was mended."""
 
     tasks: tuple[Task, ...]
-    needs: tuple[Node, ...]
+    needs: tuple[PendingTask, ...]
     notes: tuple[str, ...]
 
 
-def bind(node: Node, find: Find, fresh_id: Callable[[], int], room: int) -> Bound:
+def bind(node: PendingTask, find: Find, fresh_id: Callable[[], int], room: int) -> Bound:
     """Turn a node's draft into tasks.
 
     Args:
@@ -87,14 +87,14 @@ def bind(node: Node, find: Find, fresh_id: Callable[[], int], room: int) -> Boun
 class _Binding:
     """The binding of one draft: what its references and dependencies mean."""
 
-    def __init__(self, node: Node, draft: Draft, find: Find) -> None:
+    def __init__(self, node: PendingTask, draft: TaskDraft, find: Find) -> None:
         self.notes = list(draft.notes)
         self._node = node
         self._draft = draft
         self._find = find
-        self._written: dict[int, Node] = {}
-        self._meant: dict[tuple[int, str], Node] = {}
-        self._mended: dict[tuple[int, str], Node] = {}
+        self._written: dict[int, PendingTask] = {}
+        self._meant: dict[tuple[int, str], PendingTask] = {}
+        self._mended: dict[tuple[int, str], PendingTask] = {}
         for i in draft.deps:
             if found := find(i, "any"):
                 self._written[i] = found
@@ -105,7 +105,7 @@ class _Binding:
                 self._well_typed(i, kind_of(name, draft.spec))
 
     @property
-    def needs(self) -> tuple[Node, ...]:
+    def needs(self) -> tuple[PendingTask, ...]:
         """Every node that it was bound to."""
         return tuple(dict.fromkeys((*self._written.values(), *self._meant.values(), *self._mended.values())))
 
@@ -199,7 +199,7 @@ class _Binding:
 
         return substitute(value, put)
 
-    def _target(self, n: int, kind: str) -> Node:
+    def _target(self, n: int, kind: str) -> PendingTask:
         """The node that a reference in an argument of this kind means.
 
         Raises:
@@ -216,14 +216,14 @@ class _Binding:
         self._mended[n, kind] = nearest
         return nearest
 
-    def _well_typed(self, n: int, kind: str) -> Node | None:
+    def _well_typed(self, n: int, kind: str) -> PendingTask | None:
         """The node that an id means, if it makes this kind."""
         found = self._find(n, kind)
         if found is None or not found.makes(kind):
             return None
         return self._meant.setdefault((n, kind), found)
 
-    def _nearest(self, kind: str) -> Node | None:
+    def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest node before this one that makes a kind; those that no argument uses yet come first."""
         used = set(self._meant.values())
         mentioned = (self._find(i, "any") for i, _ in self._draft.mentions)

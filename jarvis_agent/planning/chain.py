@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.threads import in_turn
+from jarvis_agent.core.threads import run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.demonstrated_schema import demonstrated_schema
 from jarvis_agent.planning.example_selector import Demonstration, fixed, load_bank, nearest
 from jarvis_agent.planning.narrowing import narrowed, narrows
-from jarvis_agent.planning.plan import Plan, PlanBuilder
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 from jarvis_agent.planning.retrieval import Similarity
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import Brief
+    from jarvis_agent.core.request import RunContext
     from jarvis_agent.core.settings import Settings
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import PromptSet
 
 
@@ -44,7 +44,7 @@ needs the latter often takes the wrong one of many."""
 class Planner(Protocol):
     """Plans requests."""
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """Plan a request.
 
         Args:
@@ -63,22 +63,22 @@ class Planner(Protocol):
 class LLMPlanner:
     """Has a language model write the plan, and reads it while it is being written."""
 
-    def __init__(self, controller: Controller, settings: Settings, prompts: PromptSet) -> None:
+    def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet) -> None:
         """Of the settings: `demos`, `demos_shown`, `tools_offered`, `repair_rounds`, `logit_bias`."""
         self._controller = controller
         self._settings = settings
         self._prompts = prompts
         self._similarity = Similarity(settings)
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """As `Planner.plan`."""
-        builder = PlanBuilder(brief.specs)
+        builder = StreamingPlanParser(brief.specs)
 
         def give_out(tasks: list[Task]) -> None:
             for task in tasks:
                 on_task(task)
 
-        shown, demonstrations = await in_turn(self._shown, brief)
+        shown, demonstrations = await run_cpu_bound(self._shown, brief)
         form = self._form(shown, demonstrations)
         messages = self._prompts.plan_messages(shown, demonstrations, self._controller.asks_schema)
         try:
@@ -103,7 +103,9 @@ class LLMPlanner:
             )
         return builder.plan
 
-    async def _written_again(self, builder: PlanBuilder, brief: Brief, form: Mapping[str, Any]) -> str:
+    async def _written_again(
+        self, builder: StreamingPlanParser, brief: RunContext, form: Mapping[str, Any]
+    ) -> str:
         """What the language model writes for what is broken; nothing if it fails."""
         broken = [(each.raw, each.error) for each in builder.broken]
         messages = self._prompts.repair_messages(broken, brief.specs)
@@ -113,7 +115,7 @@ class LLMPlanner:
             builder.note(f"the language model could not mend its plan: {error}")
             return ""
 
-    def _shown(self, brief: Brief) -> tuple[Brief, Sequence[Demonstration]]:
+    def _shown(self, brief: RunContext) -> tuple[RunContext, Sequence[Demonstration]]:
         """What the language model is shown: the brief with the likely task types, and worked examples."""
         same = self._same_for_all()
         if narrows(self._controller.model, self._settings):
@@ -144,7 +146,7 @@ class LLMPlanner:
             self._prompts.demonstrations if demos == "auto" and self._prompts.has_own_demonstrations else None
         )
 
-    def _form(self, brief: Brief, demonstrations: Sequence[Demonstration]) -> dict[str, Any]:
+    def _form(self, brief: RunContext, demonstrations: Sequence[Demonstration]) -> dict[str, Any]:
         """What the reply should look like, for models that can be held to it."""
         names = list(brief.specs) if self._settings.logit_bias else []
         if self._prompts.lists_tasks:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from jarvis_agent.core.references import refs_in, whole_ref
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
@@ -25,7 +25,7 @@ from jarvis_agent.planning.offline.marks import mark
 _LONGEST_LIST = 8
 
 
-def demonstrated_schema(demonstrations: Sequence[Demonstration], brief: Brief) -> dict[str, Any] | None:
+def demonstrated_schema(demonstrations: Sequence[Demonstration], brief: RunContext) -> dict[str, Any] | None:
     """The JSON schema of a plan of tasks such as these; None where the request can be given to none of them.
 
     Args:
@@ -44,7 +44,7 @@ def demonstrated_schema(demonstrations: Sequence[Demonstration], brief: Brief) -
     return _object({"tasks": {"type": "array", "items": {"anyOf": forms}, "maxItems": most}})
 
 
-def _form(task: dict[str, Any], demo: Demonstration, brief: Brief, most: int) -> dict[str, Any] | None:
+def _form(task: dict[str, Any], demo: Demonstration, brief: RunContext, most: int) -> dict[str, Any] | None:
     """The schema of tasks like this one; None where it takes a file that the request does not have."""
     spec = find_task(task["task"], brief.specs)
     args: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def _form(task: dict[str, Any], demo: Demonstration, brief: Brief, most: int) ->
 
 
 def _like(
-    value: Any, kind: Modality | Literal["any"], demo: Demonstration, brief: Brief
+    value: Any, kind: Modality | Literal["any"], demo: Demonstration, brief: RunContext
 ) -> dict[str, Any] | None:
     """The schema of what may stand in the place of a demonstration's value; None: there is nothing."""
     if isinstance(value, list):

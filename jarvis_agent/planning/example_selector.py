@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.request import Brief, Turn, mentions
+from jarvis_agent.core.request import ChatTurn, RunContext, mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.core.types import Resource, Task
@@ -53,7 +53,7 @@ class Demonstration:
 
     request: str
     plan: list[dict[str, Any]]
-    chat: tuple[Turn, ...] = ()
+    chat: tuple[ChatTurn, ...] = ()
     files: tuple[Resource, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Demonstration:
 
 
 def nearest(
-    bank: Iterable[Demonstration], brief: Brief, similarity: Similarity, count: int
+    bank: Iterable[Demonstration], brief: RunContext, similarity: Similarity, count: int
 ) -> list[Demonstration]:
     """The demonstrations that suit a request, at most `count`, the likest one last.
 
@@ -178,9 +178,11 @@ def _demonstration(row: Mapping[str, Any]) -> Demonstration:
     return Demonstration(request, plan, tuple(map(_turn, row.get("chat", ()))), files)
 
 
-def _turn(turn: Mapping[str, Any]) -> Turn:
+def _turn(turn: Mapping[str, Any]) -> ChatTurn:
     request, answer = _text(turn["request"]), _text(turn["answer"])
-    return Turn(request, answer, tuple(Resource.model_validate(each) for each in turn.get("resources", ())))
+    return ChatTurn(
+        request, answer, tuple(Resource.model_validate(each) for each in turn.get("resources", ()))
+    )
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -38,7 +38,7 @@ def narrows(model: Any, settings: Settings) -> bool:
 
 
 def narrowed(
-    brief: Brief, similarity: Similarity, bank: Sequence[Demonstration], keep: Collection[str] = ()
+    brief: RunContext, similarity: Similarity, bank: Sequence[Demonstration], keep: Collection[str] = ()
 ) -> Mapping[str, TaskSpec]:
     """The likeliest task types for a request, in the order of the offer; all, if they are few.
 
@@ -53,7 +53,7 @@ def narrowed(
     return {name: spec for name, spec in brief.specs.items() if name in kept}
 
 
-def _scores(brief: Brief, similarity: Similarity, bank: Sequence[Demonstration]) -> dict[str, float]:
+def _scores(brief: RunContext, similarity: Similarity, bank: Sequence[Demonstration]) -> dict[str, float]:
     words = [spec.description or spec.name for spec in brief.specs.values()]
     near = similarity.scores(brief.request, [*words, *(demo.request for demo in bank)])
     scores = dict(zip(brief.specs, near, strict=False))

@@ -1,7 +1,7 @@
 """Draft: one task as its planner meant it, read from an object as its planner wrote it.
 
     read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
-    # Draft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
+    # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 
 Here names are brought to the one canon: of slots, tasks, arguments and references. What the references
 mean is found out later (`jarvis_agent.planning.binding`), when the tasks that they point at are known.
@@ -53,7 +53,7 @@ _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskDraft:
     """A task whose names are right and whose references are not bound yet.
 
     Attributes:
@@ -139,7 +139,7 @@ def written_id(raw: Mapping[str, Any]) -> int | None:
     return _as_id(_slot(raw, _ID_KEYS))
 
 
-def read_draft(raw: Mapping[str, Any], names: TaskNames) -> Draft:
+def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     """The task that an object describes.
 
     Raises:
@@ -154,7 +154,7 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> Draft:
     mentions += [(i, "any") for _, value in loose for i in refs_in(value)]
     if len({i for i, _ in mentions}) > MAX_TASKS:
         raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
-    return Draft(spec, deps, args, loose, tuple(dict.fromkeys(mentions)), tuple(notes))
+    return TaskDraft(spec, deps, args, loose, tuple(dict.fromkeys(mentions)), tuple(notes))
 
 
 def kind_of(name: str, spec: TaskSpec) -> str:

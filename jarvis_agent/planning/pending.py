@@ -1,6 +1,6 @@
 """Nodes: the tasks of a plan while it is being read, and what their ids mean.
 
-    nodes = Nodes()
+    nodes = PendingTasks()
     nodes.add(node)
     nodes.meant(node, 0, "image")     # the node that `<resource>-0` means in an image argument of `node`
     nodes.ready(ended=False)          # the nodes that may be bound now
@@ -18,11 +18,11 @@ from typing import Any
 
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.normalise import Draft
+from jarvis_agent.planning.normalise import TaskDraft
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class PendingTask:
     """A task of the plan on its way from a draft to final tasks.
 
     Attributes:
@@ -42,11 +42,11 @@ class Node:
     raw: dict[str, Any]
     label: int
     id: int
-    draft: Draft | None = None
+    draft: TaskDraft | None = None
     error: str = ""
     refused: dict[int, str] = field(default_factory=dict)
-    ahead: dict[int, dict[str, Node | None]] = field(default_factory=dict)
-    needs: tuple[Node, ...] = ()
+    ahead: dict[int, dict[str, PendingTask | None]] = field(default_factory=dict)
+    needs: tuple[PendingTask, ...] = ()
     tasks: tuple[Task, ...] = ()
     place: int = -1
 
@@ -68,7 +68,7 @@ class Node:
         self.refused[label] = why
         self.ahead.pop(label, None)
 
-    def waits_for(self) -> Iterator[Node | None]:
+    def waits_for(self) -> Iterator[PendingTask | None]:
         """The nodes that it mentions; None for each id that means nothing yet."""
         return (other for kinds in self.ahead.values() for other in kinds.values())
 
@@ -77,15 +77,15 @@ class Node:
         return self.draft is not None and _makes(self.draft.spec, kind)
 
 
-class Nodes:
+class PendingTasks:
     """The nodes of one plan, in the order in which they were written."""
 
     def __init__(self) -> None:
-        self.all: list[Node] = []
-        self._by_label: dict[int, list[Node]] = {}
-        self._awaited: dict[int, list[tuple[Node, str]]] = {}
+        self.all: list[PendingTask] = []
+        self._by_label: dict[int, list[PendingTask]] = {}
+        self._awaited: dict[int, list[tuple[PendingTask, str]]] = {}
 
-    def add(self, node: Node) -> None:
+    def add(self, node: PendingTask) -> None:
         """Append a node. What it writes about itself and about circles that it closes is refused."""
         node.place = len(self.all)
         if not self.labelled(node.label):
@@ -98,7 +98,7 @@ class Nodes:
             earlier.ahead[node.label][kind] = node
         self._break_circles(node, [earlier for earlier, _ in waiting])
 
-    def renew(self, node: Node) -> None:
+    def renew(self, node: PendingTask) -> None:
         """Take in a node that was read again, with the circles that it closes now."""
         self._link(node)
         waiting = []
@@ -108,11 +108,11 @@ class Nodes:
             waiting += [other] if node in meant.values() else []
         self._break_circles(node, waiting)
 
-    def labelled(self, label: int) -> list[Node]:
+    def labelled(self, label: int) -> list[PendingTask]:
         """The nodes of that label."""
         return self._by_label.get(label, [])
 
-    def meant(self, node: Node, label: int, kind: str) -> Node | None:
+    def meant(self, node: PendingTask, label: int, kind: str) -> PendingTask | None:
         """The node that an id means in an argument of this kind of `node`; None if there is none yet."""
         if label in node.refused:
             return None
@@ -123,11 +123,11 @@ class Nodes:
             return next(fitting, before[-1])
         return next((other for other in others if other is not node), None)
 
-    def ready(self, *, ended: bool) -> list[Node]:
+    def ready(self, *, ended: bool) -> list[PendingTask]:
         """The nodes that are held and refer to final ones only; or to none at all, if the plan has ended."""
         return [node for node in self.all if node.held and self._is_ready(node, ended)]
 
-    def _link(self, node: Node) -> None:
+    def _link(self, node: PendingTask) -> None:
         """Find what a node's mentions mean; what means nothing yet is looked for in what is added."""
         mentions = node.draft.mentions if node.draft else ()
         node.ahead = {}
@@ -138,7 +138,7 @@ class Nodes:
             if other is None:
                 self._awaited.setdefault(label, []).append((node, kind))
 
-    def _break_circles(self, node: Node, waiting: Iterable[Node]) -> None:
+    def _break_circles(self, node: PendingTask, waiting: Iterable[PendingTask]) -> None:
         """Refuse the references to later nodes by which `node` comes to wait for itself.
 
         `waiting` are the nodes that refer to it.
@@ -150,24 +150,24 @@ class Nodes:
         for other in later and later & _reached(node, self._behind().__getitem__):
             node.refuse(other.label, f"means {other}, which needs this task in turn")
 
-    def _behind(self) -> Mapping[Node, list[Node]]:
+    def _behind(self) -> Mapping[PendingTask, list[PendingTask]]:
         """The nodes that wait for each node."""
-        behind: dict[Node, list[Node]] = {node: [] for node in self.all}
+        behind: dict[PendingTask, list[PendingTask]] = {node: [] for node in self.all}
         for node in self.all:
             for other in _ahead(node):
                 behind[other].append(node)
         return behind
 
-    def _is_ready(self, node: Node, ended: bool) -> bool:
+    def _is_ready(self, node: PendingTask, ended: bool) -> bool:
         return all(ended if other is None else other.tasks for other in node.waits_for())
 
 
-def _ahead(node: Node) -> list[Node]:
+def _ahead(node: PendingTask) -> list[PendingTask]:
     """The nodes that a node waits for and that are not final."""
     return [other for other in node.waits_for() if other and not other.tasks]
 
 
-def _reached(start: Node, further: Callable[[Node], Iterable[Node]]) -> set[Node]:
+def _reached(start: PendingTask, further: Callable[[PendingTask], Iterable[PendingTask]]) -> set[PendingTask]:
     """`start`, and all that one comes to from it."""
     seen, stack = {start}, [start]
     while stack:

@@ -1,9 +1,9 @@
-"""Plan: the tasks of a request. PlanBuilder: reads a plan while its planner is still writing it.
+"""Plan: the tasks of a request. StreamingPlanParser: reads a plan while its planner is still writing it.
 
     plan = Plan.parse('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}]')
     plan.tasks, plan.notes
 
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     for piece in stream:
         for task in builder.feed(piece):      # final: it may start now
             ...
@@ -46,7 +46,7 @@ from jarvis_agent.planning.normalise import (
     shorten,
     written_id,
 )
-from jarvis_agent.planning.pending import Node, Nodes
+from jarvis_agent.planning.pending import PendingTask, PendingTasks
 
 _FIRST_FRESH_ID = 100
 _AS_ID = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
@@ -73,7 +73,7 @@ class Plan(Frozen):
             tools: what the plan may use beside the Hub's tasks: names, TaskSpecs or LangChain tools, or a
                 mapping of them by name.
         """
-        builder = PlanBuilder({**TASKS, **_specs(tools)})
+        builder = StreamingPlanParser({**TASKS, **_specs(tools)})
         builder.feed(text)
         builder.finish()
         return builder.plan
@@ -110,7 +110,7 @@ class Plan(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class PlanParseError:
     """Something that was written and that only its planner can mend.
 
     Attributes:
@@ -122,7 +122,7 @@ class Broken:
     error: str
 
 
-class PlanBuilder:
+class StreamingPlanParser:
     """Reads a plan piece by piece and gives out each task as soon as it is final.
 
     A task is final when all that it refers to is. It is held while it refers to tasks that are not written
@@ -141,7 +141,7 @@ class PlanBuilder:
         """
         self._names = TaskNames(specs)
         self._reader = JsonReader()
-        self._nodes = Nodes()
+        self._nodes = PendingTasks()
         self._tasks: list[Task] = []
         self._given_out = 0
         self._ids: set[int] = set()
@@ -172,11 +172,11 @@ class PlanBuilder:
         return self._new()
 
     @property
-    def broken(self) -> list[Broken]:
+    def broken(self) -> list[PlanParseError]:
         """What the planner should write again; complete after `finish`."""
         if self._is_blank:
-            return [Broken(self._no_task or self._reader.prose, "it holds no JSON list of tasks")]
-        return [Broken(node.raw, node.error) for node in self._nodes.all if node.error]
+            return [PlanParseError(self._no_task or self._reader.prose, "it holds no JSON list of tasks")]
+        return [PlanParseError(node.raw, node.error) for node in self._nodes.all if node.error]
 
     def mend(self, reply: str) -> list[Task]:
         """Put what the planner wrote again in the place of what is broken. Returns the tasks final by that.
@@ -255,7 +255,9 @@ class PlanBuilder:
             self.note(f"task {written} was written twice in the same words and is done once")
             return
         label = len(self._nodes.all) if written is None else written
-        node = Node(raw, label, self._fresh_id() if written is None or written in self._ids else written)
+        node = PendingTask(
+            raw, label, self._fresh_id() if written is None or written in self._ids else written
+        )
         self._ids.add(node.id)
         self._read(node, error)
         self._nodes.add(node)
@@ -267,7 +269,7 @@ class PlanBuilder:
     def _replace(self, written: list[dict[str, Any]]) -> None:
         """Read broken nodes again from what was written for them."""
         broken = [node for node in self._nodes.all if node.error]
-        pairs: list[tuple[Node, dict[str, Any]]] = []
+        pairs: list[tuple[PendingTask, dict[str, Any]]] = []
         unplaced = []
         for raw in (raw for raw in written if is_task(raw)):
             label = written_id(raw)
@@ -283,7 +285,7 @@ class PlanBuilder:
             self._nodes.renew(node)
             self.note(f"{node}: it was mended by its planner")
 
-    def _read(self, node: Node, error: str = "") -> None:
+    def _read(self, node: PendingTask, error: str = "") -> None:
         """Read a node's draft from what was written."""
         node.error, node.draft = error, None
         if not error:
@@ -298,7 +300,7 @@ class PlanBuilder:
             for node in ready:
                 self._bind(node)
 
-    def _bind(self, node: Node) -> None:
+    def _bind(self, node: PendingTask) -> None:
         try:
             bound = bind(node, partial(self._nodes.meant, node), self._fresh_id, self._room() + 1)
         except PlanError as wrong:

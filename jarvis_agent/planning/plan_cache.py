@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from jarvis_agent.core.chat_log import chat_log
 from jarvis_agent.core.disk_cache import Shelf
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.chain import Planner
@@ -29,7 +29,7 @@ from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
     from jarvis_agent.core.settings import Settings
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import PromptSet
 
 _SHOWN = ("demos", "demos_shown", "tools_offered", "context_tokens", "structured", "logit_bias")
@@ -47,7 +47,7 @@ class CachedPlanner:
         self._shelf = shelf
         self._by = by
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """As `Planner.plan`; a plan from the cache has a note that says so."""
         key = plan_key(brief, self._by)
         if tasks := _tasks(await asyncio.to_thread(self._shelf.get, key)):
@@ -61,7 +61,7 @@ class CachedPlanner:
         return plan
 
 
-def kept(planner: Planner, settings: Settings, controller: Controller, prompts: PromptSet) -> Planner:
+def kept(planner: Planner, settings: Settings, controller: LLMClient, prompts: PromptSet) -> Planner:
     """The planner behind the cache that the settings want; as it is where they want none."""
     if settings.plan_cache is None:
         return planner
@@ -76,7 +76,7 @@ def planned_by(model: str, settings: Settings, prompts: PromptSet) -> str:
     return json.dumps([model, prompts.texts["plan"], demos, shown])
 
 
-def plan_key(brief: Brief, by: str) -> list[Any]:
+def plan_key(brief: RunContext, by: str) -> list[Any]:
     """What a plan depends on, as plain JSON."""
     files = [[file.kind, file.name] for file in brief.files]
     specs = sorted(repr(spec) for spec in brief.specs.values())

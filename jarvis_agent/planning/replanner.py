@@ -15,22 +15,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from jarvis_agent.core import errors
-from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, rule_of
+from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.planning.plan import Plan, PlanBuilder
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 from jarvis_agent.planning.schema import plan_schema
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import Brief
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import PromptSet
 
 
 class Replanner(Protocol):
     """Plans again after failures."""
 
-    async def replan(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """The tasks to add to a plan after its results, and notes on it; neither where nothing can change."""
         ...
 
@@ -38,17 +38,17 @@ class Replanner(Protocol):
 class LLMReplanner:
     """Has the language model of the planner plan again."""
 
-    def __init__(self, controller: Controller, prompts: PromptSet) -> None:
+    def __init__(self, controller: LLMClient, prompts: PromptSet) -> None:
         self._controller = controller
         self._prompts = prompts
 
-    async def replan(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """As `Replanner.replan`. A language model that fails is told of in the notes."""
         hopeful = [result for result in results if _another_plan_may_help(result)]
         if not hopeful:
             return Plan()
         done = [result.task for result in results if result.status == "ok"]
-        builder = PlanBuilder(brief.specs, done, taken=[task.id for task in plan.tasks])
+        builder = StreamingPlanParser(brief.specs, done, taken=[task.id for task in plan.tasks])
         messages = self._prompts.replan_messages(brief, results)
         try:
             reply = await self._controller.complete(
@@ -69,7 +69,7 @@ def _another_plan_may_help(result: TaskResult) -> bool:
     kind = getattr(errors, result.failure or "", JarvisError)
     if issubclass(kind, BadInputError) and not refs_in(result.task.args):
         return False
-    return rule_of(kind).replan
+    return policy_for(kind).replan
 
 
 def _new(written: Sequence[Task], failed: Sequence[Task]) -> Iterator[Task]:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.core.request import Brief, mentions
+from jarvis_agent.core.request import RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.planning.offline import chinese
@@ -69,7 +69,7 @@ class Similarity:
         asked = self._embedder.encode([text])[0]
         return [float(self._known[other] @ asked) for other in others]
 
-    def tasks(self, brief: Brief) -> list[dict[str, float]]:
+    def tasks(self, brief: RunContext) -> list[dict[str, float]]:
         """For each step of a request how near it is to the ways in which each task is put in words.
 
         Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.core.references import ref
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 
 FEWEST_IDS = 16
@@ -57,7 +57,7 @@ def plan_schema(
     return {**_object({"tasks": {**listed, "maxItems": most}}, closed), "$defs": shared}
 
 
-def files_by_kind(brief: Brief) -> dict[str, list[str]]:
+def files_by_kind(brief: RunContext) -> dict[str, list[str]]:
     """The files of a request and of the chat before it as a plan names them, by kind; "file" is any kind."""
     found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
     earlier = [(made.kind, str(made.path)) for turn in brief.turns for made in turn.resources if made.path]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.messages import Phrases, phrases
 from jarvis_agent.llm.prompts import PromptSet, load_prompts
-from jarvis_agent.response.path_checker import PathGuard
+from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.report import report, troubles
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import Brief
+    from jarvis_agent.core.request import RunContext
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.core.types import TaskResult
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.planning.plan import Plan
 
 _TROUBLE = re.compile(
@@ -40,7 +40,7 @@ __all__ = ["LLMResponder", "ReportResponder", "Responder"]
 class Responder(Protocol):
     """Writes the answer."""
 
-    def respond(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> AsyncIterator[str]:
+    def respond(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> AsyncIterator[str]:
         """The answer in pieces, from what really happened. A failing language model raises nothing here."""
         ...
 
@@ -57,7 +57,7 @@ class ReportResponder:
         self.model_missing = model_missing
 
     async def respond(
-        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+        self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
     ) -> AsyncGenerator[str, None]:
         """The report, paragraph by paragraph."""
         note = phrases(brief.request).set_up if self.model_missing else ""
@@ -71,12 +71,12 @@ class LLMResponder:
     An empty plan is answered as plain conversation, in which paths are not checked: it is about no files.
     """
 
-    def __init__(self, controller: Controller, settings: Settings, prompts: PromptSet | None = None) -> None:
+    def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet | None = None) -> None:
         self.controller = controller
         self.prompts = prompts or load_prompts(settings.prompts, settings.history_turns)
 
     async def respond(
-        self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+        self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
     ) -> AsyncGenerator[str, None]:
         """The answer as the language model writes it; the report where it fails."""
         stage = "respond" if plan.tasks else "chat"
@@ -111,7 +111,7 @@ class LLMResponder:
 
 
 class _Unguarded:
-    """In place of a PathGuard: the answer passes as it is."""
+    """In place of a PathChecker: the answer passes as it is."""
 
     def feed(self, text: str) -> str:
         return text
@@ -127,8 +127,8 @@ def _left_out(said: str, plan: Plan, results: Sequence[TaskResult], words: Phras
     return "" if _TROUBLE.search(said) else troubles(plan, results, words)
 
 
-def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str) -> PathGuard:
-    return PathGuard(
+def _guard(brief: RunContext, plan: Plan, results: Sequence[TaskResult], missing: str) -> PathChecker:
+    return PathChecker(
         made=[resource for result in results for resource in result.resources],
         known=[*brief.files, *(resource for turn in brief.turns for resource in turn.resources)],
         quoted=list(_quotable(brief, plan, results)),
@@ -137,7 +137,7 @@ def _guard(brief: Brief, plan: Plan, results: Sequence[TaskResult], missing: str
     )
 
 
-def _quotable(brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> Iterator[Any]:
+def _quotable(brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Iterator[Any]:
     """Everything whose words an answer may repeat."""
     yield brief.request
     yield plan.notes

@@ -1,6 +1,6 @@
-"""PathGuard: an answer that streams by, with every file path in it checked.
+"""PathChecker: an answer that streams by, with every file path in it checked.
 
-    guard = PathGuard(made=[speech], known=[page], quoted=[brief.request])
+    guard = PathChecker(made=[speech], known=[page], quoted=[brief.request])
     guard.feed("The speech is in /tmp/spe")      # "The speech is in "
     guard.feed("ech.wav, enjoy")                 # "/outputs/1/speech.wav, "
     guard.finish()                               # "enjoy"
@@ -58,7 +58,7 @@ _PLACEHOLDER_KINDS = (
 )
 
 
-class PathGuard:
+class PathChecker:
     """Filters one answer.
 
     Args:

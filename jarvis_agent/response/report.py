@@ -16,7 +16,7 @@ from typing import Any
 
 from jarvis_agent.core.messages import Phrases, phrases
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.planning.plan import Plan
@@ -28,7 +28,7 @@ _COUNTS = 8
 _LONGEST = 3000
 
 
-def report(brief: Brief, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
+def report(brief: RunContext, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
     """The report in pieces, each a paragraph; `note` is its last one."""
     words = phrases(brief.request)
     paragraphs = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)

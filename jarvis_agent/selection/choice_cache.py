@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jarvis_agent.core.disk_cache import Shelf
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.planning.plan_cache import normalised
 from jarvis_agent.selection.chain import Choice
@@ -27,7 +27,7 @@ class KeptChoices:
         self._shelf = shelf
         self._by = by
 
-    async def find(self, task: Task, candidates: Sequence[Candidate], brief: Brief) -> Choice | None:
+    async def find(self, task: Task, candidates: Sequence[Candidate], brief: RunContext) -> Choice | None:
         """The candidate that was chosen before, and why."""
         kept = await asyncio.to_thread(self._shelf.get, self._key(task, candidates, brief))
         if not isinstance(kept, dict):
@@ -35,13 +35,15 @@ class KeptChoices:
         chosen = next((one for one in candidates if one.id == kept.get("id")), None)
         return (chosen, f"{kept.get('reason')} (chosen before)") if chosen is not None else None
 
-    async def keep(self, task: Task, candidates: Sequence[Candidate], brief: Brief, choice: Choice) -> None:
+    async def keep(
+        self, task: Task, candidates: Sequence[Candidate], brief: RunContext, choice: Choice
+    ) -> None:
         """Keep a choice, if it is one."""
         chosen, reason = choice
         if chosen is not None:
             value = {"id": chosen.id, "reason": reason}
             await asyncio.to_thread(self._shelf.put, self._key(task, candidates, brief), value)
 
-    def _key(self, task: Task, candidates: Sequence[Candidate], brief: Brief) -> list[Any]:
+    def _key(self, task: Task, candidates: Sequence[Candidate], brief: RunContext) -> list[Any]:
         models = sorted([one.id, one.revision or ""] for one in candidates)
         return [self._by, normalised(brief.request), task.task, task.args, models]

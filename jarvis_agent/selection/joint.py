@@ -19,8 +19,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.core.concurrency import uncounted
-from jarvis_agent.core.errors import LLMError, in_words
-from jarvis_agent.core.request import Announced, Brief
+from jarvis_agent.core.errors import LLMError, describe_error
+from jarvis_agent.core.request import Announced, RunContext
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.llm.json_stream import JsonReader
 from jarvis_agent.selection.chain import Choice, read_choice
@@ -28,7 +28,7 @@ from jarvis_agent.selection.chain import Choice, read_choice
 Question = tuple[Task, Sequence[Candidate]]
 """A task, and the models that it may have."""
 
-Ask = Callable[[Sequence[Question], Brief], Awaitable[str]]
+Ask = Callable[[Sequence[Question], RunContext], Awaitable[str]]
 """Has the language model answer all questions at once; gives its reply."""
 
 
@@ -53,12 +53,14 @@ class JointChoice:
         candidates: gives what a task of a plan may choose from; fewer than two are no question.
     """
 
-    def __init__(self, ask: Ask, candidates: Callable[[Task, Brief], Awaitable[Sequence[Candidate]]]) -> None:
+    def __init__(
+        self, ask: Ask, candidates: Callable[[Task, RunContext], Awaitable[Sequence[Candidate]]]
+    ) -> None:
         self._ask = ask
         self._candidates = candidates
         self._rounds: WeakKeyDictionary[Announced, _Round] = WeakKeyDictionary()
 
-    async def choice(self, task: Task, candidates: Sequence[Candidate], brief: Brief) -> Choice | None:
+    async def choice(self, task: Task, candidates: Sequence[Candidate], brief: RunContext) -> Choice | None:
         """The chosen candidate and why, or None and what was wrong; None alone where the plan lacks the task.
 
         Raises:
@@ -82,7 +84,7 @@ class JointChoice:
             return None, "the language model chose nothing for this task"
         return read_choice(said, candidates)
 
-    async def _answer(self, turn: _Round, planned: Sequence[Task], brief: Brief) -> None:
+    async def _answer(self, turn: _Round, planned: Sequence[Task], brief: RunContext) -> None:
         lists = await asyncio.gather(*(self._candidates(task, brief) for task in planned))
         open_questions = [(task, found) for task, found in zip(planned, lists, strict=True) if len(found) > 1]
         try:
@@ -92,7 +94,7 @@ class JointChoice:
             turn.failure = TimeoutError
             raise
         except Exception as error:
-            turn.failure = partial(LLMError, in_words(error))
+            turn.failure = partial(LLMError, describe_error(error))
             raise
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.devices import largest_budget
-from jarvis_agent.core.errors import in_words
+from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -29,7 +29,7 @@ _SAFE_WEIGHTS = frozenset({"transformers", "diffusers", "sentence-transformers"}
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Placement:
     """The backends that may run a candidate, the preferred first, and why the others do not, by name."""
 
     candidate: Candidate
@@ -64,12 +64,12 @@ class Places:
 
 def places_of(
     candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings
-) -> Places:
+) -> Placement:
     """Where the policy and the backends let a candidate run."""
     asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not hosted_first(settings, spec)
     asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
-    unable = {backend.name: why_not(backend, spec, candidate) for backend in asked}
+    unable = {backend.name: unsupported_reason(backend, spec, candidate) for backend in asked}
     able = [backend for backend in asked if unable[backend.name] is None]
     forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
     usable = [backend for backend in able if forbidden[backend.name] is None]
@@ -79,15 +79,15 @@ def places_of(
     reasons = {one.name: forbidden.get(one.name) or unable[one.name] for one in told}
     refusals = _telling(reasons, candidate, spec, asked)
     why = _reason(usable[0], candidate, spec, backends, settings) if usable and spec.needs_model else ""
-    return Places(candidate, usable, refusals, why)
+    return Placement(candidate, usable, refusals, why)
 
 
-def why_not(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
+def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
     """Why a backend can not run a candidate; None if it can. A fault of its code is a reason."""
     try:
-        return backend.why_not(spec, candidate)
+        return backend.unsupported_reason(spec, candidate)
     except Exception as error:
-        return f"the backend {backend.name} failed when it was asked: {in_words(error)}"
+        return f"the backend {backend.name} failed when it was asked: {describe_error(error)}"
 
 
 def _telling(
@@ -99,7 +99,7 @@ def _telling(
     """
     refusals = {name: reason for name, reason in reasons.items() if reason is not None}
     some_model = Candidate(id=candidate.id, task=spec.name, local=True, providers=("any",))
-    able = {one.name for one in backends if _could(why_not(one, spec, some_model))}
+    able = {one.name for one in backends if _could(unsupported_reason(one, spec, some_model))}
     return {name: reason for name, reason in refusals.items() if name in able} or refusals
 
 

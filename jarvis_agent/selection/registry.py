@@ -1,6 +1,6 @@
 """What tools share: the sources that list models, the backends that run them, and the selector between them.
 
-experts = Experts(settings, controller=controller)
+experts = ModelRegistry(settings, controller=controller)
 selection = await experts.selector.select(task, spec, brief)
 experts.backends["transformers"]
 """
@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Protocol
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
-from jarvis_agent.core.concurrency import within
+from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.plugins import checked
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.single_flight import SingleFlight
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.selection.pins import read_pins
-from jarvis_agent.selection.placement import why_not
-from jarvis_agent.selection.sources.base import Distant, ModelSource, candidates_of
+from jarvis_agent.selection.placement import unsupported_reason
+from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, candidates_of
 from jarvis_agent.selection.sources.builtin import default_sources
 
 if TYPE_CHECKING:
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import PromptSet
 
 
@@ -46,7 +46,7 @@ OFFER_FRESH = 60.0
 class ModelSelector(Protocol):
     """Chooses the model of a task. `JarvisAgent(selector=…)` takes anything of this form."""
 
-    async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
+    async def select(self, task: Task, spec: TaskSpec, brief: RunContext) -> Selection:
         """The ladder of candidates for a task. Raises NoCandidateError if there is none."""
         ...
 
@@ -85,7 +85,7 @@ class _Offer:
     runnable: Mapping[str, TaskSpec]
 
 
-class Experts:
+class ModelRegistry:
     """Sources, backends and selector, made from the settings where they are not given.
 
     Raises:
@@ -99,7 +99,7 @@ class Experts:
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         selector: ModelSelector | None = None,
-        controller: Controller | None = None,
+        controller: LLMClient | None = None,
         prompts: PromptSet | None = None,
         pins: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -160,8 +160,10 @@ class Experts:
 
     async def _listed(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
         """What a source lists for a task; of a distant one, which is not asked, what it would list."""
-        if isinstance(source, Distant):
-            return await within(self.settings.run_timeout, _likely(source, spec), f"the source {source.name}")
+        if isinstance(source, RemoteSource):
+            return await run_with_timeout(
+                self.settings.run_timeout, _likely(source, spec), f"the source {source.name}"
+            )
         return await candidates_of(source, spec, self.settings.top_k, self.settings)
 
     def _able(self, listed: Mapping[str, tuple[TaskSpec, list[Candidate]]]) -> set[str]:
@@ -175,7 +177,7 @@ class Experts:
     def _runs(self, spec: TaskSpec, candidate: Candidate) -> bool:
         named = self.backends.get(candidate.backend or "")
         backends = [named] if named else self.backends.values() if candidate.backend is None else []
-        return any(why_not(backend, spec, candidate) is None for backend in backends)
+        return any(unsupported_reason(backend, spec, candidate) is None for backend in backends)
 
     async def aclose(self) -> None:
         """Free models, threads and connections. A second call does nothing."""
@@ -189,7 +191,7 @@ class Experts:
             await pool.close()
 
 
-async def _likely(source: Distant, spec: TaskSpec) -> list[Candidate]:
+async def _likely(source: RemoteSource, spec: TaskSpec) -> list[Candidate]:
     """What a distant source would list for a task, and for the one whose models do it too."""
     others = source.likely(TASKS[spec.models_of]) if spec.models_of else []
     return [*source.likely(spec), *others]

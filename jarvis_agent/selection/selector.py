@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.concurrency import LateError, uncounted, within
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, uncounted
 from jarvis_agent.core.disk_cache import Shelf
-from jarvis_agent.core.errors import JarvisError, NoCandidateError, in_words, traced
-from jarvis_agent.core.request import Brief, Meter
+from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error, format_traceback
+from jarvis_agent.core.request import RunContext, UsageMeter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -35,18 +35,18 @@ from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.llm.prompts import PromptSet, load_prompts
 from jarvis_agent.selection.chain import Choice, choice_schema, read_choice
 from jarvis_agent.selection.choice_cache import KeptChoices
-from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
 from jarvis_agent.selection.joint import JointChoice, Question, joint_schema
 from jarvis_agent.selection.pins import Pin, read_pins
-from jarvis_agent.selection.sources.base import Describer, Finder, ModelSource, candidates_of
+from jarvis_agent.selection.sources.base import CardProvider, ModelLookup, ModelSource, candidates_of
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.recommended import recommended
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Selector:
         sources: Sequence[ModelSource],
         backends: Sequence[Backend],
         settings: Settings,
-        controller: Controller | None = None,
+        controller: LLMClient | None = None,
         prompts: PromptSet | None = None,
         pins: Mapping[str, str] | None = None,
     ) -> None:
@@ -94,9 +94,9 @@ class Selector:
         self._kept = KeptChoices(Shelf(place, settings.cache_days), by) if place else None
         together = controller is not None and settings.selection == "joint"
         self._joint = JointChoice(self._asked_together, self._options) if together else None
-        self._calls: WeakKeyDictionary[Meter, asyncio.Semaphore] = WeakKeyDictionary()
+        self._calls: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
 
-    async def select(self, task: Task, spec: TaskSpec, brief: Brief) -> Selection:
+    async def select(self, task: Task, spec: TaskSpec, brief: RunContext) -> Selection:
         """The ladder of candidates for a task, the chosen one first.
 
         It takes `Settings.select_timeout` at most: what is not known then of the models is left out, and the
@@ -108,9 +108,9 @@ class Selector:
         """
         return await self._select(task, spec, brief, _clock() + self._settings.select_timeout)
 
-    async def _select(self, task: Task, spec: TaskSpec, brief: Brief, until: float) -> Selection:
+    async def _select(self, task: Task, spec: TaskSpec, brief: RunContext, until: float) -> Selection:
         """As `select`, until a time of the event loop's clock."""
-        case = Case(task, spec, self._settings, hints(task, brief), script(brief.request))
+        case = SelectionQuery(task, spec, self._settings, hints(task, brief), script(brief.request))
         if pin := self._pins.get(spec.name):
             return await self._pinned(pin, case, until)
         listed = await self.shortlist(case)
@@ -123,7 +123,7 @@ class Selector:
                 return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
         raise _nothing_left(case, listed.rejected)
 
-    async def shortlist(self, case: Case) -> Shortlist:
+    async def shortlist(self, case: SelectionQuery) -> Shortlist:
         """What the sources offer, filtered and ranked. Sources that failed are in `rejected` too."""
         lists, failed = await self._ask_sources(case.spec)
         listed = shortlist(merged(lists, self._settings), case, self._backends)
@@ -144,7 +144,9 @@ class Selector:
                 lists.append(answer)
         return lists, failed
 
-    async def _choose(self, listed: Shortlist, case: Case, brief: Brief, until: float) -> Selection:
+    async def _choose(
+        self, listed: Shortlist, case: SelectionQuery, brief: RunContext, until: float
+    ) -> Selection:
         """One of the top K: the only one, the LLM's choice, or the first by rank."""
         top = listed.kept[: self._settings.top_k]
         ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
@@ -154,14 +156,14 @@ class Selector:
             return ranked
         try:
             asked = self._asked(case, top, brief)
-            chosen, reason = await within(until - _clock(), asked, "the language model's choice")
+            chosen, reason = await run_with_timeout(until - _clock(), asked, "the language model's choice")
         except TimeoutError:
             late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
         except Exception as error:
             if not isinstance(error, JarvisError):
-                logger.error("the choice of a model failed: %s", traced(error))
-            failed = f"the LLM could not choose: {in_words(error)}"
+                logger.error("the choice of a model failed: %s", format_traceback(error))
+            failed = f"the LLM could not choose: {describe_error(error)}"
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {failed}"})
         if chosen is None:
             return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
@@ -170,7 +172,7 @@ class Selector:
 
     async def _described(self, top: Sequence[Candidate]) -> list[Candidate]:
         """The candidates that the LLM chooses from, with what their cards say where a source can tell."""
-        tellers = {source.name: source for source in self._sources if isinstance(source, Describer)}
+        tellers = {source.name: source for source in self._sources if isinstance(source, CardProvider)}
 
         async def described(candidate: Candidate) -> Candidate:
             teller = tellers.get(candidate.source)
@@ -179,7 +181,7 @@ class Selector:
 
         return await asyncio.gather(*map(described, top))
 
-    async def _asked(self, case: Case, listed: Sequence[Candidate], brief: Brief) -> Choice:
+    async def _asked(self, case: SelectionQuery, listed: Sequence[Candidate], brief: RunContext) -> Choice:
         """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""
         top = await self._described(listed)
         if (kept := await self._kept_choice(case.task, top, brief)) is not None:
@@ -192,21 +194,23 @@ class Selector:
             await self._kept.keep(case.task, top, brief, choice)
         return choice
 
-    async def _kept_choice(self, task: Task, top: Sequence[Candidate], brief: Brief) -> Choice | None:
+    async def _kept_choice(self, task: Task, top: Sequence[Candidate], brief: RunContext) -> Choice | None:
         return None if self._kept is None else await self._kept.find(task, top, brief)
 
-    async def _asked_together(self, questions: Sequence[Question], brief: Brief) -> str:
+    async def _asked_together(self, questions: Sequence[Question], brief: RunContext) -> str:
         messages = self._prompts.joint_messages(brief, questions)
         return await self._complete(messages, brief, joint_schema(questions))
 
-    async def _complete(self, messages: Sequence[BaseMessage], brief: Brief, schema: dict[str, Any]) -> str:
+    async def _complete(
+        self, messages: Sequence[BaseMessage], brief: RunContext, schema: dict[str, Any]
+    ) -> str:
         assert self._controller is not None
         async with self._turn(brief):
             reply = self._controller.complete("select", messages, brief, schema=schema)
-            return await within(self._settings.select_timeout / 2, reply, "the language model")
+            return await run_with_timeout(self._settings.select_timeout / 2, reply, "the language model")
 
     @asynccontextmanager
-    async def _turn(self, brief: Brief) -> AsyncIterator[None]:
+    async def _turn(self, brief: RunContext) -> AsyncIterator[None]:
         """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
         slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
         with uncounted():
@@ -216,17 +220,17 @@ class Selector:
         finally:
             slots.release()
 
-    async def _options(self, task: Task, brief: Brief) -> Sequence[Candidate]:
+    async def _options(self, task: Task, brief: RunContext) -> Sequence[Candidate]:
         """What the LLM may choose from for a task of a plan; nothing where it is not asked."""
         spec = brief.specs.get(task.task)
         if spec is None or spec.name not in TASKS or spec.name in self._pins:
             return []
-        case = Case(task, spec, self._settings, hints(task, brief), script(brief.request))
+        case = SelectionQuery(task, spec, self._settings, hints(task, brief), script(brief.request))
         top = (await self.shortlist(case)).kept[: self._settings.top_k]
         return [] if await self._kept_choice(task, top, brief) else top
 
     async def _classify_instead(
-        self, task: Task, brief: Brief, rejected: Mapping[str, str], until: float
+        self, task: Task, brief: RunContext, rejected: Mapping[str, str], until: float
     ) -> Selection | None:
         """Where nothing describes images, say at least what is in one; None if nothing does that either."""
         spec = TASKS["image-classification"]
@@ -240,9 +244,9 @@ class Selector:
         )
         return selection.model_copy(update={"note": note})
 
-    async def _pinned(self, pin: Pin, case: Case, until: float) -> Selection:
+    async def _pinned(self, pin: Pin, case: SelectionQuery, until: float) -> Selection:
         candidate, failed = await self._look_up(pin, case.spec, until)
-        bare = Case(case.task.model_copy(update={"args": {}}), case.spec, case.settings)
+        bare = SelectionQuery(case.task.model_copy(update={"args": {}}), case.spec, case.settings)
         listed = shortlist([candidate], bare, self._backends)
         if not listed.kept:
             reason = listed.rejected[candidate.id]
@@ -261,16 +265,16 @@ class Selector:
         known = next((one for one in merged(lists, self._settings) if one.id.lower() == pin.id.lower()), None)
         if known is not None:
             return pin.at_revision(known), failed
-        finders = [one for one in self._sources if isinstance(one, Finder) and _label(one) not in failed]
+        finders = [one for one in self._sources if isinstance(one, ModelLookup) and _label(one) not in failed]
         for source in finders:
             try:
                 asked = source.find(spec, pin.id, pin.revision)
-                found = await within(until - _clock(), asked, _label(source))
-            except LateError:
+                found = await run_with_timeout(until - _clock(), asked, _label(source))
+            except StageTimeoutError:
                 failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_SELECT_TIMEOUT)"
                 continue
             except Exception as error:
-                failed[_label(source)] = in_words(error)
+                failed[_label(source)] = describe_error(error)
                 continue
             if found is not None:
                 return pin.at_revision(found), failed
@@ -297,7 +301,7 @@ def _with_proper_names(settings: Settings) -> Settings:
     return settings.model_copy(update={"policies": named})
 
 
-def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case: Case) -> Selection:
+def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case: SelectionQuery) -> Selection:
     return Selection(
         model=chosen.id,
         reason=reason,
@@ -318,14 +322,14 @@ def _reason_of_rank(top: Sequence[Candidate]) -> str:
     return f"it is the first of {others}"
 
 
-def _note_on(chosen: Candidate, case: Case) -> str:
+def _note_on(chosen: Candidate, case: SelectionQuery) -> str:
     """What the user should know of a choice for want of a better one."""
     if case.wanted.get("ocr") and "ocr" not in chosen.traits:
         return "no model here is made for reading text, so one that describes images is asked"
     return ""
 
 
-def _nothing_left(case: Case, rejected: dict[str, str]) -> NoCandidateError:
+def _nothing_left(case: SelectionQuery, rejected: dict[str, str]) -> NoCandidateError:
     told = [f"{name}: {reason}" for name, reason in rejected.items()]
     more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
     reasons = "; ".join(told[:_SHOWN] + more) or "no source lists any"

@@ -27,7 +27,7 @@ from small_agents import (
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskSpec, register_task
 from jarvis_agent.core.errors import ConfigError, LLMError, NoCandidateError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
 from jarvis_agent.core.types import Selection
@@ -409,7 +409,7 @@ def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> 
     """In asyncio's few threads it would stand before everything that waits for a disk."""
     names, shown = list[str](), LLMPlanner._shown
 
-    def noted(self: LLMPlanner, brief: Brief) -> Any:
+    def noted(self: LLMPlanner, brief: RunContext) -> Any:
         names.append(threading.current_thread().name)
         return shown(self, brief)
 

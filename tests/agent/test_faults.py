@@ -21,7 +21,7 @@ from small_agents import picture, plan
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import DeadlineError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.run import Event
@@ -223,7 +223,7 @@ async def test_a_planner_that_breaks_leaves_what_it_gave_out(
         Task(task="translation", id=1, args={"text": "a cat", "tgt_lang": "fr"}),
     ][:early]
 
-    async def write(self: Any, brief: Brief, on_task: Callable[[Task], None]) -> Any:
+    async def write(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
         for task in given:
             on_task(task)
         return await strike(fault)
@@ -311,7 +311,7 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
     class Worker:
         spec = hf_tools(tasks=["summarization"], settings=Settings(offline=True))[0].spec  # type: ignore[attr-defined]
 
-        async def select(self, task: Task, brief: Brief) -> None:
+        async def select(self, task: Task, brief: RunContext) -> None:
             return None
 
         async def perform(self, selection: Any, step: Any) -> TaskResult:
@@ -328,7 +328,7 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
             Executor(
                 {"summarization": Worker()},
                 ResourceStore(settings),
-                Brief(""),
+                RunContext(""),
                 settings,
                 events.append,
                 journal=Journal(),
@@ -391,7 +391,7 @@ async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
     deaf, begun = Deaf(), asyncio.Event()
     late = Task(task="summarization", id=7, args={"text": "late"})
 
-    async def plan_late(self: Any, brief: Brief, on_task: Callable[[Task], None]) -> Any:
+    async def plan_late(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
         begun.set()
         await deaf.wait()
         on_task(late)

@@ -133,9 +133,9 @@ async def test_a_write_that_is_never_asked_for_is_neither_waited_for_nor_kept_in
 
     monkeypatch.setattr(steps, "PATIENCE", 0.01)
     monkeypatch.setattr(steps, "task", lambda name: lambda step: step)
-    teller = steps.CommitTeller(InMemorySaver())
+    teller = steps.CommitAwareSaver(InMemorySaver())
     with pytest.raises(DeadlineError, match="did not store"):
-        await steps.Steps(teller).once("a step", work)
+        await steps.CheckpointedSteps(teller).once("a step", work)
     assert teller._stored == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskResult
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 PLAN = '[{"task": "summarization", "id": 0, "dep": [-1], "args": {"text": "a long text"}}]'
@@ -22,7 +22,9 @@ class Responder:
     def __init__(self, *pieces: Any) -> None:
         self.pieces = pieces
 
-    async def respond(self, brief: Brief, plan: Plan, results: Sequence[TaskResult]) -> AsyncIterator[str]:
+    async def respond(
+        self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
+    ) -> AsyncIterator[str]:
         for piece in self.pieces:
             if isinstance(piece, Exception):
                 raise piece
@@ -38,7 +40,7 @@ class Planner:
     def __init__(self, given: Sequence[Task], then: Exception | Sequence[Task]) -> None:
         self.given, self.then = given, then
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         for task in self.given:
             on_task(task)
         if isinstance(self.then, Exception):
@@ -131,7 +133,7 @@ async def test_a_planner_that_gives_out_what_is_no_task_is_told(tmp_path):
 
 async def test_a_planner_that_gives_out_tasks_in_a_thread_is_told_and_they_are_done(tmp_path):
     class Bare(Planner):
-        async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+        async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
             await asyncio.to_thread(on_task, SUM)
             return Plan()
 
@@ -165,11 +167,11 @@ async def test_an_old_attachment_that_is_gone_does_not_stop_the_chat(tmp_path, b
 async def test_the_longest_file_name_that_there_is_is_the_one_that_is_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "照片1.txt").write_text("words")
-    seen: list[Brief] = []
+    seen: list[RunContext] = []
 
     class Reader(Responder):
         async def respond(
-            self, brief: Brief, plan: Plan, results: Sequence[TaskResult]
+            self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
         ) -> AsyncIterator[str]:
             seen.append(brief)
             yield "done"

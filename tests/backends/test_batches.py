@@ -114,11 +114,11 @@ async def test_a_call_that_is_cancelled_is_left_out_of_the_batch(pool: ModelPool
 
 async def test_a_batch_goes_on_while_anybody_waits_for_it(pool: ModelPool) -> None:
     seen: list[bool] = []
-    inside, go_on = threading.Event(), threading.Event()
+    inside, check_cancelled = threading.Event(), threading.Event()
 
     def batch(calls: Sequence[Call]) -> list[Any]:
         inside.set()
-        assert go_on.wait(10)
+        assert check_cancelled.wait(10)
         seen.append(abandoned())
         return [call.inputs["n"] for call in calls]
 
@@ -129,7 +129,7 @@ async def test_a_batch_goes_on_while_anybody_waits_for_it(pool: ModelPool) -> No
     assert await asyncio.to_thread(inside.wait, 10)
     calls[1].cancel()
     await asyncio.sleep(0)
-    go_on.set()
+    check_cancelled.set()
     assert await calls[2] == 2
     assert seen == [False]
 

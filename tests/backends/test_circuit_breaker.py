@@ -9,12 +9,12 @@ from clock import Clock
 
 from jarvis_agent.backends.circuit_breaker import Breaker
 from jarvis_agent.core.errors import (
+    AttemptTimeoutError,
     BadInputError,
+    CircuitOpenError,
     JarvisError,
     RateLimitedError,
-    TooSlowError,
     TransientError,
-    UnavailableError,
     UnsupportedError,
 )
 from jarvis_agent.core.settings import Settings
@@ -48,7 +48,7 @@ def is_open(breaker: Breaker) -> bool:
     try:
         with breaker.call(KEY, THREE):
             raise UnsupportedError("it was asked, and this counts as nothing")
-    except UnavailableError:
+    except CircuitOpenError:
         return True
     except UnsupportedError:
         return False
@@ -68,7 +68,7 @@ def test_a_success_in_between_starts_the_count_anew(breaker: Breaker) -> None:
     assert not is_open(breaker)
 
 
-@pytest.mark.parametrize("error", [TransientError("a"), TooSlowError("b")])
+@pytest.mark.parametrize("error", [TransientError("a"), AttemptTimeoutError("b")])
 def test_what_says_not_now_counts(breaker: Breaker, error: JarvisError) -> None:
     fail(breaker, 3, error)
     assert is_open(breaker)
@@ -137,7 +137,7 @@ def test_a_call_that_began_before_it_opened_is_no_trial(breaker: Breaker, clock:
 def test_it_says_for_how_long_and_why(breaker: Breaker, clock: Clock) -> None:
     fail(breaker, 3)
     clock.now += 4
-    with pytest.raises(UnavailableError, match=r"org/model is not asked for another 6 s: it failed 3 times"):
+    with pytest.raises(CircuitOpenError, match=r"org/model is not asked for another 6 s: it failed 3 times"):
         succeed(breaker)
 
 
@@ -184,7 +184,7 @@ def test_threads_share_the_count(breaker: Breaker) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with pytest.raises(UnavailableError, match="200 times"), breaker.call(KEY, many):
+    with pytest.raises(CircuitOpenError, match="200 times"), breaker.call(KEY, many):
         pass
 
 

@@ -30,7 +30,7 @@ import tiny_videos
 from jarvis_agent.backends.diffusers import generate as calls
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert
 from jarvis_agent.backends.diffusers.loading import put
-from jarvis_agent.backends.diffusers.pipelines import TASK_WAYS
+from jarvis_agent.backends.diffusers.pipelines import PIPELINES
 
 PROMPT = "a red fox"
 FEW = {"num_inference_steps": 2}
@@ -78,7 +78,7 @@ def pixels(image: Any) -> Any:
 
 
 def test_every_task_of_the_table_is_a_task_type() -> None:
-    assert TASK_WAYS.keys() <= TASKS.keys()
+    assert PIPELINES.keys() <= TASKS.keys()
 
 
 def test_the_same_seed_gives_the_same_image_and_another_seed_another(
@@ -397,11 +397,11 @@ def test_a_gpu_without_room_takes_the_parts_one_by_one(monkeypatch: pytest.Monke
 
 def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> None:
     candidate = Candidate(id="org/model", task="text-to-image", library="transformers", local=True)
-    assert backend.why_not(TASKS["text-to-image"], candidate) == (
+    assert backend.unsupported_reason(TASKS["text-to-image"], candidate) == (
         "it is made for transformers, not for diffusers"
     )
     other = Candidate(id="org/model", task="translation", library="diffusers", local=True)
-    assert "no way here to do translation" in str(backend.why_not(TASKS["translation"], other))
+    assert "no way here to do translation" in str(backend.unsupported_reason(TASKS["translation"], other))
 
 
 def test_without_diffusers_the_extra_is_named(
@@ -409,4 +409,4 @@ def test_without_diffusers_the_extra_is_named(
 ) -> None:
     monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
     candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
-    assert 'needs the extra "local"' in str(backend.why_not(TASKS["text-to-image"], candidate))
+    assert 'needs the extra "local"' in str(backend.unsupported_reason(TASKS["text-to-image"], candidate))

@@ -260,20 +260,20 @@ OWN = ALONE.model_copy(update={"metadata": {"url": "https://e.example"}})
     ],
 )
 def test_why_a_model_can_not_be_asked(settings: Settings, model: Candidate, reason: str | None) -> None:
-    told = HostedBackend(settings).why_not(TASKS["text-classification"], model)
+    told = HostedBackend(settings).unsupported_reason(TASKS["text-classification"], model)
     assert told is None if reason is None else reason in (told or "")
 
 
 def test_tasks_without_a_call_say_so() -> None:
     model = candidate("depth-estimation")
     assert "no call for depth-estimation" in (
-        HostedBackend(SETTINGS).why_not(TASKS["depth-estimation"], model) or ""
+        HostedBackend(SETTINGS).unsupported_reason(TASKS["depth-estimation"], model) or ""
     )
 
 
 def test_sound_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers.find_spec", lambda name: None)
-    told = HostedBackend(SETTINGS).why_not(TASKS["text-to-speech"], candidate("text-to-speech"))
+    told = HostedBackend(SETTINGS).unsupported_reason(TASKS["text-to-speech"], candidate("text-to-speech"))
     assert 'pip install "jarvis-agent[starter]"' in (told or "")
 
 

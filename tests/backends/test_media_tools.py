@@ -82,9 +82,9 @@ def seconds_of_sound(path: Path) -> float:
 def test_the_backend_runs_each_tool_for_its_own_task_alone() -> None:
     backend = MediaToolsBackend(ModelPool(0))
     for task, tool in MEDIA_TOOLS.items():
-        assert backend.why_not(TASKS[task], Candidate(id=tool.id, task=task)) is None
+        assert backend.unsupported_reason(TASKS[task], Candidate(id=tool.id, task=task)) is None
     other = Candidate(id="pillow/crop", task="resize-image")
-    assert "no media tool for resize-image" in str(backend.why_not(TASKS["resize-image"], other))
+    assert "no media tool for resize-image" in str(backend.unsupported_reason(TASKS["resize-image"], other))
 
 
 @pytest.mark.parametrize(

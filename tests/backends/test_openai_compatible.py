@@ -173,7 +173,7 @@ AWAY = HERE.model_copy(update={"local": False})
 def test_why_a_model_can_not_be_asked(
     settings: Settings, model: Candidate, task: str, reason: str | None
 ) -> None:
-    told = OpenAIBackend(settings).why_not(TASKS[task], model)
+    told = OpenAIBackend(settings).unsupported_reason(TASKS[task], model)
     assert told is None if reason is None else reason in (told or "")
 
 

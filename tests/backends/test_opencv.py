@@ -26,7 +26,7 @@ async def draw(task: str, path: Path) -> Any:
     (candidate,) = await StarterSource(Settings(offline=True)).candidates(TASKS[task], limit=1)
     pool = ModelPool(limit_bytes=1_000_000)
     backend = OpenCVBackend(pool)
-    assert backend.why_not(TASKS[task], candidate) is None
+    assert backend.unsupported_reason(TASKS[task], candidate) is None
     inputs = {"image": Resource(kind="image", path=path)}
     drawn = await backend.run(Call(TASKS[task], candidate, inputs, Path, Settings()))
     await pool.close()
@@ -86,15 +86,17 @@ async def test_a_file_that_is_no_image_is_bad_input(tmp_path: Path) -> None:
 def test_only_the_algorithm_of_the_task_is_taken() -> None:
     backend = OpenCVBackend(ModelPool(limit_bytes=1))
     canny = Candidate(id="opencv/canny", task="canny-control")
-    assert backend.why_not(TASKS["canny-control"], canny) is None
-    assert "no OpenCV algorithm" in str(backend.why_not(TASKS["hed-control"], canny))
-    assert "no OpenCV algorithm" in str(backend.why_not(TASKS["depth-control"], canny))
+    assert backend.unsupported_reason(TASKS["canny-control"], canny) is None
+    assert "no OpenCV algorithm" in str(backend.unsupported_reason(TASKS["hed-control"], canny))
+    assert "no OpenCV algorithm" in str(backend.unsupported_reason(TASKS["depth-control"], canny))
 
 
 def test_without_opencv_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencv, "find_spec", lambda name: None)
     backend = OpenCVBackend(ModelPool(limit_bytes=1))
-    told = backend.why_not(TASKS["canny-control"], Candidate(id="opencv/canny", task="canny-control"))
+    told = backend.unsupported_reason(
+        TASKS["canny-control"], Candidate(id="opencv/canny", task="canny-control")
+    )
     assert 'pip install "jarvis-agent[starter]"' in str(told)
 
 

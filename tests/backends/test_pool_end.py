@@ -70,20 +70,20 @@ async def test_close_leaves_a_call_alone_that_does_not_end(
 
 async def test_a_call_that_was_cancelled_while_its_model_was_loaded_is_not_run() -> None:
     pool = ModelPool(limit_bytes=100)
-    entered, go_on = threading.Event(), threading.Event()
+    entered, check_cancelled = threading.Event(), threading.Event()
     calls: list[Call] = []
     model = Model(work=calls.append)
 
     def load() -> Model:
         entered.set()
-        go_on.wait(10)
+        check_cancelled.wait(10)
         return model
 
     first = asyncio.ensure_future(pool.run(("a",), load, call_of()))
     await reached(entered)
     first.cancel()
     await asyncio.wait([first])
-    go_on.set()
+    check_cancelled.set()
     await pool.run(("a",), load, call_of(n=2))
     assert [call.inputs for call in calls] == [{"n": 2}]
     await pool.close()

@@ -48,7 +48,7 @@ def ask(backend: SentenceTransformersBackend) -> Ask:
 
     def ask(task: str, folder: Path, *, settings: Settings | None = None, **inputs: Any) -> Any:
         candidate = Candidate(id="org/model", task=task, **model_at(folder))
-        assert backend.why_not(TASKS[task], candidate) is None
+        assert backend.unsupported_reason(TASKS[task], candidate) is None
         call = Call(TASKS[task], candidate, inputs, Path, settings or Settings(device="cpu"))
         raw = asyncio.run(backend.run(call))
         assert json.loads(json.dumps(raw)) == raw
@@ -207,7 +207,7 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
     backend: SentenceTransformersBackend, task: str, library: str | None, reason: str | None
 ) -> None:
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
-    assert backend.why_not(TASKS[task], candidate) == reason
+    assert backend.unsupported_reason(TASKS[task], candidate) == reason
 
 
 def test_a_missing_extra_is_named(
@@ -218,6 +218,6 @@ def test_a_missing_extra_is_named(
     )
     spec = TASKS["text-ranking"]
     candidate = Candidate(id="org/model", task=spec.name, library="sentence-transformers", local=True)
-    assert 'needs the extra "local"' in (backend.why_not(spec, candidate) or "")
+    assert 'needs the extra "local"' in (backend.unsupported_reason(spec, candidate) or "")
     with pytest.raises(MissingExtraError, match="local"):
         backend.load(spec, candidate, Settings())

@@ -230,11 +230,11 @@ async def test_a_space_that_does_not_run_is_told(tmp_path: Path, stage: str, kin
 def test_why_a_model_can_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, online = TASKS["text-to-image"], SpacesBackend(Settings(offline=False))
     named = Candidate(id="a/b", task=spec.name, metadata={"space": "a/b"})
-    assert online.why_not(spec, named) is None
-    assert "no Space" in (online.why_not(spec, named.model_copy(update={"metadata": {}})) or "")
-    assert SpacesBackend(Settings(offline=True)).why_not(spec, named) == "offline mode is on"
+    assert online.unsupported_reason(spec, named) is None
+    assert "no Space" in (online.unsupported_reason(spec, named.model_copy(update={"metadata": {}})) or "")
+    assert SpacesBackend(Settings(offline=True)).unsupported_reason(spec, named) == "offline mode is on"
     monkeypatch.setattr("jarvis_agent.backends.hosted.gradio_spaces.find_spec", lambda name: None)
-    assert 'pip install "jarvis-agent[spaces]"' in (online.why_not(spec, named) or "")
+    assert 'pip install "jarvis-agent[spaces]"' in (online.unsupported_reason(spec, named) or "")
     assert isinstance(online, Backend)
 
 

@@ -90,7 +90,7 @@ async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
 async def reason(task: str, settings: Settings = OFFLINE) -> str | None:
     """Why the starter model of a task can not run."""
     (candidate,) = await listed(task, settings)
-    return backend().why_not(TASKS[task], candidate)
+    return backend().unsupported_reason(TASKS[task], candidate)
 
 
 def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
@@ -149,7 +149,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
         source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
         for spec in TASKS.values():
             for candidate in asyncio.run(source.candidates(spec, 9)):
-                backend.why_not(spec, candidate)
+                backend.unsupported_reason(spec, candidate)
         print(*sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -183,8 +183,12 @@ async def test_a_model_larger_than_the_download_limit_is_not_offered_for_downloa
 
 def test_other_models_and_other_tasks_are_not_its_business() -> None:
     spec = TASKS["image-classification"]
-    assert "no starter model" in str(backend().why_not(spec, Candidate(id="google/vit", task=spec.name)))
-    assert "no starter model" in str(backend().why_not(spec, Candidate(id=WHISPER, task=spec.name)))
+    assert "no starter model" in str(
+        backend().unsupported_reason(spec, Candidate(id="google/vit", task=spec.name))
+    )
+    assert "no starter model" in str(
+        backend().unsupported_reason(spec, Candidate(id=WHISPER, task=spec.name))
+    )
 
 
 def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, cache: Path) -> None:

@@ -54,7 +54,7 @@ def run(pool: ModelPool) -> Run:
     async def call(task: str, **inputs: Any) -> Any:
         (candidate,) = await StarterSource(SETTINGS).candidates(TASKS[task], limit=1)
         backend = StarterBackend(pool)
-        assert backend.why_not(TASKS[task], candidate) is None
+        assert backend.unsupported_reason(TASKS[task], candidate) is None
         given = {name: _resource(name, value) for name, value in inputs.items()}
         return await backend.run(Call(TASKS[task], candidate, given, Path, SETTINGS))
 

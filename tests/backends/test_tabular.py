@@ -51,7 +51,7 @@ def ask(pool: ModelPool, tmp_path: Path) -> Ask:
         candidate = Candidate(id="org/model", task=task, **model_at(path))
         settings = settings or Settings(device="cpu")
         backend: Any = BACKENDS[task](pool)
-        assert backend.why_not(TASKS[task], candidate) is None
+        assert backend.unsupported_reason(TASKS[task], candidate) is None
         given = {"table": Resource(kind="table", path=file), **inputs}
         return asyncio.run(backend.run(Call(TASKS[task], candidate, given, Path, settings)))
 
@@ -260,7 +260,7 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
     pool: ModelPool, task: str, about: dict[str, Any], reason: str | None
 ) -> None:
     candidate = Candidate(**{"id": "org/model", "task": task, **about})
-    found = BACKENDS[task](pool, Settings(offline=False)).why_not(TASKS[task], candidate)
+    found = BACKENDS[task](pool, Settings(offline=False)).unsupported_reason(TASKS[task], candidate)
     assert found is None if reason is None else reason in (found or "")
 
 
@@ -271,6 +271,6 @@ def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPat
     library = "chronos-forecasting" if task == chronos.TASK else "sklearn"
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
     backend = BACKENDS[task](pool)
-    assert 'needs the extra "tabular"' in (backend.why_not(TASKS[task], candidate) or "")
+    assert 'needs the extra "tabular"' in (backend.unsupported_reason(TASKS[task], candidate) or "")
     with pytest.raises(MissingExtraError, match="tabular"):
         backend.load(TASKS[task], candidate, Settings())

@@ -144,7 +144,7 @@ def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copie
 )
 def test_why_not(backend: TransformersBackend, task: str, changes: dict[str, Any], reason: str) -> None:
     candidate = Candidate(id="org/model", task=task, **changes)
-    told = backend.why_not(TASKS[task], candidate)
+    told = backend.unsupported_reason(TASKS[task], candidate)
     assert told is not None
     assert re.search(reason, told)
 
@@ -153,14 +153,14 @@ def test_why_not_goes_by_the_settings() -> None:
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, library="transformers", size=10)
 
-    def why_not(candidate: Candidate, **settings: Any) -> str | None:
-        return TransformersBackend(ModelPool(1), Settings(**settings)).why_not(spec, candidate)
+    def unsupported_reason(candidate: Candidate, **settings: Any) -> str | None:
+        return TransformersBackend(ModelPool(1), Settings(**settings)).unsupported_reason(spec, candidate)
 
-    assert why_not(candidate, offline=False) is None
-    assert "JARVIS_OFFLINE" in str(why_not(candidate, offline=True))
-    assert why_not(candidate.model_copy(update={"local": True}), offline=True) is None
+    assert unsupported_reason(candidate, offline=False) is None
+    assert "JARVIS_OFFLINE" in str(unsupported_reason(candidate, offline=True))
+    assert unsupported_reason(candidate.model_copy(update={"local": True}), offline=True) is None
     assert (
-        why_not(
+        unsupported_reason(
             candidate.model_copy(update={"tags": ("custom_code",)}), offline=False, trust_remote_code=True
         )
         is None
@@ -173,7 +173,7 @@ def test_without_torch_the_extra_is_named(
     monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, local=True)
-    assert 'pip install "jarvis-agent[local]"' in str(backend.why_not(spec, candidate))
+    assert 'pip install "jarvis-agent[local]"' in str(backend.unsupported_reason(spec, candidate))
     with pytest.raises(ConfigError, match=r"jarvis-agent\[local\]"):
         backend.load(spec, candidate, Settings())
 

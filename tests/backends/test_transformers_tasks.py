@@ -114,7 +114,7 @@ def run(backend: TransformersBackend, call: Callable[..., Call]) -> Run:
 
     def run(task: str, model: str, **inputs: Any) -> Made:
         made = call(task, model, **inputs)
-        assert backend.why_not(made.spec, made.candidate) is None
+        assert backend.unsupported_reason(made.spec, made.candidate) is None
         output, resources = adapt(made.spec, asyncio.run(backend.run(made)), made)
         assert json.loads(json.dumps(output, allow_nan=False)) == output
         assert {resource.kind for resource in resources} == set(made.spec.outputs)

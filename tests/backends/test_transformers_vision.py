@@ -70,7 +70,7 @@ def run(backend: TransformersBackend, built: Built, tmp_path: Path) -> Run:
             new_path=lambda suffix: tmp_path / f"made{suffix}",
             settings=SETTINGS,
         )
-        assert backend.why_not(call.spec, candidate) is None
+        assert backend.unsupported_reason(call.spec, candidate) is None
         return asyncio.run(backend.run(call))
 
     return run

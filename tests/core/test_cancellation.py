@@ -262,7 +262,7 @@ class Counting(LocalBackend):
         super().__init__(pool)
         self.begun, self.stopped = threading.Event(), threading.Event()
 
-    def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
         return None
 
     def load(self, spec: Any, candidate: Candidate, settings: Settings) -> Any:

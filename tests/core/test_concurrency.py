@@ -9,7 +9,7 @@ import pytest
 
 from jarvis_agent.core import concurrency as deadline
 from jarvis_agent.core import sync as portal
-from jarvis_agent.core.concurrency import LateError, each, uncounted, within
+from jarvis_agent.core.concurrency import StageTimeoutError, each, run_with_timeout, uncounted
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.threads import in_thread
 
@@ -39,15 +39,15 @@ class TestWithin:
         async def wrong() -> None:
             raise TimeoutError("of its own")
 
-        assert await within(20, seven(), "seven") == 7
+        assert await run_with_timeout(20, seven(), "seven") == 7
         with pytest.raises(TimeoutError, match="of its own") as caught:
-            await within(20, wrong(), "wrong")
-        assert not isinstance(caught.value, LateError)
+            await run_with_timeout(20, wrong(), "wrong")
+        assert not isinstance(caught.value, StageTimeoutError)
 
     async def test_what_is_late_is_cancelled(self) -> None:
         before = asyncio.all_tasks()
-        with pytest.raises(LateError):
-            await within(0.01, never(), "late")
+        with pytest.raises(StageTimeoutError):
+            await run_with_timeout(0.01, never(), "late")
         assert asyncio.all_tasks() == before
 
     async def test_without_time_nothing_is_begun(self) -> None:
@@ -56,14 +56,14 @@ class TestWithin:
         async def begin() -> None:
             begun.append(1)
 
-        with pytest.raises(LateError):
-            await within(0, begin(), "late")
+        with pytest.raises(StageTimeoutError):
+            await run_with_timeout(0, begin(), "late")
         await asyncio.sleep(0)
         assert not begun
 
     async def test_a_cancelled_caller_cancels_the_work(self) -> None:
         before = asyncio.all_tasks()
-        calling = asyncio.create_task(within(60, never(), "work"))
+        calling = asyncio.create_task(run_with_timeout(60, never(), "work"))
         await asyncio.sleep(0)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -76,12 +76,14 @@ class TestWithin:
     ) -> None:
         monkeypatch.setattr(deadline, "GRACE", 0.01)
         let_go = asyncio.Event()
-        calling = asyncio.create_task(within(0.01 if way == "late" else 60, deaf(let_go), "the deaf one"))
+        calling = asyncio.create_task(
+            run_with_timeout(0.01 if way == "late" else 60, deaf(let_go), "the deaf one")
+        )
         await asyncio.sleep(0)
         if way == "cancel":
             calling.cancel()
         async with asyncio.timeout(20):
-            with pytest.raises(LateError if way == "late" else asyncio.CancelledError):
+            with pytest.raises(StageTimeoutError if way == "late" else asyncio.CancelledError):
                 await calling
         assert "the deaf one does not stop" in caplog.text
         let_go.set()
@@ -106,7 +108,7 @@ class TestWithin:
             raise error
 
         with pytest.raises(ExpertError, match=told):
-            await within(20, end(), "the code")
+            await run_with_timeout(20, end(), "the code")
 
 
 class TestEach:
@@ -145,7 +147,7 @@ class TestUncounted:
                 await asyncio.sleep(0.4)
             return 7
 
-        assert await within(60, within(0.3, patient(), "inner"), "outer") == 7
+        assert await run_with_timeout(60, run_with_timeout(0.3, patient(), "inner"), "outer") == 7
 
     async def test_the_time_goes_on_afterwards(self) -> None:
         async def idle() -> None:
@@ -153,8 +155,8 @@ class TestUncounted:
                 await asyncio.sleep(0)
             await never()
 
-        with pytest.raises(LateError):
-            await within(0.01, idle(), "idle")
+        with pytest.raises(StageTimeoutError):
+            await run_with_timeout(0.01, idle(), "idle")
 
     async def test_a_limit_that_is_over_stays_over(self) -> None:
         async def wait() -> None:
@@ -164,8 +166,8 @@ class TestUncounted:
                 with uncounted():
                     await nothing()
 
-        with pytest.raises(LateError):
-            await within(0.01, wait(), "late")
+        with pytest.raises(StageTimeoutError):
+            await run_with_timeout(0.01, wait(), "late")
 
 
 async def test_a_wait_in_another_loop_leaves_the_limit_alone() -> None:
@@ -176,8 +178,8 @@ async def test_a_wait_in_another_loop_leaves_the_limit_alone() -> None:
             await asyncio.sleep(0.2)
         await asyncio.to_thread(ended.wait)
 
-    with pytest.raises(LateError):
-        await within(0.05, in_thread(portal.call, waits), "the tool")
+    with pytest.raises(StageTimeoutError):
+        await run_with_timeout(0.05, in_thread(portal.call, waits), "the tool")
     ended.set()
 
 
@@ -193,6 +195,6 @@ async def test_what_outlives_its_limit_may_wait_for_others() -> None:
     async def work() -> None:
         later.append(asyncio.create_task(outliving()))
 
-    await within(5.0, work(), "the work")
+    await run_with_timeout(5.0, work(), "the work")
     go.set()
     assert await later[0] == "done"

@@ -25,7 +25,7 @@ class Half:
     name = "half"
     local = True
 
-    def why_not(self, spec: Any, candidate: Any) -> None:
+    def unsupported_reason(self, spec: Any, candidate: Any) -> None:
         return None
 
 
@@ -85,7 +85,7 @@ class Mine(LocalBackend):
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
         super().__init__(pool, settings)
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         return None
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:

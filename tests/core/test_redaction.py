@@ -17,8 +17,8 @@ from served import agent_of, serving
 from small_agents import small_agent
 
 from jarvis_agent.core import redaction as masking
-from jarvis_agent.core.errors import InputError, UnsupportedError, in_words, traced
-from jarvis_agent.core.redaction import keep_secret, masked
+from jarvis_agent.core.errors import InputError, UnsupportedError, describe_error, format_traceback
+from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.interfaces.cli.doctor import examine
 from jarvis_agent.media.download import fetch
@@ -53,7 +53,7 @@ class _LeakyError(RuntimeError):
 
 @pytest.mark.parametrize("secret", HIDDEN)
 def test_a_secret_is_masked_in_a_text(secret: str) -> None:
-    told = masked(str(_LeakyError()))
+    told = redact(str(_LeakyError()))
     assert secret not in told
     assert told.startswith("401 for http://127.0.0.1:9/a.png?(hidden) with ")
 
@@ -79,7 +79,7 @@ def test_a_secret_is_masked_in_a_text(secret: str) -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_masked(text: str, told: str | None) -> None:
-    assert masked(text) == (text if told is None else told)
+    assert redact(text) == (text if told is None else told)
 
 
 @pytest.mark.parametrize(
@@ -99,24 +99,24 @@ def test_what_looks_like_a_secret_is_masked(text: str, told: str | None) -> None
 def test_a_variable_that_is_named_like_a_secret_is_masked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("plum-and-custard", "/looks+like/a+path="):
         monkeypatch.setenv(name, value)
-        assert masked(f"it said {value}") == "it said (key)"
+        assert redact(f"it said {value}") == "it said (key)"
 
 
 @pytest.mark.parametrize("name", ["PWD", "OLDPWD", "MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM"])
 def test_a_variable_that_is_named_otherwise_is_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "plum-and-custard")
-    assert masked("plum-and-custard") == "plum-and-custard"
+    assert redact("plum-and-custard") == "plum-and-custard"
 
 
 def test_the_place_of_a_key_may_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path))
-    assert masked(f"no key in {tmp_path}") == f"no key in {tmp_path}"
+    assert redact(f"no key in {tmp_path}") == f"no key in {tmp_path}"
 
 
 def test_a_short_key_of_the_settings_is_masked_as_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("abc1234", "ollama", "12345"):
         Settings(api_key=key)
-    assert masked("abc1234 is not xabc12345; ollama, 12345") == "(key) is not xabc12345; ollama, 12345"
+    assert redact("abc1234 is not xabc12345; ollama, 12345") == "(key) is not xabc12345; ollama, 12345"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_short_key_of_the_settings_is_masked_as_a_word(monkeypatch: pytest.Mon
     ],
 )
 def test_other_words_stay(text: str) -> None:
-    assert masked(text) == text
+    assert redact(text) == text
 
 
 @pytest.mark.timeout(30)
@@ -142,18 +142,20 @@ def test_other_words_stay(text: str) -> None:
 )
 def test_a_long_text_takes_no_longer_than_its_length(word: str) -> None:
     """With work that grows with the square of it, this would take hours."""
-    assert masked(word * 200_000 + "://a") != ""
+    assert redact(word * 200_000 + "://a") != ""
 
 
 def test_a_key_of_the_settings_is_masked_wherever_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
     Settings(api_key="swordfish-plaice")
-    keep_secret("trout-and-salmon")
-    assert masked("swordfish-plaice, trout-and-salmon") == "(key), (key)"
+    register_secret("trout-and-salmon")
+    assert redact("swordfish-plaice, trout-and-salmon") == "(key), (key)"
 
 
 def test_errors_hide_what_they_were_made_with() -> None:
     ours = InputError(str(_LeakyError()))
-    assert not _leaks(str(ours), repr(ours), *ours.args, in_words(_LeakyError()), traced(_LeakyError()))
+    assert not _leaks(
+        str(ours), repr(ours), *ours.args, describe_error(_LeakyError()), format_traceback(_LeakyError())
+    )
     assert InputError(str(_LeakyError()), 7).args[1] == 7
 
 
@@ -303,5 +305,5 @@ def test_of_very_many_keys_those_that_were_told_last_are_masked(monkeypatch: pyt
     monkeypatch.setattr(masking, "_kept", ())
     monkeypatch.setattr(masking, "_MOST_KEPT", 3)
     for key in ("first one", "second one", "third one", "first one", "fourth one"):
-        masking.keep_secret(key)
-    assert masking.masked("first one, second one, third one, fourth one") == "(key), second one, (key), (key)"
+        masking.register_secret(key)
+    assert masking.redact("first one, second one, third one, fourth one") == "(key), second one, (key), (key)"

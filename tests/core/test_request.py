@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import MOST_NAMES, Meter, Request, mentions
+from jarvis_agent.core.request import MOST_NAMES, Request, UsageMeter, mentions
 from jarvis_agent.core.types import Usage
 
 
@@ -166,14 +166,14 @@ def test_a_request_survives_json():
 
 
 def test_the_meter_adds_up_by_stage():
-    meter = Meter()
+    meter = UsageMeter()
     for _ in range(2):
         meter.add("plan", Usage(calls=1, input_tokens=10, output_tokens=3))
     assert meter.usage == {"plan": Usage(calls=2, input_tokens=20, output_tokens=6)}
 
 
 async def test_a_meter_tells_what_a_part_of_a_run_has_cost() -> None:
-    meter, other = Meter(), Meter()
+    meter, other = UsageMeter(), UsageMeter()
 
     async def call(stage: str) -> None:
         await asyncio.sleep(0)

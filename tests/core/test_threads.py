@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.core.threads import Crew, in_daemon, in_thread, in_turn
+from jarvis_agent.core.threads import Crew, in_daemon, in_thread, run_cpu_bound
 
 asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
 
@@ -75,25 +75,25 @@ async def test_work_for_the_processor_takes_turns() -> None:
             now -= 1
         return threading.current_thread().name
 
-    names = await asyncio.gather(*(in_turn(work) for _ in range(12)))
+    names = await asyncio.gather(*(run_cpu_bound(work) for _ in range(12)))
     assert most == len(set(names)) == 2
 
 
 async def test_work_for_the_processor_sees_the_variables_of_its_caller() -> None:
     asked_by.set("me")
-    assert await in_turn(asked_by.get) == "me"
+    assert await run_cpu_bound(asked_by.get) == "me"
 
 
 async def test_work_whose_turn_has_not_come_is_not_done_once_it_is_cancelled() -> None:
     let_go, done = threading.Event(), list[str]()
-    busy = [asyncio.create_task(in_turn(let_go.wait, 10)) for _ in range(2)]
-    waiting = asyncio.create_task(in_turn(done.append, "late"))
+    busy = [asyncio.create_task(run_cpu_bound(let_go.wait, 10)) for _ in range(2)]
+    waiting = asyncio.create_task(run_cpu_bound(done.append, "late"))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     let_go.set()
     await asyncio.gather(*busy)
-    await in_turn(done.append, "next")
+    await run_cpu_bound(done.append, "next")
     assert done == ["next"]
 
 

@@ -17,7 +17,7 @@ from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.media.store import ResourceStore
@@ -165,7 +165,7 @@ async def test_planning_has_a_limit_of_its_own_and_what_was_planned_by_then_is_d
 async def test_where_nothing_was_planned_in_time_it_is_planned_without_the_language_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def plan(self: Any, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         on_task(task := Task(task="image-to-text", id=0, args={"image": "a.jpg"}))
         return Plan(tasks=[task])
 

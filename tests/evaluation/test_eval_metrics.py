@@ -10,7 +10,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import Usage
 from jarvis_agent.evaluation.graphs import (
     Argument,
-    Node,
+    PendingTask,
     PlanGraph,
     arguments,
     graph_of,
@@ -247,7 +247,9 @@ def test_objects_and_lists_of_arguments_are_read_as_taskbench_reads_them() -> No
 
 @pytest.mark.parametrize("mode", ["compat", "strict"])
 def test_underscores_in_the_names_of_tools_are_blanks_wherever_they_stand(mode: Mode) -> None:
-    made = PlanGraph(id="1", nodes=(Node(task="get_text"), Node(task="say_it", arguments=("<node-0>",))))
+    made = PlanGraph(
+        id="1", nodes=(PendingTask(task="get_text"), PendingTask(task="say_it", arguments=("<node-0>",)))
+    )
     gold = graph(("get_text", []), ("say it", ["<node-0>"]))
     scores = score([gold], {"1": made}, {"get_text": "text", "say_it": "audio"}, mode)
     assert [scores.f1(metric) for metric in METRICS] == [1.0] * 4

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, LLMError, MissingExtraError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task, Usage
 from jarvis_agent.evaluation.predict import named_files, predict
@@ -30,7 +30,7 @@ class Planned:
         self.error = error or LLMError("it is down")
         self.asked: list[str] = []
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         self.asked.append(brief.request)
         if self.failing and self.failing in brief.request:
             raise self.error

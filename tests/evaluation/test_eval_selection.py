@@ -10,9 +10,16 @@ from typer.testing import CliRunner, Result
 
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.evaluation.selection import RUNS, Case, Chosen, choose, read_cases, report_on_choices
+from jarvis_agent.evaluation.selection import (
+    RUNS,
+    Case,
+    Chosen,
+    choose,
+    read_cases,
+    report_on_choices,
+)
 from jarvis_agent.interfaces.cli.app import app
-from jarvis_agent.llm.client import Controller
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.testing import ScriptedLLM
 
 pytest.importorskip("numpy")
@@ -21,8 +28,8 @@ CASES = read_cases()
 BY_ID = {case.id: case for case in CASES}
 
 
-def saying(reply: dict[str, Any]) -> Controller:
-    return Controller(ScriptedLLM({"select": json.dumps(reply)}), Settings())
+def saying(reply: dict[str, Any]) -> LLMClient:
+    return LLMClient(ScriptedLLM({"select": json.dumps(reply)}), Settings())
 
 
 # The set

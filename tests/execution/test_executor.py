@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from jarvis_agent.core.errors import NoCandidateError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.execution.executor import Executor, TaskCall
 from jarvis_agent.execution.inputs import inputs_of
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
@@ -28,18 +28,18 @@ class FakeWorker:
     """A worker that says its text again, after what `gate` makes it wait for."""
 
     spec: TaskSpec = ECHO
-    gate: Callable[[Step], object] | None = None
+    gate: Callable[[TaskCall], object] | None = None
     choose: Callable[[Task], object] | None = None
     seen: list[dict[str, object]] = field(default_factory=list)
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         if self.choose is not None:
             result = self.choose(task)
             if asyncio.iscoroutine(result):
                 await result
         return Selection(model=f"model-for-{task.task}", reason="it is the only one", by="only")
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         self.seen.append(dict(step.inputs))
         if self.gate is not None:
             result = self.gate(step)
@@ -64,7 +64,7 @@ def executor(
     settings: Settings, emit: Callable[[Event], None] = lambda e: None, **workers: FakeWorker
 ) -> Executor:
     workers = workers or {"echo": FakeWorker()}
-    return Executor(workers, ResourceStore(settings), Brief(request=""), settings, emit)
+    return Executor(workers, ResourceStore(settings), RunContext(request=""), settings, emit)
 
 
 def echo(number: int, text: str, *dep: int) -> Task:
@@ -91,7 +91,7 @@ async def test_a_task_starts_when_its_own_dependencies_end_and_waits_for_no_othe
     """There is no barrier: task 2 needs only task 1, and ends while task 0 still runs."""
     two_ended = asyncio.Event()
 
-    def gate(step: Step) -> object:
+    def gate(step: TaskCall) -> object:
         if step.task.id == 0:
             return two_ended.wait()
         if step.task.id == 2:
@@ -113,7 +113,7 @@ async def test_independent_tasks_run_at_the_same_time(settings):
 async def test_no_more_tasks_run_at_once_than_the_settings_say(settings):
     running, most = 0, 0
 
-    async def gate(step: Step) -> None:
+    async def gate(step: TaskCall) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -142,7 +142,7 @@ async def test_selection_happens_while_the_dependencies_still_run(settings):
 
 
 async def test_a_failure_skips_its_dependants_and_nothing_else(settings):
-    def gate(step: Step) -> None:
+    def gate(step: TaskCall) -> None:
         if step.task.id == 0:
             raise ValueError("no luck")
 
@@ -191,7 +191,7 @@ async def test_leaving_the_block_early_leaves_no_coroutine_behind(settings):
     before = asyncio.all_tasks()
     stopped = asyncio.Event()
 
-    async def gate(step: Step) -> None:
+    async def gate(step: TaskCall) -> None:
         try:
             await asyncio.sleep(60)
         finally:
@@ -240,7 +240,7 @@ async def test_a_list_of_references_gives_a_list(settings):
 async def test_what_was_tried_is_told_of_a_task_that_is_stopped(settings):
     """The deadline of the task passes while its second try runs: the first one is not lost."""
 
-    async def gate(step: Step) -> None:
+    async def gate(step: TaskCall) -> None:
         step.attempts.append(Attempt(model="a", backend="b", started=0, ended=1, error="503"))
         await asyncio.sleep(60)
 
@@ -253,7 +253,7 @@ async def test_what_was_tried_is_told_of_a_task_that_is_stopped(settings):
 
 
 async def test_at_the_run_deadline_the_choice_and_the_tries_are_kept_too(settings):
-    async def gate(step: Step) -> None:
+    async def gate(step: TaskCall) -> None:
         step.attempts.append(Attempt(model="a", backend="b", started=0, ended=1, error="503"))
         await asyncio.sleep(60)
 

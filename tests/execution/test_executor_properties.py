@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from jarvis_agent.core.errors import BadInputError, ExpertError, NoCandidateError
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.execution.executor import Executor, TaskCall
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
@@ -71,14 +71,14 @@ class Fateful:
     running: int = 0
     peak: int = 0
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         fate = self.fates[task.id]
         await _pass(fate.choosing)
         if fate.wrong == "select" and fate.error is not None:
             raise fate.error("it went wrong")
         return None
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         number = step.task.id
         assert self.needs[number] <= self.done, "it ran before what it needs had ended well"
         self.ran[number] += 1
@@ -90,7 +90,7 @@ class Fateful:
         finally:
             self.running -= 1
 
-    def _result(self, step: Step) -> Any:
+    def _result(self, step: TaskCall) -> Any:
         fate = self.fates[step.task.id]
         if fate.wrong == "perform" and fate.error is not None:
             raise fate.error("it went wrong")
@@ -132,7 +132,7 @@ async def execute(tasks: list[Task], worker: Fateful, limit: int, early: int) ->
 
     settings = Settings(output_dir=Path("/nonexistent"), max_parallel=limit)
     store = ResourceStore(settings)
-    async with Executor({"work": worker}, store, Brief(request=""), settings, emit) as executor:
+    async with Executor({"work": worker}, store, RunContext(request=""), settings, emit) as executor:
         for task in tasks[:early]:
             executor.add(task)
             await asyncio.sleep(0)
@@ -197,7 +197,7 @@ def test_at_its_deadline_what_is_done_stays_and_the_rest_says_why(
     needs = needs_of(tasks)
 
     class Endless(Fateful):
-        async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+        async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
             if step.task.id in endless:
                 await asyncio.Event().wait()
             return await super().perform(selection, step)
@@ -213,7 +213,7 @@ def test_at_its_deadline_what_is_done_stays_and_the_rest_says_why(
         ticks = iter(range(10**6))
         clock = lambda: 0.0 if next(ticks) < 2000 else 1.0  # noqa: E731
         async with Executor(
-            {"work": worker}, ResourceStore(settings), Brief(""), settings, emit, clock
+            {"work": worker}, ResourceStore(settings), RunContext(""), settings, emit, clock
         ) as it:
             return await it.join(tasks, deadline=0.05)
 

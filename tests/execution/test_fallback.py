@@ -14,10 +14,13 @@ import pytest
 from jarvis_agent.backends.base import Call, LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
-    RULES,
+    ERROR_POLICIES,
+    AllCandidatesFailedError,
+    AttemptTimeoutError,
     BadInputError,
+    CircuitOpenError,
     ConfigError,
-    ExhaustedError,
+    ErrorPolicy,
     ExpertError,
     ForbiddenError,
     InputError,
@@ -26,20 +29,17 @@ from jarvis_agent.core.errors import (
     NoCandidateError,
     OutOfMemoryError,
     RateLimitedError,
-    Rule,
-    TooSlowError,
     TransientError,
-    UnavailableError,
     UnsupportedError,
-    rule_of,
+    policy_for,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.execution import fallback as ladder_module
-from jarvis_agent.execution.attempt_files import Drafts
-from jarvis_agent.execution.fallback import Climb, Ladder
+from jarvis_agent.execution.attempt_files import AttemptFiles
+from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.media.store import ResourceStore
 
 SPEC = TASKS["summarization"]
@@ -54,7 +54,7 @@ class Scripted:
     def __init__(self, **script: list[Any]) -> None:
         self.script: dict[str, Iterator[Any]] = {model: iter(steps) for model, steps in script.items()}
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         return None
 
     async def run(self, call: Call) -> Any:
@@ -83,10 +83,10 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[Any]) -> Climb:
+async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[Any]) -> FallbackResult:
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in script]
     began = perf_counter()
-    return await Ladder(
+    return await FallbackChain(
         spec=SPEC,
         selection=Selection(model=candidates[0].id, reason="first", ladder=candidates),
         backends={"scripted": Scripted(**script)},
@@ -96,7 +96,7 @@ async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[
     ).climb({"text": "long"})
 
 
-def tried(done: Climb) -> list[tuple[str, bool]]:
+def tried(done: FallbackResult) -> list[tuple[str, bool]]:
     return [(attempt.model, attempt.ok) for attempt in done.attempts]
 
 
@@ -157,7 +157,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
     selection = Selection(model="a", reason="", ladder=candidates)
     settings = Settings(attempt_timeout=0.4, retries=2)
-    done = await Ladder(
+    done = await FallbackChain(
         SPEC,
         selection,
         {"scripted": Slow(b=["ok"])},
@@ -179,7 +179,7 @@ async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
             return object() if call.candidate.id == "a" else await super().run(call)
 
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
-    done = await Ladder(
+    done = await FallbackChain(
         SPEC,
         Selection(model="a", reason="", ladder=candidates),
         {"scripted": Garbage(b=["ok"])},
@@ -207,7 +207,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
     class Local(LocalBackend):
         name = "scripted"
 
-        def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
             return None
 
         def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
@@ -217,19 +217,19 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         write_late(call)
         return raw, []
 
-    swept = Drafts.sweep
+    swept = AttemptFiles.sweep
 
-    def sweep(drafts: Drafts) -> None:
+    def sweep(drafts: AttemptFiles) -> None:
         swept(drafts)
         if let_go.is_set():
             ended.set()
 
-    monkeypatch.setattr(Drafts, "sweep", sweep)
+    monkeypatch.setattr(AttemptFiles, "sweep", sweep)
     if where == "adapter":
         monkeypatch.setattr(ladder_module, "adapt", adapter)
     pool = ModelPool(10**9)
     backend = Local(pool) if where == "model" else Scripted(a=["ok"])
-    done = await Ladder(
+    done = await FallbackChain(
         SPEC,
         Selection(model="a", reason="", ladder=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
         {"scripted": backend},
@@ -247,7 +247,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
 
 async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
     candidate = Candidate(id="a", task=SPEC.name, backend="scripted")
-    it = Ladder(
+    it = FallbackChain(
         SPEC,
         Selection(model="a", reason="", ladder=[candidate]),
         {"scripted": Scripted(a=[60.0])},
@@ -278,10 +278,12 @@ def rung(model: str, size: int | None = None, backend: str = "scripted") -> Cand
     return Candidate(id=model, task=SPEC.name, backend=backend, size=size)
 
 
-async def climb_rungs(rungs: list[Candidate], here: Scripted, there: Scripted | None = None) -> Climb:
+async def climb_rungs(
+    rungs: list[Candidate], here: Scripted, there: Scripted | None = None
+) -> FallbackResult:
     selection = Selection(model=rungs[0].id, reason="first", ladder=rungs)
     backends = {"scripted": here, "hosted": there or Hosted()}
-    ladder = Ladder(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
+    ladder = FallbackChain(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
     return await ladder.climb({"text": "long"})
 
 
@@ -336,12 +338,12 @@ CLIMBS: list[tuple[JarvisError, list[tuple[str, bool]]]] = [
     (ExpertError("a bug"), [A, B]),
     (TransientError("503"), [A, A, A, B]),
     (RateLimitedError("429", 1.0), [A, A, A, B]),
-    (TooSlowError("late"), [A, B]),
-    (UnavailableError("left alone"), [A, B]),
+    (AttemptTimeoutError("late"), [A, B]),
+    (CircuitOpenError("left alone"), [A, B]),
     (OutOfMemoryError("9 GB"), [A, SMALL]),
     (UnsupportedError("no such input"), [A, B]),
     (BadInputError("a broken image"), [A]),
-    (ExhaustedError("all failed"), [A]),
+    (AllCandidatesFailedError("all failed"), [A]),
 ]
 """Each kind of error, and the attempts of a ladder a, b (as large as a), small after it."""
 
@@ -350,7 +352,7 @@ CLIMBS: list[tuple[JarvisError, list[tuple[str, bool]]]] = [
 async def test_each_kind_of_error_has_its_rule(error, attempts):
     here = Scripted(a=[error] * 3, b=["ok"], small=["ok"])
     rungs = [rung("a", 9), rung("b", 9), rung("small", 3)]
-    ladder = Ladder(
+    ladder = FallbackChain(
         SPEC,
         Selection(model="a", reason="", ladder=rungs),
         {"scripted": here},
@@ -362,21 +364,21 @@ async def test_each_kind_of_error_has_its_rule(error, attempts):
 
 
 def test_every_rule_of_the_table_is_tried_above():
-    assert set(RULES) <= {type(error) for error, _ in CLIMBS}
+    assert set(ERROR_POLICIES) <= {type(error) for error, _ in CLIMBS}
 
 
 @pytest.mark.parametrize(
     ("kind", "parent"), [(MissingExtraError, JarvisError), (TransientError, TransientError)]
 )
 def test_a_kind_without_a_row_has_the_rule_of_its_parent(kind, parent):
-    assert rule_of(kind) == RULES[parent]
-    assert rule_of(type("Own", (kind,), {})) == RULES[parent]
+    assert policy_for(kind) == ERROR_POLICIES[parent]
+    assert policy_for(type("Own", (kind,), {})) == ERROR_POLICIES[parent]
 
 
 def test_what_another_plan_can_not_change_is_not_planned_again():
-    final = {kind.__name__ for kind, rule in RULES.items() if not rule.replan}
+    final = {kind.__name__ for kind, rule in ERROR_POLICIES.items() if not rule.replan}
     assert final == {"NoCandidateError", "ForbiddenError"}
-    assert Rule().replan
+    assert ErrorPolicy().replan
 
 
 async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path):

@@ -13,7 +13,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import Inventory, survey_models, survey_tasks
-from jarvis_agent.selection.registry import Experts
+from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 
@@ -31,7 +31,7 @@ async def inventory_of(
     candidates: Sequence[Candidate], able: Sequence[str] | FakeBackend, *, offline: bool = True
 ) -> AsyncIterator[Inventory]:
     """What is there with these models and a backend, or one that runs those of the named tasks and ids."""
-    experts = Experts(
+    experts = ModelRegistry(
         Settings(offline=offline),
         sources=[FakeSource(candidates)],
         backends=[able if isinstance(able, FakeBackend) else FakeBackend(dict.fromkeys(able, "x"))],
@@ -76,7 +76,7 @@ async def test_where_no_backend_would_run_a_model_of_the_hub_that_is_said() -> N
 
 async def test_where_an_extra_would_help_its_command_is_given() -> None:
     class Bare(FakeBackend):
-        def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
             return str(MissingExtraError(candidate.id, "local"))
 
     async with inventory_of([], Bare({}), offline=False) as inventory:
@@ -104,7 +104,7 @@ async def test_a_task_without_any_model_says_what_to_do() -> None:
 
 
 async def test_a_source_that_does_not_answer_hides_nothing_of_the_others() -> None:
-    experts = Experts(
+    experts = ModelRegistry(
         Settings(offline=True),
         sources=[UnreachableSource(), FakeSource([fake_candidate("translation", "org/mt")])],
         backends=[FakeBackend({"translation": "x"})],

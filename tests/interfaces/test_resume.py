@@ -29,7 +29,7 @@ from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli import run_file
 from jarvis_agent.interfaces.cli.app import app
-from jarvis_agent.interfaces.cli.resume import KeptAgent
+from jarvis_agent.interfaces.cli.resume import ResumableAgent
 from jarvis_agent.interfaces.cli.run_file import FILE
 from jarvis_agent.testing import ScriptedLLM
 
@@ -58,9 +58,9 @@ async def last(events: AsyncIterator[Any]) -> Run:
 
 async def test_a_kept_run_is_there_in_the_next_process(tmp_path: Path) -> None:
     calls: list[str] = []
-    first = await last(KeptAgent(an_agent(tmp_path, calls), "talk").events({"input": "count"}))
+    first = await last(ResumableAgent(an_agent(tmp_path, calls), "talk").events({"input": "count"}))
     assert (tmp_path / "out" / FILE).is_file()
-    again = await last(KeptAgent(an_agent(tmp_path, calls), "talk").events({"input": ""}))
+    again = await last(ResumableAgent(an_agent(tmp_path, calls), "talk").events({"input": ""}))
     assert again == first
     assert calls == ["one"]
 
@@ -74,7 +74,7 @@ async def test_a_plan_runs_only_if_somebody_lets_it(tmp_path: Path, decision: bo
         shown.append(plan)
         return decision
 
-    run = await last(KeptAgent(an_agent(tmp_path, calls), "talk", decide).events({"input": "count"}))
+    run = await last(ResumableAgent(an_agent(tmp_path, calls), "talk", decide).events({"input": "count"}))
     assert shown[0]["plan"][0]["task"] == "count"
     assert calls == done
     assert [result.status for result in run.results] == ["ok"] * len(done)
@@ -84,9 +84,9 @@ async def test_a_waiting_plan_does_not_run_without_being_approved(tmp_path: Path
     calls: list[str] = []
     await leave_unfinished(tmp_path)
     with pytest.raises(ConfigError, match="--approve"):
-        await last(KeptAgent(an_agent(tmp_path, calls), "talk").events({"input": ""}))
+        await last(ResumableAgent(an_agent(tmp_path, calls), "talk").events({"input": ""}))
     assert calls == []
-    await last(KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""}))
+    await last(ResumableAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""}))
     assert calls == ["one"]
 
 
@@ -97,7 +97,7 @@ async def leave_unfinished(folder: Path, request: str = "count") -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        await last(KeptAgent(an_agent(folder, []), "talk", walk_away).events({"input": request}))
+        await last(ResumableAgent(an_agent(folder, []), "talk", walk_away).events({"input": request}))
 
 
 async def test_who_walks_away_is_told_how_to_go_on(
@@ -112,7 +112,7 @@ async def test_who_stops_a_run_is_told_how_to_go_on(
 ) -> None:
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
-    running = asyncio.create_task(last(KeptAgent(agent, "talk").events({"input": "count"})))
+    running = asyncio.create_task(last(ResumableAgent(agent, "talk").events({"input": "count"})))
     await stuck.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -128,14 +128,14 @@ async def test_in_a_terminal_that_is_told_above_the_board_which_is_drawn_again(
     monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
-    asked = terminal._ask(KeptAgent(agent, "talk"), {"input": "count"}, None, as_json=False)
+    asked = terminal._ask(ResumableAgent(agent, "talk"), {"input": "count"}, None, as_json=False)
     running = asyncio.create_task(asked)
     await stuck.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert "The run is kept: jarvis --resume talk goes on with it" in screen.getvalue()
-    await terminal._ask(KeptAgent(agent, "talk"), {"input": ""}, None, as_json=False)
+    await terminal._ask(ResumableAgent(agent, "talk"), {"input": ""}, None, as_json=False)
     assert "Going on with the unfinished run talk." in screen.getvalue()
 
 
@@ -144,7 +144,7 @@ async def test_an_unfinished_run_goes_on_with_its_own_request(
 ) -> None:
     calls: list[str] = []
     await leave_unfinished(tmp_path)
-    again = KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
+    again = ResumableAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
     run = await last(again.events({"input": "count", "files": []}))
     assert (calls, run.answer) == (["one"], "Done.")
     assert "Going on with the unfinished run talk" in capsys.readouterr().err
@@ -153,7 +153,7 @@ async def test_an_unfinished_run_goes_on_with_its_own_request(
 async def test_another_request_does_not_take_the_place_of_an_unfinished_one(tmp_path: Path) -> None:
     calls: list[str] = []
     await leave_unfinished(tmp_path)
-    other = KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
+    other = ResumableAgent(an_agent(tmp_path, calls), "talk", lambda plan: True)
     with pytest.raises(ConfigError, match=r'unfinished.*"count".*--resume talk.*--restart'):
         await last(other.events({"input": "count something else"}))
     assert calls == []
@@ -168,11 +168,11 @@ async def test_an_unfinished_run_begins_anew_if_that_is_wanted(tmp_path: Path, r
         return True
 
     await leave_unfinished(tmp_path)
-    again = KeptAgent(an_agent(tmp_path, []), "talk", decide, restart=True)
+    again = ResumableAgent(an_agent(tmp_path, []), "talk", decide, restart=True)
     assert (await last(again.events({"input": request_}))).answer == "Done."
     assert shown == [request_ or "count"]
     with pytest.raises(ConfigError, match="wants a request"):
-        await last(KeptAgent(an_agent(tmp_path, []), "talk", restart=True).events({"input": ""}))
+        await last(ResumableAgent(an_agent(tmp_path, []), "talk", restart=True).events({"input": ""}))
 
 
 async def test_an_error_that_leaves_a_run_unfinished_tells_how_to_go_on(
@@ -180,9 +180,9 @@ async def test_an_error_that_leaves_a_run_unfinished_tells_how_to_go_on(
 ) -> None:
     lost = {"input": "count", "files": [str(tmp_path / "lost.txt")]}
     with pytest.raises(InputError, match=r"lost\.txt"):
-        await last(KeptAgent(an_agent(tmp_path, []), "talk").events(lost))
+        await last(ResumableAgent(an_agent(tmp_path, []), "talk").events(lost))
     assert "jarvis --resume talk --restart begins it anew" in capsys.readouterr().err
-    anew = KeptAgent(an_agent(tmp_path, []), "talk", restart=True)
+    anew = ResumableAgent(an_agent(tmp_path, []), "talk", restart=True)
     assert (await last(anew.events({"input": "count"}))).answer == "Done."
 
 
@@ -199,19 +199,21 @@ async def test_runs_that_are_over_do_not_grow_the_file_for_ever(
     monkeypatch.setattr(run_file, "KEPT", 2)
     await leave_unfinished(tmp_path)
     for name in "abcda":
-        await last(KeptAgent(an_agent(tmp_path, []), name).events({"input": "count"}))
+        await last(ResumableAgent(an_agent(tmp_path, []), name).events({"input": "count"}))
     assert await states(tmp_path) == {"a": 1, "d": 1, "talk": 1}
     calls: list[str] = []
-    again = await last(KeptAgent(an_agent(tmp_path, calls), "d").events({"input": ""}))
+    again = await last(ResumableAgent(an_agent(tmp_path, calls), "d").events({"input": ""}))
     assert (again.answer, calls) == ("Done.", [])
-    on = await last(KeptAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""}))
+    on = await last(
+        ResumableAgent(an_agent(tmp_path, calls), "talk", lambda plan: True).events({"input": ""})
+    )
     assert (on.answer, calls) == ("Done.", ["one"])
 
 
 async def test_a_chat_goes_on_from_its_last_state(tmp_path: Path) -> None:
-    await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count the cats"}))
+    await last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count the cats"}))
     second = an_agent(tmp_path, [])
-    await last(KeptAgent(second, "talk").events({"input": "and the dogs"}))
+    await last(ResumableAgent(second, "talk").events({"input": "and the dogs"}))
     assert "count the cats" in second.model.calls[0].prompt  # type: ignore[union-attr]
 
 
@@ -235,10 +237,10 @@ def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "opened\n"
         with pytest.raises(ConfigError, match="another process works on the run talk"):
-            asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
-        asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "chat").events({"input": "count"})))
+            asyncio.run(last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
+        asyncio.run(last(ResumableAgent(an_agent(tmp_path, []), "chat").events({"input": "count"})))
         other.kill()
-    asyncio.run(last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
+    asyncio.run(last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count"})))
 
 
 async def test_a_file_that_is_no_file_of_runs_is_told_of(tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ async def test_a_file_that_is_no_file_of_runs_is_told_of(tmp_path: Path) -> None
     with pytest.raises(
         ConfigError, match=r"runs\.sqlite can not be read or written \(file is not a database"
     ):
-        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
+        await last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
 
 
 async def test_who_has_no_space_left_is_told_so(tmp_path: Path) -> None:
@@ -264,17 +266,19 @@ async def test_who_has_no_space_left_is_told_so(tmp_path: Path) -> None:
 async def test_a_directory_in_which_nothing_can_be_written_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "out" / run_file.LOCKS).mkdir(parents=True)
     with pytest.raises(ConfigError, match="choose another directory with --out"):
-        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
+        await last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
 
 
 async def test_a_directory_that_can_not_be_made_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(InputError, match="choose another one with --out"):
-        await last(KeptAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
+        await last(ResumableAgent(an_agent(tmp_path, []), "talk").events({"input": "count"}))
 
 
 async def test_a_run_without_a_name_is_not_kept(tmp_path: Path) -> None:
-    run = await last(KeptAgent(an_agent(tmp_path, []), None, lambda plan: True).events({"input": "count"}))
+    run = await last(
+        ResumableAgent(an_agent(tmp_path, []), None, lambda plan: True).events({"input": "count"})
+    )
     assert run.answer == "Done."
     assert not (tmp_path / "out" / FILE).exists()
 
@@ -288,7 +292,7 @@ async def test_a_plan_that_was_edited_badly_comes_back_with_what_is_wrong(tmp_pa
         return decisions[len(shown) - 1]
 
     calls: list[str] = []
-    await last(KeptAgent(an_agent(tmp_path, calls), None, decide).events({"input": "count"}))
+    await last(ResumableAgent(an_agent(tmp_path, calls), None, decide).events({"input": "count"}))
     assert "problem" not in shown[0]
     assert shown[1]["problem"]
     assert shown[1]["given"] == decisions[0]
@@ -318,7 +322,7 @@ from pathlib import Path
 from test_resume import an_agent
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli.resume import KeptAgent, ask_for_approval
-agent = KeptAgent(an_agent(Path("."), []), None, ask_for_approval)
+agent = ResumableAgent(an_agent(Path("."), []), None, ask_for_approval)
 with suppress(KeyboardInterrupt):
     terminal.one_shot(agent, {{"input": "count"}}, as_json=False)
 """

@@ -14,11 +14,11 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
 from jarvis_agent.core.errors import ConfigError, LLMError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.capabilities import options
-from jarvis_agent.llm.client import PROVIDERS, Controller, ThinkingFilter, describe_model, resolve_model
+from jarvis_agent.llm.client import PROVIDERS, LLMClient, ThinkingFilter, describe_model, resolve_model
 from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
 from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
 
@@ -26,15 +26,15 @@ ASK = [HumanMessage("hello there")]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
 
 
-def scripted(replies: Any, **settings: Any) -> Controller:
-    return Controller(ScriptedLLM(replies), Settings(**settings))
+def scripted(replies: Any, **settings: Any) -> LLMClient:
+    return LLMClient(ScriptedLLM(replies), Settings(**settings))
 
 
-def served(server: OpenAIDouble, **settings: Any) -> Controller:
+def served(server: OpenAIDouble, **settings: Any) -> LLMClient:
     chosen = Settings(base_url=server.base_url, **settings)
     model = resolve_model(None, chosen)
     assert model is not None
-    return Controller(model, chosen)
+    return LLMClient(model, chosen)
 
 
 class TestResolveModel:
@@ -152,7 +152,7 @@ class TestResolveModel:
 
 class TestController:
     async def test_the_reply_comes_in_pieces_and_is_counted_once(self) -> None:
-        brief = Brief("hi")
+        brief = RunContext("hi")
         controller = scripted("one two three four")
         pieces = [piece async for piece in controller.stream("plan", ASK, brief)]
         assert "".join(pieces) == "one two three four"
@@ -160,7 +160,7 @@ class TestController:
         assert brief.meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=4)}
 
     async def test_calls_of_a_stage_add_up(self) -> None:
-        brief = Brief("hi")
+        brief = RunContext("hi")
         controller = scripted("a b")
         await controller.complete("select", ASK, brief)
         await controller.complete("select", ASK, brief)
@@ -168,30 +168,30 @@ class TestController:
 
     async def test_reasoning_blocks_are_left_out(self) -> None:
         blocks = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "[]"}]
-        controller = Controller(_Blocks(replies="", blocks=blocks), Settings())
-        assert await controller.complete("plan", ASK, Brief("hi")) == "[]"
+        controller = LLMClient(_Blocks(replies="", blocks=blocks), Settings())
+        assert await controller.complete("plan", ASK, RunContext("hi")) == "[]"
 
     async def test_a_leading_think_tag_is_left_out(self) -> None:
         controller = scripted("<think>[1, 2]</think>\n\n[]")
-        assert await controller.complete("plan", ASK, Brief("hi")) == "[]"
+        assert await controller.complete("plan", ASK, RunContext("hi")) == "[]"
 
     @pytest.mark.parametrize("replies", ["", "   ", "<think>for ever and ever"])
     async def test_an_empty_reply_is_an_error(self, replies: str) -> None:
         with pytest.raises(LLMError, match="scripted answered nothing"):
-            await scripted(replies).complete("plan", ASK, Brief("hi"))
+            await scripted(replies).complete("plan", ASK, RunContext("hi"))
 
     async def test_silence_is_bounded(self) -> None:
         controller = scripted((30.0, "late"), llm_timeout=0.05)
         with pytest.raises(LLMError, match=r"silent for too long \(0.05 s\).*JARVIS_LLM_TIMEOUT"):
-            await controller.complete("plan", ASK, Brief("hi"))
+            await controller.complete("plan", ASK, RunContext("hi"))
 
     async def test_a_slow_reply_that_keeps_coming_is_no_silence(self) -> None:
         pauses = [part for word in "abcdefgh" for part in (0.1, word)]
         controller = scripted(tuple(pauses), llm_timeout=0.7)
-        assert await controller.complete("plan", ASK, Brief("hi")) == "abcdefgh"
+        assert await controller.complete("plan", ASK, RunContext("hi")) == "abcdefgh"
 
     async def test_what_came_before_a_failure_was_given_and_the_call_is_counted(self) -> None:
-        brief = Brief("hi")
+        brief = RunContext("hi")
         controller = scripted(("some text", ConnectionError("gone")))
         stream = controller.stream("plan", ASK, brief)
         assert await anext(stream) + await anext(stream) == "some text"
@@ -206,13 +206,13 @@ class TestController:
             async def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
                 seen.append((kwargs["name"], kwargs["tags"]))
 
-        brief = Brief("hi", config={"callbacks": [Handler()], "tags": ["mine"]})
+        brief = RunContext("hi", config={"callbacks": [Handler()], "tags": ["mine"]})
         await scripted("ok").complete("plan", ASK, brief)
         assert seen == [("plan", ["jarvis:plan", "mine"])]
 
     async def test_leaving_early_ends_the_call(self) -> None:
         controller = scripted(("first", 30.0, "never"))
-        brief = Brief("hi")
+        brief = RunContext("hi")
         stream = controller.stream("plan", ASK, brief)
         assert await anext(stream) == "first"
         await stream.aclose()
@@ -237,7 +237,7 @@ class TestOverTheWire:
     @pytest.mark.parametrize("structured", ["never", "always"])
     async def test_the_reply_streams_and_its_tokens_are_counted_once(self, structured: Any) -> None:
         with OpenAIDouble("a reply of five words") as server:
-            brief = Brief("hi")
+            brief = RunContext("hi")
             stream = served(server, structured=structured).stream("plan", ASK, brief, schema=SCHEMA)
             pieces = [piece async for piece in stream]
         assert "".join(pieces) == "a reply of five words"
@@ -270,7 +270,7 @@ class TestOverTheWire:
             hangs = isinstance(reply, tuple) and HANG in reply
             controller = served(server, structured=structured, llm_timeout=0.5 if hangs else 60)
             with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{told}"):
-                await controller.complete("plan", ASK, Brief("hi"), schema=SCHEMA)
+                await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA)
 
     async def test_a_server_that_is_not_there_is_told(self) -> None:
         with OpenAIDouble("") as server:
@@ -278,19 +278,19 @@ class TestOverTheWire:
         model = resolve_model(None, settings)
         assert model is not None
         with pytest.raises(LLMError, match="could not be reached"):
-            await Controller(model, settings).complete("plan", ASK, Brief("hi"))
+            await LLMClient(model, settings).complete("plan", ASK, RunContext("hi"))
 
     async def test_a_refused_key_is_never_told(self) -> None:
         with OpenAIDouble("", key="right") as server:
             controller = served(server, api_key="wrong-but-secret")
             with pytest.raises(LLMError) as caught:
-                await controller.complete("plan", ASK, Brief("hi"))
+                await controller.complete("plan", ASK, RunContext("hi"))
         assert "refused the key" in str(caught.value)
         assert "secret" not in str(caught.value)
 
     async def test_a_passing_failure_is_tried_again(self) -> None:
         with OpenAIDouble([Failure(429, retry_after=0.001), Failure(503, retry_after=0.001), "ok"]) as server:
-            assert await served(server).complete("plan", ASK, Brief("hi")) == "ok"
+            assert await served(server).complete("plan", ASK, RunContext("hi")) == "ok"
 
     @pytest.mark.parametrize("structured", ["always", "auto"])
     async def test_a_server_that_knows_no_schema_is_asked_once_without_and_never_with_it_again(
@@ -300,7 +300,7 @@ class TestOverTheWire:
             controller = served(server, structured=structured)
             assert controller.asks_schema
             for _ in range(2):
-                assert await controller.complete("plan", ASK, Brief("hi"), schema=SCHEMA) == "[]"
+                assert await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA) == "[]"
                 assert not controller.asks_schema
             sent = ["response_format" in request.body for request in server.requests]
         assert sent == [True, False, False]
@@ -309,8 +309,8 @@ class TestOverTheWire:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:
             controller = served(server, structured="always")
             with pytest.raises(LLMError, match="does not take this request"):
-                await controller.complete("plan", ASK, Brief("hi"), schema=SCHEMA)
-            assert await controller.complete("plan", ASK, Brief("hi"), schema=SCHEMA) == "[]"
+                await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA)
+            assert await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA) == "[]"
             assert "response_format" in server.requests[-1].body
 
     def test_one_model_serves_several_event_loops(self) -> None:
@@ -319,7 +319,7 @@ class TestOverTheWire:
 
             async def ask_twice() -> list[str]:
                 return await asyncio.gather(
-                    *(controller.complete("plan", ASK, Brief("hi")) for _ in range(2))
+                    *(controller.complete("plan", ASK, RunContext("hi")) for _ in range(2))
                 )
 
             answers = [asyncio.run(ask_twice()) for _ in range(3)]
@@ -371,7 +371,7 @@ class TestOptions:
     async def test_the_bias_reaches_the_server(self, byte_tokens: None) -> None:
         with OpenAIDouble("ok") as server:
             controller = served(server, model="gpt-4o", logit_bias=0.2)
-            await controller.complete("plan", ASK, Brief("hi"), bias=["a"])
+            await controller.complete("plan", ASK, RunContext("hi"), bias=["a"])
             assert server.requests[0].body["logit_bias"] == {"97": 0.2}
 
 
@@ -419,11 +419,11 @@ async def test_a_reply_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatc
     reply = ("<think>" if thinks else "") + 400 * "on and "
     controller = scripted(reply)
     with pytest.raises(LLMError, match="more than 1,000 letters"):
-        await controller.complete("plan", ASK, Brief("hi"))
+        await controller.complete("plan", ASK, RunContext("hi"))
 
 
 async def test_a_reply_that_comes_without_a_pause_lets_deadlines_pass() -> None:
     controller = scripted(10_000 * "on and ")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await controller.complete("plan", ASK, Brief("hi"))
+            await controller.complete("plan", ASK, RunContext("hi"))

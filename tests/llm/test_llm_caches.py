@@ -18,18 +18,18 @@ from small_agents import DESCRIBE, small_agent
 from jarvis_agent import Settings
 from jarvis_agent.core.disk_cache import Shelf
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm import reply_cache as llm_cache
-from jarvis_agent.llm.client import Controller
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.planning.example_selector import Demonstration
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.plan_cache import FROM_CACHE, plan_key, planned_by
 from jarvis_agent.testing import ScriptedLLM
 
-MESSAGES = load_prompts("default").chat_messages(Brief("hello"))
+MESSAGES = load_prompts("default").chat_messages(RunContext("hello"))
 
 
 class TestShelf:
@@ -100,14 +100,14 @@ class TestShelf:
         assert "can not be written" in caplog.text
 
 
-async def said(llm: ScriptedLLM, brief: Brief, messages: Any = MESSAGES, **settings: Any) -> list[str]:
-    controller = Controller(llm, Settings(**settings))
+async def said(llm: ScriptedLLM, brief: RunContext, messages: Any = MESSAGES, **settings: Any) -> list[str]:
+    controller = LLMClient(llm, Settings(**settings))
     return [piece async for piece in controller.stream("chat", messages, brief)]
 
 
 class TestReplies:
     async def test_a_reply_that_is_kept_comes_as_one_piece_and_is_no_call(self, tmp_path: Path) -> None:
-        llm, first, second = ScriptedLLM("a reply in several pieces"), Brief(""), Brief("")
+        llm, first, second = ScriptedLLM("a reply in several pieces"), RunContext(""), RunContext("")
         pieces = await said(llm, first, llm_cache=tmp_path)
         assert len(pieces) > 1
         assert await said(llm, second, llm_cache=tmp_path) == ["".join(pieces)]
@@ -117,9 +117,9 @@ class TestReplies:
 
     async def test_another_prompt_is_another_reply(self, tmp_path: Path) -> None:
         llm = ScriptedLLM(["one", "two"])
-        other = load_prompts("default").chat_messages(Brief("good bye"))
-        assert await said(llm, Brief(""), llm_cache=tmp_path) == ["one"]
-        assert await said(llm, Brief(""), other, llm_cache=tmp_path) == ["two"]
+        other = load_prompts("default").chat_messages(RunContext("good bye"))
+        assert await said(llm, RunContext(""), llm_cache=tmp_path) == ["one"]
+        assert await said(llm, RunContext(""), other, llm_cache=tmp_path) == ["two"]
 
     async def test_a_model_that_is_wrapped_counts_with_what_it_is_wrapped_in(self, tmp_path: Path) -> None:
         llm = ScriptedLLM({"chat": "Hi!"})
@@ -132,31 +132,31 @@ class TestReplies:
             llm.with_fallbacks([llm]),
         ]
         for model in wrapped * 2:
-            await Controller(model, said).complete("chat", MESSAGES, Brief("hello"))  # type: ignore[arg-type]
+            await LLMClient(model, said).complete("chat", MESSAGES, RunContext("hello"))  # type: ignore[arg-type]
         assert len(llm.calls) == len(wrapped)
 
     async def test_without_a_cache_every_prompt_is_a_call(self) -> None:
         llm = ScriptedLLM(["one", "two"])
-        assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["two"]]
+        assert [await said(llm, RunContext("")), await said(llm, RunContext(""))] == [["one"], ["two"]]
 
     async def test_langchains_cache_counts_and_a_model_may_refuse_it(self) -> None:
         llm, shy = ScriptedLLM(["one", "two"]), ScriptedLLM(["one", "two"], cache=False)
         set_llm_cache(InMemoryCache())
         try:
-            assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["one"]]
-            assert [await said(shy, Brief("")), await said(shy, Brief(""))] == [["one"], ["two"]]
+            assert [await said(llm, RunContext("")), await said(llm, RunContext(""))] == [["one"], ["one"]]
+            assert [await said(shy, RunContext("")), await said(shy, RunContext(""))] == [["one"], ["two"]]
         finally:
             set_llm_cache(None)
 
     async def test_the_cache_of_a_model_counts(self) -> None:
         llm = ScriptedLLM(["one", "two"], cache=InMemoryCache())
-        assert [await said(llm, Brief("")), await said(llm, Brief(""))] == [["one"], ["one"]]
+        assert [await said(llm, RunContext("")), await said(llm, RunContext(""))] == [["one"], ["one"]]
 
     async def test_a_reply_that_breaks_off_is_not_kept(self, tmp_path: Path) -> None:
         llm = ScriptedLLM([("half", ConnectionError("gone")), "whole"])
         with pytest.raises(LLMError):
-            await said(llm, Brief(""), llm_cache=tmp_path)
-        assert await said(llm, Brief(""), llm_cache=tmp_path) == ["whole"]
+            await said(llm, RunContext(""), llm_cache=tmp_path)
+        assert await said(llm, RunContext(""), llm_cache=tmp_path) == ["whole"]
 
     async def test_a_cache_that_fails_is_told_in_the_log_and_nothing_more(
         self, caplog: pytest.LogCaptureFixture
@@ -165,8 +165,8 @@ class TestReplies:
             async def alookup(self, prompt: str, llm_string: str) -> Any:
                 raise OSError("no disk")
 
-        assert await said(ScriptedLLM("hello"), Brief("")) == ["hello"]
-        assert await said(ScriptedLLM("hello", cache=Broken()), Brief("")) == ["hello"]
+        assert await said(ScriptedLLM("hello"), RunContext("")) == ["hello"]
+        assert await said(ScriptedLLM("hello", cache=Broken()), RunContext("")) == ["hello"]
         assert "no disk" in caplog.text
 
     @pytest.mark.parametrize("way", ["alookup", "aupdate"])
@@ -181,9 +181,9 @@ class TestReplies:
 
         cache = type("Away", (InMemoryCache,), {way: hang})()
         monkeypatch.setattr(llm_cache, "PATIENCE", 0.05)
-        controller = Controller(ScriptedLLM(["one", "two"], cache=cache), Settings())
+        controller = LLMClient(ScriptedLLM(["one", "two"], cache=cache), Settings())
         async with asyncio.timeout(30):
-            replies = [await controller.complete("chat", MESSAGES, Brief("")) for _ in range(2)]
+            replies = [await controller.complete("chat", MESSAGES, RunContext("")) for _ in range(2)]
         assert replies == ["one", "two"]
         assert asked == [way]
         assert "it did not answer within 0.05 s" in caplog.text
@@ -220,14 +220,14 @@ class TestPlans:
             {"request": 'Say "hello" aloud'},
             {"files": (Resource(kind="image", name="b.jpg"),)},
             {"files": (Resource(kind="audio", name="a.jpg"),)},
-            {"turns": (Turn("before", "answer"),)},
+            {"turns": (ChatTurn("before", "answer"),)},
             {"specs": {"translation": TASKS["translation"]}},
             {"specs": {**TASKS, "translation": replace(TASKS["translation"], description="Sing.")}},
             {"specs": {**TASKS, "translation": replace(TASKS["translation"], outputs=("audio",))}},
         ],
     )
     def test_what_a_plan_depends_on_is_in_the_key(self, changes: dict[str, Any]) -> None:
-        brief = Brief('Say "Hello" aloud', (Resource(kind="image", name="a.jpg"),), specs=TASKS)
+        brief = RunContext('Say "Hello" aloud', (Resource(kind="image", name="a.jpg"),), specs=TASKS)
         assert plan_key(replace(brief, **changes), "m") != plan_key(brief, "m")
         assert plan_key(brief, "other") != plan_key(brief, "m")
         assert plan_key(replace(brief, config={"tags": ["x"]}), "m") == plan_key(brief, "m")

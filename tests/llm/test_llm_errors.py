@@ -8,9 +8,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.client import Controller, resolve_model
+from jarvis_agent.llm.client import LLMClient, resolve_model
 from jarvis_agent.llm.errors import explain
 from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
 from jarvis_agent.testing.openai import Failure
@@ -43,7 +43,7 @@ async def test_a_foreign_key_in_a_servers_reply_is_not_told() -> None:
         model = resolve_model(None, settings)
         assert model is not None
         with pytest.raises(LLMError) as caught:
-            await Controller(model, settings).complete("plan", [HumanMessage("hello")], Brief("hi"))
+            await LLMClient(model, settings).complete("plan", [HumanMessage("hello")], RunContext("hi"))
     assert "refused the key" in str(caught.value)
     assert "Incorrect API key (key)" in str(caught.value)
     assert "abcdef" not in str(caught.value)

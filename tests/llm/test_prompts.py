@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection, Task, TaskResult
@@ -99,11 +99,11 @@ class TestThePapersSet:
             "openpose-control",
             "openpose-text-to-image",
         )
-        assert texts(self.prompts.plan_messages(Brief("hello", specs=specs))) == (PAPER_PLAN, "hello")
+        assert texts(self.prompts.plan_messages(RunContext("hello", specs=specs))) == (PAPER_PLAN, "hello")
 
     def test_selection_is_the_papers_to_the_letter(self) -> None:
         task = Task(task="image-to-text", id=0, args={"image": "a.jpg"})
-        brief = Brief("hello", specs=offered("image-to-text"))
+        brief = RunContext("hello", specs=offered("image-to-text"))
         system, human = texts(
             self.prompts.select_messages(brief, task, [Candidate(id="a/b", task="image-to-text")])
         )
@@ -112,7 +112,7 @@ class TestThePapersSet:
         assert '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}' in human
 
     def test_the_answer_is_asked_for_in_the_papers_words(self) -> None:
-        system, human = texts(self.prompts.respond_messages(Brief("hello"), Plan(), []))
+        system, human = texts(self.prompts.respond_messages(RunContext("hello"), Plan(), []))
         assert (system, human) == (PAPER_RESPOND, "hello")
 
     def test_the_papers_slip_stays_in_its_set_alone(self) -> None:
@@ -126,25 +126,27 @@ class TestPlanMessages:
     prompts = load_prompts("default")
 
     def test_the_fixed_part_is_the_same_for_every_request_and_chat(self) -> None:
-        one = Brief("one", specs=TASKS)
-        other = Brief("other", (Resource(kind="image", name="x.jpg"),), (Turn("q", "a"),), TASKS)
+        one = RunContext("one", specs=TASKS)
+        other = RunContext("other", (Resource(kind="image", name="x.jpg"),), (ChatTurn("q", "a"),), TASKS)
         assert texts(self.prompts.plan_messages(one))[0] == texts(self.prompts.plan_messages(other))[0]
 
     def test_tasks_are_listed_with_arguments_and_what_they_make(self) -> None:
-        system, _ = texts(self.prompts.plan_messages(Brief("x", specs=offered("visual-question-answering"))))
+        system, _ = texts(
+            self.prompts.plan_messages(RunContext("x", specs=offered("visual-question-answering")))
+        )
         assert (
             "- visual-question-answering(text: the question, image) -> text, data: "
             "Answer a question about an image." in system
         )
 
     def test_demonstrations_of_tasks_that_are_not_offered_are_left_out(self) -> None:
-        shown = said(self.prompts.plan_messages(Brief("x", specs=offered("object-detection"))))
+        shown = said(self.prompts.plan_messages(RunContext("x", specs=offered("object-detection"))))
         assert "how many objects in e1.jpg" in shown
         assert "HED" not in shown
         assert "Astronaut" not in shown
 
     def test_demonstrations_stand_between_the_rules_and_the_request_as_turns_of_a_chat(self) -> None:
-        messages = self.prompts.plan_messages(Brief("x", specs=offered("object-detection")))
+        messages = self.prompts.plan_messages(RunContext("x", specs=offered("object-detection")))
         assert [message.type for message in messages[:4]] == ["system", "human", "ai", "human"]
         plan = [{"task": "object-detection", "id": 0, "dep": [-1], "args": {"image": "e1.jpg"}}]
         assert json.loads(str(messages[2].text)) == plan
@@ -165,26 +167,26 @@ class TestPlanMessages:
         if text is not None:
             (tmp_path / "plan.md").write_text(text)
         prompts = load_prompts("default" if text is None else tmp_path)
-        messages = prompts.plan_messages(Brief("x", specs=TASKS))
+        messages = prompts.plan_messages(RunContext("x", specs=TASKS))
         turns = [str(message.text) for message in messages[1:-1] if message.type == "human"]
         shown = [demo for demo in prompts.demonstrations if demo.uses_only(TASKS)][-len(turns) :]
-        asked = [Brief(demo.request, demo.files, demo.chat, TASKS) for demo in shown]
+        asked = [RunContext(demo.request, demo.files, demo.chat, TASKS) for demo in shown]
         assert len(turns) > 3
         assert turns == [texts(prompts.plan_messages(brief))[1] for brief in asked]
 
     def test_a_prompt_of_ones_own_may_say_where_demonstrations_stand(self, tmp_path: Path) -> None:
         (tmp_path / "plan.md").write_text("Examples: {{ Demonstrations }}\n---\n{{ User Input }}")
-        messages = load_prompts(tmp_path).plan_messages(Brief("x", specs=offered("object-detection")))
+        messages = load_prompts(tmp_path).plan_messages(RunContext("x", specs=offered("object-detection")))
         assert len(messages) == 2
         assert "e1.jpg" in texts(messages)[0]
 
     def test_a_part_of_which_there_is_nothing_is_left_out(self) -> None:
-        human = texts(self.prompts.plan_messages(Brief("hello", specs=offered("object-detection"))))[1]
+        human = texts(self.prompts.plan_messages(RunContext("hello", specs=offered("object-detection"))))[1]
         assert human == "<request>\nhello\n</request>"
 
     def test_a_video_is_dubbed_where_the_join_is_offered(self) -> None:
         specs = offered("text-to-video", "text-to-speech") | {COMBINE.name: COMBINE}
-        shown = said(self.prompts.plan_messages(Brief("x", specs=specs)))
+        shown = said(self.prompts.plan_messages(RunContext("x", specs=specs)))
         assert '"task": "combine-video-audio", "id": 2, "dep": [0, 1]' in shown
 
     def test_every_demonstration_is_a_valid_plan(self) -> None:
@@ -201,13 +203,15 @@ class TestPlanMessages:
                 assert sorted(refs_in(task.args)) == sorted(task.deps)
 
     def test_files_are_named_as_the_request_names_them(self) -> None:
-        brief = Brief("x", files=(Resource(kind="image", path=Path("/abs/my cat.jpg"), name="my cat.jpg"),))
+        brief = RunContext(
+            "x", files=(Resource(kind="image", path=Path("/abs/my cat.jpg"), name="my cat.jpg"),)
+        )
         assert '- image: "my cat.jpg"' in texts(self.prompts.plan_messages(brief))[1]
 
     def test_the_chat_shows_each_resource_with_kind_path_and_origin(self) -> None:
         canny = Resource(kind="image", path=Path("/out/canny.png"), name="canny-control")
         said = Resource(kind="text", text="a cat")
-        brief = Brief("x", turns=(Turn("make a canny\nimage", "done", (canny, said)),))
+        brief = RunContext("x", turns=(ChatTurn("make a canny\nimage", "done", (canny, said)),))
         human = texts(self.prompts.plan_messages(brief))[1]
         assert 'User: "make a canny image"' in human
         assert '- image "/out/canny.png" ("canny-control")' in human
@@ -215,7 +219,7 @@ class TestPlanMessages:
 
     @pytest.mark.parametrize(("turns", "shown"), [(2, [3, 4]), (0, [])])
     def test_the_chat_is_bounded(self, turns: int, shown: list[int]) -> None:
-        brief = Brief("x", turns=tuple(Turn(f"request {n}", "a" * 5000) for n in range(5)))
+        brief = RunContext("x", turns=tuple(ChatTurn(f"request {n}", "a" * 5000) for n in range(5)))
         human = texts(load_prompts("default", turns).plan_messages(brief))[1]
         assert [int(n) for n in re.findall(r"request (\d)", human)] == shown
         assert len(human) < 3000
@@ -225,12 +229,12 @@ class TestSlots:
     @given(st.text())
     @pytest.mark.parametrize("name", ["default", "paper"])
     def test_a_request_is_put_in_as_it_is(self, name: str, request_text: str) -> None:
-        messages = load_prompts(name).plan_messages(Brief(f"<<{request_text}>>"))
+        messages = load_prompts(name).plan_messages(RunContext(f"<<{request_text}>>"))
         assert f"<<{request_text}>>" in texts(messages)[1]
 
     def test_slots_and_escapes_in_values_mean_nothing(self) -> None:
         wild = r"{{ Demonstrations }} {{User Input}} {x} \1 \g<0> \n %s $x"
-        _, human = texts(load_prompts("default").plan_messages(Brief(wild)))
+        _, human = texts(load_prompts("default").plan_messages(RunContext(wild)))
         assert wild in human
 
     def test_data_can_not_close_the_tag_it_stands_in(self) -> None:
@@ -238,7 +242,7 @@ class TestSlots:
         result = TaskResult(
             task=Task(task="image-to-text", id=0), status="ok", output={"generated_text": trap}
         )
-        _, human = texts(load_prompts("default").respond_messages(Brief("x"), Plan(), [result]))
+        _, human = texts(load_prompts("default").respond_messages(RunContext("x"), Plan(), [result]))
         assert human.count("</results>") == 1
         assert (
             json.loads(human.split("<results>\n")[1].split("\n</results>")[0])["output"]["generated_text"]
@@ -264,7 +268,7 @@ class TestOtherStages:
             languages=("en",),
             description="x" * 9000,
         )
-        messages = self.prompts.select_messages(Brief("x"), Task(task="image-to-text", id=0), [model])
+        messages = self.prompts.select_messages(RunContext("x"), Task(task="image-to-text", id=0), [model])
         card = json.loads(texts(messages)[1].split("<models>\n")[1].split("\n</models>")[0])
         assert card["model_id"] == "a/b"
         assert card["metadata"] == {
@@ -287,7 +291,7 @@ class TestOtherStages:
             resources=[Resource(kind="image", path=Path("/out/boxes.png"))],
             output=[box, box],
         )
-        _, human = texts(self.prompts.respond_messages(Brief("how many?"), Plan(tasks=[task]), [result]))
+        _, human = texts(self.prompts.respond_messages(RunContext("how many?"), Plan(tasks=[task]), [result]))
         for part in ("it sees zebras", '"/out/boxes.png"', '"labels": {"zebra": 2}', "how many?"):
             assert part in human
 
@@ -297,14 +301,14 @@ class TestOtherStages:
         assert '{"written": {"task": "fly"}, "error": "there is no task fly"}' in human
 
     def test_conversation_knows_the_chat_and_why_there_is_no_plan(self) -> None:
-        brief = Brief("and now?", turns=(Turn("hello", "hi"),))
+        brief = RunContext("and now?", turns=(ChatTurn("hello", "hi"),))
         human = texts(self.prompts.chat_messages(brief, ["no task is like that"]))[1]
         for part in ("hello", "no task is like that", "and now?"):
             assert part in human
 
     @pytest.mark.parametrize("name", ["default", "paper"])
     def test_messages_say_for_which_stage_they_are(self, name: str) -> None:
-        messages = load_prompts(name).chat_messages(Brief("x"))
+        messages = load_prompts(name).chat_messages(RunContext("x"))
         assert {message.additional_kwargs["jarvis_stage"] for message in messages} == {"chat"}
 
 
@@ -312,7 +316,7 @@ class TestADirectoryOfOnesOwn:
     def test_its_files_come_first_and_the_rest_is_the_default(self, tmp_path: Path) -> None:
         (tmp_path / "chat.md").write_text("Be rude.\n---\n{{ User Input }}!")
         own = load_prompts(tmp_path)
-        assert texts(own.chat_messages(Brief("hi"))) == ("Be rude.", "hi!")
+        assert texts(own.chat_messages(RunContext("hi"))) == ("Be rude.", "hi!")
         assert own.texts["plan"] == load_prompts("default").texts["plan"]
         assert own.demonstrations == load_prompts("default").demonstrations
 
@@ -322,7 +326,7 @@ class TestADirectoryOfOnesOwn:
 
     def test_without_a_divider_the_request_is_the_human_message(self, tmp_path: Path) -> None:
         (tmp_path / "chat.md").write_text("Be brief.")
-        assert texts(load_prompts(tmp_path).chat_messages(Brief("hi"))) == ("Be brief.", "hi")
+        assert texts(load_prompts(tmp_path).chat_messages(RunContext("hi"))) == ("Be brief.", "hi")
 
     @pytest.mark.parametrize(
         ("file", "content", "told"),

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.chat_log import chat_log
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Task, TaskResult
@@ -46,7 +46,9 @@ def transcript(text: str) -> TaskResult:
 
 
 CHAT = tuple(
-    Turn(f"request {n} " + "x " * 400, f"answer {n}", (Resource(kind="image", path=Path(f"/out/{n}.png")),))
+    ChatTurn(
+        f"request {n} " + "x " * 400, f"answer {n}", (Resource(kind="image", path=Path(f"/out/{n}.png")),)
+    )
     for n in range(200)
 )
 
@@ -82,7 +84,7 @@ class TestCounting:
 class TestChats:
     @pytest.mark.parametrize("stage", ["plan", "chat", "respond"])
     def test_of_200_turns_the_newest_stay(self, stage: str) -> None:
-        messages = ask(stage, Brief("and now?", turns=CHAT, specs=SMALL))
+        messages = ask(stage, RunContext("and now?", turns=CHAT, specs=SMALL))
         assert size(messages) <= WINDOW
         assert "and now?" in words(messages)
         assert "request 199" in words(messages)
@@ -108,7 +110,7 @@ class TestChats:
 class TestResults:
     def test_of_1000_boxes_the_first_and_their_number_stay(self) -> None:
         prompt = PROMPTS.respond_messages(
-            Brief("How many?"), Plan(tasks=[detection(1).task]), [detection(1000)]
+            RunContext("How many?"), Plan(tasks=[detection(1).task]), [detection(1000)]
         )
         assert size(prompt) <= WINDOW
         assert '"labels": {"zebra": 1000}' in words(prompt)
@@ -118,7 +120,7 @@ class TestResults:
 
     def test_of_a_transcript_of_100000_words_the_beginning_stays_and_its_length(self) -> None:
         result = transcript("It was a dark night. " + LONG)
-        prompt = PROMPTS.respond_messages(Brief("What is said?"), Plan(tasks=[result.task]), [result])
+        prompt = PROMPTS.respond_messages(RunContext("What is said?"), Plan(tasks=[result.task]), [result])
         assert size(prompt) <= WINDOW
         assert "It was a dark night." in words(prompt)
         assert "more characters" in words(prompt)
@@ -129,7 +131,7 @@ class TestResults:
         said = f"{LONG[: 5 * 1500]}and they lived happily ever after"
         result = transcript(said)
         roomy = load_prompts("default", window=32_000)
-        prompt = roomy.respond_messages(Brief("What is said?"), Plan(tasks=[result.task]), [result])
+        prompt = roomy.respond_messages(RunContext("What is said?"), Plan(tasks=[result.task]), [result])
         assert said in words(prompt)
 
     def test_each_of_many_big_results_is_told(self) -> None:
@@ -137,14 +139,16 @@ class TestResults:
             transcript(f"recording {n} " + LONG[:5000]).model_copy(update={"task": Task(task="x", id=n)})
             for n in range(20)
         ]
-        prompt = PROMPTS.respond_messages(Brief("Sum up"), Plan(tasks=[r.task for r in results]), results)
+        prompt = PROMPTS.respond_messages(
+            RunContext("Sum up"), Plan(tasks=[r.task for r in results]), results
+        )
         assert size(prompt) <= WINDOW
         assert all(f"recording {n} " in words(prompt) for n in range(20))
 
     def test_paths_are_whole(self) -> None:
         files = [Resource(kind="image", path=Path(f"/out/{'long' * 20}/{n}.png")) for n in range(30)]
         result = TaskResult(task=Task(task="x", id=0), status="ok", resources=files)
-        prompt = PROMPTS.respond_messages(Brief("Cut it"), Plan(tasks=[result.task]), [result])
+        prompt = PROMPTS.respond_messages(RunContext("Cut it"), Plan(tasks=[result.task]), [result])
         assert size(prompt) <= WINDOW
         assert f"/out/{'long' * 20}/0.png" in words(prompt)
 
@@ -156,14 +160,14 @@ class TestCandidates:
 
     def test_twenty_long_cards_are_all_named(self) -> None:
         task = Task(task="object-detection", id=0, args={"image": "a.jpg"})
-        prompt = PROMPTS.select_messages(Brief("Find cats", specs=TASKS), task, self.CARDS)
+        prompt = PROMPTS.select_messages(RunContext("Find cats", specs=TASKS), task, self.CARDS)
         assert size(prompt) <= WINDOW
         assert all(f'"org/model-{n}"' in words(prompt) for n in range(20))
 
     def test_so_are_they_for_a_whole_plan(self) -> None:
         tasks = [Task(task="object-detection", id=n, args={"image": "a.jpg"}) for n in range(5)]
         asked = [(task, self.CARDS) for task in tasks]
-        prompt = PROMPTS.joint_messages(Brief("Find cats", specs=TASKS), asked)
+        prompt = PROMPTS.joint_messages(RunContext("Find cats", specs=TASKS), asked)
         assert size(prompt) <= WINDOW
         assert all(f'"model_id": "org/model-{n}"' in words(prompt) for n in range(20))
 
@@ -171,7 +175,7 @@ class TestCandidates:
 class TestRequests:
     @pytest.mark.parametrize("stage", ["plan", "chat", "respond", "select"])
     def test_of_a_long_request_the_beginning_stays(self, stage: str) -> None:
-        messages = ask(stage, Brief("Translate this: " + LONG, specs=SMALL))
+        messages = ask(stage, RunContext("Translate this: " + LONG, specs=SMALL))
         assert size(messages) <= WINDOW
         assert "Translate this: " in words(messages)
 
@@ -184,14 +188,14 @@ class TestRequests:
 @pytest.mark.parametrize("stage", ["chat", "plan", "respond", "select"])
 def test_the_fixed_part_comes_first_and_is_the_same_for_every_request(stage: str) -> None:
     """Providers cache the beginning of a prompt. (The paper's prompts are in the paper's order.)"""
-    one = ask(stage, Brief("one", specs=SMALL))
-    other = ask(stage, Brief("another", turns=CHAT[:2], specs=SMALL))
+    one = ask(stage, RunContext("one", specs=SMALL))
+    other = ask(stage, RunContext("another", turns=CHAT[:2], specs=SMALL))
     assert one[0].text == other[0].text
     assert one[0].type == "system"
     assert one != other
 
 
-def ask(stage: str, brief: Brief) -> list[BaseMessage]:
+def ask(stage: str, brief: RunContext) -> list[BaseMessage]:
     task = Task(task="object-detection", id=0, args={"image": f"{len(brief.request)}.jpg"})
     if stage == "plan":
         return PROMPTS.plan_messages(brief)

@@ -216,8 +216,10 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
-    within = base64.b64encode(b"x" * 1000).decode()
-    assert (await store.keep({"type": "file", "base64": within, "mime_type": "text/plain"})).path is not None
+    run_with_timeout = base64.b64encode(b"x" * 1000).decode()
+    assert (
+        await store.keep({"type": "file", "base64": run_with_timeout, "mime_type": "text/plain"})
+    ).path is not None
     monkeypatch.setattr("jarvis_agent.media.store.base64.b64decode", None)
     for block in (
         {"type": "file", "base64": "A" * 3000, "mime_type": "text/plain"},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.evaluation.predict import named_files
@@ -25,7 +25,7 @@ CHAT = demo("Hi!")
 
 
 def brief(request, turns=()):
-    return Brief(request, tuple(named_files(request)), turns, TASKS)
+    return RunContext(request, tuple(named_files(request)), turns, TASKS)
 
 
 def forms(demos, request, turns=()):
@@ -89,7 +89,7 @@ def test_texts_and_tables_and_the_sound_of_videos_are_files_too():
 
 
 def test_files_of_earlier_turns_may_be_named():
-    turn = Turn("Draw a zoo", "Here", (Resource(kind="image", path="/out/zoo.png"),))
+    turn = ChatTurn("Draw a zoo", "Here", (Resource(kind="image", path="/out/zoo.png"),))
     assert args([ALOUD], "Describe it", (turn,))[0] == {"image": {"type": "string", "enum": ["/out/zoo.png"]}}
 
 

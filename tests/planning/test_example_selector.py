@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -30,7 +30,7 @@ def by_words(monkeypatch):
 
 
 def brief(request, specs=TASKS, turns=()):
-    return Brief(request, tuple(named_files(request)), turns, specs)
+    return RunContext(request, tuple(named_files(request)), turns, specs)
 
 
 @pytest.mark.parametrize("demo", BANK, ids=lambda demo: demo.request[:40])
@@ -108,7 +108,7 @@ def test_each_step_of_a_request_is_compared_with_the_ways_to_ask_for_each_task(b
 
 
 def test_a_follow_up_turn_is_shown_one_and_other_requests_are_not(by_words):
-    turn = Turn("Draw a boat", "Here it is")
+    turn = ChatTurn("Draw a boat", "Here it is")
     assert nearest(BANK, brief("Now make it red", turns=(turn,)), by_words, 4)[-1].chat
     assert not any(demo.chat for demo in nearest(BANK, brief("Now make it red"), by_words, 20))
 

@@ -6,7 +6,7 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.plan import Broken, Plan, PlanBuilder
+from jarvis_agent.planning.plan import Broken, Plan, StreamingPlanParser
 
 
 def speak(task_id, text="hello", dep=None):
@@ -46,7 +46,7 @@ def shape(plan):
 
 def read(text):
     """The plan, and what is broken."""
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed(text)
     builder.finish()
     return builder.plan, builder.broken
@@ -236,7 +236,7 @@ def test_fanned_tasks_count_for_the_limit_and_leave_room_for_what_waits():
 
 
 def test_tasks_are_given_out_while_the_plan_is_still_being_written():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     assert builder.feed('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}') == []
     assert [t.id for t in builder.feed("}, ")] == [0]
     assert builder.feed(json.dumps(speak(1, "<resource>-2")) + ",") == []
@@ -247,7 +247,7 @@ def test_tasks_are_given_out_while_the_plan_is_still_being_written():
 
 
 def test_what_is_broken_is_told_with_its_error_and_can_be_written_again():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     bad = {"task": "make-noise", "id": 0, "args": {}}
     assert [t.id for t in builder.feed(json.dumps([bad, speak(1, dep=[0]), draw(2)]))] == [2]
     assert builder.finish() == []
@@ -258,7 +258,7 @@ def test_what_is_broken_is_told_with_its_error_and_can_be_written_again():
 
 
 def test_what_is_written_again_is_put_in_place_by_id_and_then_by_order():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed(json.dumps([{"task": "x", "id": i} for i in range(3)] + [draw(3)]))
     builder.finish()
     reply = [draw(1, "by id"), draw(3, "not asked for"), {**draw(None, "by order")}]
@@ -269,7 +269,7 @@ def test_what_is_written_again_is_put_in_place_by_id_and_then_by_order():
 
 
 def test_what_was_cut_off_can_be_written_again():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed(json.dumps([draw(0), draw(1, "a dog")])[:-6])
     builder.finish()
     assert [b.error for b in builder.broken] == ["the text ends in the middle of it"]
@@ -277,7 +277,7 @@ def test_what_was_cut_off_can_be_written_again():
 
 
 def test_a_task_may_be_broken_still_after_it_was_written_again():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed(json.dumps([look(0, "<resource>-0")]))
     builder.finish()
     assert builder.mend(json.dumps([look(0, "<resource>-4")])) == []
@@ -288,7 +288,7 @@ def test_a_task_may_be_broken_still_after_it_was_written_again():
     "reply", ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
 )
 def test_a_useless_reply_mends_nothing(reply):
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed('[{"task": "make-noise", "id": 0}]')
     builder.finish()
     assert builder.mend(reply) == []
@@ -296,7 +296,7 @@ def test_a_useless_reply_mends_nothing(reply):
 
 
 def test_a_text_without_a_plan_can_be_answered_with_one():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed("I would first look at it.")
     builder.finish()
     assert [t.id for t in builder.mend(json.dumps([speak(1, "<resource>-0"), look(0)]))] == [0, 1]
@@ -305,7 +305,7 @@ def test_a_text_without_a_plan_can_be_answered_with_one():
 
 
 def test_a_text_without_a_plan_can_be_answered_with_an_empty_one():
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     builder.feed("Hello!")
     builder.finish()
     assert builder.mend("[]") == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.planning.plan import Plan, PlanBuilder
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
 SPEAK = '{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "hello"}}'
@@ -17,7 +17,7 @@ SPEAK = '{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "hell
 
 def stream(text, cuts=()):
     """The plan, the tasks given out, and what is broken, when the text comes cut at these places."""
-    builder, given_out, start = PlanBuilder(TASKS), [], 0
+    builder, given_out, start = StreamingPlanParser(TASKS), [], 0
     for cut in [*sorted(cuts), len(text)]:
         given_out += builder.feed(text[start:cut])
         start = max(start, cut)
@@ -118,7 +118,7 @@ def test_whatever_is_written_the_plan_is_valid_and_the_same_in_any_pieces(writte
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(plans, plans)
 def test_whatever_is_written_again_the_plan_is_valid_and_nothing_given_out_changes(written, again):
-    builder = PlanBuilder(TASKS)
+    builder = StreamingPlanParser(TASKS)
     before = builder.feed(json.dumps(written)) + builder.finish()
     after = builder.mend(json.dumps(again))
     assert builder.plan.tasks == before + after
@@ -182,7 +182,7 @@ def cost(text, piece=0):
     """What it costs to parse a text, which comes whole or in pieces of that size."""
 
     def parse():
-        builder = PlanBuilder(TASKS)
+        builder = StreamingPlanParser(TASKS)
         for at in range(0, len(text), piece or len(text)):
             builder.feed(text[at : at + (piece or len(text))])
         builder.finish()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource
@@ -95,7 +95,7 @@ def test_the_files_are_those_of_the_request_and_of_the_chat_as_plans_name_them()
     made = Resource(kind="image", path="/out/zoo.png", name="text-to-image")
     said = Resource(kind="text", text="a zoo")
     given = Resource(kind="image", path="/home/a.jpg", name="a.jpg")
-    files = files_by_kind(Brief("x", (given,), (Turn("Draw a zoo", "Here", (made, said)),)))
+    files = files_by_kind(RunContext("x", (given,), (ChatTurn("Draw a zoo", "Here", (made, said)),)))
     assert files["image"] == ["a.jpg", "/out/zoo.png"]
     assert not any(names for kind, names in files.items() if kind != "image")
 

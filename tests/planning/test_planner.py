@@ -6,11 +6,11 @@ import json
 import pytest
 
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.llm.client import Controller
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.planning.chain import LLMPlanner
 from jarvis_agent.planning.example_selector import load_bank
@@ -20,7 +20,7 @@ from jarvis_agent.testing import ScriptedLLM
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
 SPEAK = '{"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}'
 NOISE = '{"task": "make-noise", "id": 0, "dep": [-1], "args": {"loud": true}}'
-BRIEF = Brief("Read a.jpg aloud", specs=TASKS)
+BRIEF = RunContext("Read a.jpg aloud", specs=TASKS)
 
 
 class Planning:
@@ -29,7 +29,7 @@ class Planning:
     def __init__(self, replies, **fields):
         settings = Settings(**fields)
         self.llm = ScriptedLLM(replies)
-        self.planner = LLMPlanner(Controller(self.llm, settings), settings, load_prompts("default"))
+        self.planner = LLMPlanner(LLMClient(self.llm, settings), settings, load_prompts("default"))
         self.given_out = []
 
     async def plan(self, brief=BRIEF):
@@ -60,8 +60,8 @@ async def test_tasks_are_given_out_before_the_plan_is_complete():
 
 async def test_the_prompt_shows_tasks_request_files_and_earlier_turns():
     planning = Planning({"plan": "[]"}, tools_offered="all")
-    turn = Turn("Draw a zoo", "Here it is.", (Resource(kind="image", path="/out/zoo.png"),))
-    await planning.plan(Brief("What is in it?", (Resource(kind="image", name="b.jpg"),), (turn,), TASKS))
+    turn = ChatTurn("Draw a zoo", "Here it is.", (Resource(kind="image", path="/out/zoo.png"),))
+    await planning.plan(RunContext("What is in it?", (Resource(kind="image", name="b.jpg"),), (turn,), TASKS))
     prompt = planning.llm.calls[0].prompt
     for part in ("What is in it?", "b.jpg", "Draw a zoo", "/out/zoo.png", "openpose-text-to-image"):
         assert part in prompt
@@ -160,7 +160,7 @@ async def test_a_failure_while_mending_keeps_the_rest():
 
 async def test_only_the_tasks_of_the_brief_may_be_used():
     planning = Planning({"plan": f"[{LOOK}, {SPEAK}]", "repair": "[]"})
-    plan = await planning.plan(Brief("Read it", specs={"image-to-text": TASKS["image-to-text"]}))
+    plan = await planning.plan(RunContext("Read it", specs={"image-to-text": TASKS["image-to-text"]}))
     assert [task.task for task in plan.tasks] == ["image-to-text"]
 
 
@@ -192,7 +192,7 @@ async def test_a_reply_in_the_form_of_the_schema_is_a_plan():
 
 async def test_a_model_of_a_short_context_is_shown_the_likely_tasks_and_those_that_are_named():
     planning = Planning({"plan": "[]"})
-    await planning.plan(Brief("Read a.jpg aloud, then do a tabular regression", specs=TASKS))
+    await planning.plan(RunContext("Read a.jpg aloud, then do a tabular regression", specs=TASKS))
     rules = str(planning.llm.calls[0].messages[0].text)
     assert "- text-to-speech(" in rules
     assert "- tabular-regression(" in rules
@@ -223,13 +223,13 @@ async def test_a_task_that_was_not_shown_may_still_be_planned():
 )
 async def test_the_settings_say_which_worked_examples_are_shown(demos, shown):
     planning = Planning({"plan": "[]"}, demos=demos, tools_offered="all")
-    await planning.plan(Brief("Describe a.jpg and read that to me", specs=TASKS))
+    await planning.plan(RunContext("Describe a.jpg and read that to me", specs=TASKS))
     assert shown in planning.llm.calls[0].prompt
 
 
 async def test_the_papers_prompts_keep_the_papers_examples():
     llm, settings = ScriptedLLM({"plan": "[]"}), Settings(prompts="paper")
-    planner = LLMPlanner(Controller(llm, settings), settings, load_prompts("paper"))
+    planner = LLMPlanner(LLMClient(llm, settings), settings, load_prompts("paper"))
     await planner.plan(BRIEF, lambda task: None)
     assert "pose-text-to-image" in llm.calls[0].prompt
 

@@ -14,7 +14,7 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.plan import Plan, PlanBuilder
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 
 CORPUS: list[dict[str, Any]] = [
     json.loads(line)
@@ -39,7 +39,7 @@ def test_it_makes_no_difference_in_which_pieces_it_comes(size: int) -> None:
     for output in CORPUS:
         if "tools" in output:
             continue
-        builder, text = PlanBuilder(TASKS), output["text"]
+        builder, text = StreamingPlanParser(TASKS), output["text"]
         given = [task for at in range(0, len(text), size) for task in builder.feed(text[at : at + size])]
         given += builder.finish()
         assert rows(given) == output["plan"], output["name"]

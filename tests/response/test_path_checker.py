@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis_agent.core.types import Resource
-from jarvis_agent.response.path_checker import PathGuard
+from jarvis_agent.response.path_checker import PathChecker
 
 SPEECH = Resource(kind="audio", path=Path("/outputs/7/speech.wav"))
 EDGES = Resource(kind="image", path=Path("/outputs/7/canny-control.png"))
@@ -21,7 +21,7 @@ SPACED = Resource(kind="image", path=Path("/home/me/My Files/猫 (1).png"), name
 
 
 def guarded(text: str, **given_: Any) -> str:
-    guard = PathGuard(**given_)
+    guard = PathChecker(**given_)
     return guard.feed(text) + guard.finish()
 
 
@@ -124,7 +124,7 @@ class TestWhatIsMarked:
 
 class TestStreaming:
     def test_a_path_is_held_back_until_it_is_whole(self) -> None:
-        guard = PathGuard(made=[SPEECH])
+        guard = PathChecker(made=[SPEECH])
         assert guard.feed("The speech is in /tmp/spe") == "The speech is in "
         assert guard.feed("ech.wav, enjoy") == "/outputs/7/speech.wav, "
         assert guard.finish() == "enjoy"
@@ -161,7 +161,7 @@ class TestStreaming:
     def test_how_the_text_is_cut_makes_no_difference(self, pieces: list[str], cuts: list[int]) -> None:
         text = "".join(pieces)
         made, known = [SPEECH, EDGES], [PAGE, SPACED]
-        guard = PathGuard(made, known, ["https://x.org/a.zip"])
+        guard = PathChecker(made, known, ["https://x.org/a.zip"])
         shown, place, turn = "", 0, 0
         while place < len(text):
             size = cuts[turn % len(cuts)]
@@ -177,7 +177,7 @@ class TestStreaming:
 def test_a_stranger_learns_nothing_of_what_is_on_this_machine(tmp_path: Path) -> None:
     there = tmp_path / "there.txt"
     there.touch()
-    told = {looks: PathGuard(looks=looks).feed(f"{there} \n") for looks in (True, False)}
+    told = {looks: PathChecker(looks=looks).feed(f"{there} \n") for looks in (True, False)}
     assert told == {True: f"{there} \n", False: f"{there} (no such file) \n"}
 
 
@@ -188,12 +188,12 @@ class TestLongAnswers:
     @pytest.mark.parametrize("size", [1, 100, 10_000])
     def test_a_word_that_is_longer_than_any_path_passes_as_it_comes(self, word: str, size: int) -> None:
         text = f"see {word} and /outputs/7/none.wav"
-        guard = PathGuard(made=[EDGES])
+        guard = PathChecker(made=[EDGES])
         shown = [guard.feed(text[start : start + size]) for start in range(0, len(text), size)]
         assert "".join(shown) + guard.finish() == f"{text} (no such file)"
 
     def test_an_endless_word_is_not_held_back(self) -> None:
-        guard = PathGuard()
+        guard = PathChecker()
         shown = [guard.feed("a" * 100) for _ in range(100)]
         assert len("".join(shown)) == 10_000
 
@@ -202,7 +202,7 @@ class TestLongAnswers:
         known = [Resource(kind="image", path=Path(f"/home/me/my photo {n}.png")) for n in range(20)]
 
         def cost(count: int) -> int:
-            guard = PathGuard(known=known)
+            guard = PathChecker(known=known)
             return cost_of(lambda: [*map(guard.feed, [unit] * count), guard.finish()])
 
         assert cost(4_000) <= 5 * cost(1_000)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.llm.client import Controller
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
 from jarvis_agent.testing import ScriptedLLM
@@ -77,13 +77,13 @@ async def answer(
     results: list[TaskResult] = RESULTS,
     **brief: Any,
 ) -> str:
-    return "".join([piece async for piece in responder.respond(Brief(request, **brief), plan, results)])
+    return "".join([piece async for piece in responder.respond(RunContext(request, **brief), plan, results)])
 
 
 def by_llm(replies: Any, **settings: Any) -> tuple[LLMResponder, ScriptedLLM]:
     llm = ScriptedLLM(replies)
     chosen = Settings(**settings)
-    return LLMResponder(Controller(llm, chosen), chosen), llm
+    return LLMResponder(LLMClient(llm, chosen), chosen), llm
 
 
 def result(task: str, output: Any = None, text: str | None = None, **fields: Any) -> TaskResult:
@@ -218,7 +218,7 @@ class TestLLMResponder:
 
     async def test_it_streams(self) -> None:
         responder, _ = by_llm({"respond": "a b c d e f g h i j k l"})
-        pieces = [piece async for piece in responder.respond(Brief("x"), GOOD_PLAN, GOOD)]
+        pieces = [piece async for piece in responder.respond(RunContext("x"), GOOD_PLAN, GOOD)]
         assert "".join(pieces) == "a b c d e f g h i j k l"
         assert len(pieces) > 2
 
@@ -229,7 +229,7 @@ class TestLLMResponder:
 
     async def test_paths_of_the_request_and_of_earlier_turns_pass(self) -> None:
         responder, _ = by_llm({"respond": "I read page.png and /old/x.png, not new.png."})
-        turn = Turn("q", "a", (Resource(kind="image", path=Path("/old/x.png")),))
+        turn = ChatTurn("q", "a", (Resource(kind="image", path=Path("/old/x.png")),))
         text = await answer(responder, "read page.png", GOOD_PLAN, GOOD, turns=(turn,))
         assert text == "I read page.png and /old/x.png, not new.png (no such file)."
 
@@ -255,7 +255,7 @@ class TestLLMResponder:
 
     async def test_an_empty_plan_is_conversation_with_the_chat_so_far(self) -> None:
         responder, llm = by_llm({"chat": "I am well. Try: describe photo.jpg"})
-        turns = (Turn("my name is Ada", "hello Ada"),)
+        turns = (ChatTurn("my name is Ada", "hello Ada"),)
         assert (
             await answer(responder, "how are you?", Plan(), [], turns=turns)
             == "I am well. Try: describe photo.jpg"
@@ -265,7 +265,7 @@ class TestLLMResponder:
     async def test_in_conversation_paths_and_addresses_pass_as_they_are(self) -> None:
         said = "Edit /etc/nginx/sites/site.conf, then see https://example.org/img/a.png or [file path]."
         responder, _ = by_llm({"chat": said})
-        old = Turn("draw", "done", (Resource(kind="image", path=Path("/old/x.png")),))
+        old = ChatTurn("draw", "done", (Resource(kind="image", path=Path("/old/x.png")),))
         assert await answer(responder, "how do I set up nginx?", Plan(), [], turns=(old,)) == said
 
     async def test_if_the_model_fails_at_once_the_report_takes_its_place(self) -> None:

@@ -12,7 +12,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.selection.filters import Case, Shortlist, merged, shortlist
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
 from jarvis_agent.selection.placement import places_of
 from jarvis_agent.testing import FakeBackend
 
@@ -22,7 +22,7 @@ LOCAL = FakeBackend(dict.fromkeys(TASKS, "x"), "here", local=True)
 class Elsewhere(FakeBackend):
     """Runs what providers serve."""
 
-    def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
         return None if candidate.providers else "no provider serves it"
 
 
@@ -47,7 +47,7 @@ def listed(
     language: str | None = None,
     **given: Any,
 ) -> Shortlist:
-    case = Case(
+    case = SelectionQuery(
         Task(task=task, id=0, args=args or {}), TASKS[task], settings(**given), wanted or {}, language
     )
     return shortlist(models, case, BACKENDS)
@@ -255,7 +255,7 @@ def test_that_a_backend_never_does_the_task_is_told_only_if_none_does() -> None:
 
 def test_that_an_extra_is_missing_is_always_told() -> None:
     lacking = FakeBackend({}, "lacking", local=True)
-    lacking.why_not = lambda spec, candidate: 'it needs the extra "local"'  # type: ignore[method-assign]
+    lacking.unsupported_reason = lambda spec, candidate: 'it needs the extra "local"'  # type: ignore[method-assign]
     at = places_of(model(), DETECTION, [lacking, HOSTED], settings())
     assert at.refusal == 'lacking: it needs the extra "local"; there: no provider serves it'
 
@@ -263,7 +263,7 @@ def test_that_an_extra_is_missing_is_always_told() -> None:
 def test_equal_reasons_are_told_once() -> None:
     others = [FakeBackend({}, name, local=True) for name in ("one", "two")]
     for backend in others:
-        backend.why_not = lambda spec, candidate: "no such library"  # type: ignore[method-assign]
+        backend.unsupported_reason = lambda spec, candidate: "no such library"  # type: ignore[method-assign]
     assert places_of(model(), DETECTION, others, settings()).refusal == "no such library"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.selection.hints import hints, language_gap, script
@@ -75,11 +75,11 @@ def test_a_description_is_wanted(request_: str, image: str) -> None:
 
 
 def wanted(request: str, image: Any) -> dict[str, Any]:
-    return hints(Task(task="image-to-text", id=0, args={"image": image}), Brief(request=request))
+    return hints(Task(task="image-to-text", id=0, args={"image": image}), RunContext(request=request))
 
 
 def test_other_tasks_have_no_hints() -> None:
-    assert hints(Task(task="image-classification", id=0), Brief(request="Read the text in a.png")) == {}
+    assert hints(Task(task="image-classification", id=0), RunContext(request="Read the text in a.png")) == {}
 
 
 def test_without_a_request_nothing_is_known() -> None:
@@ -133,6 +133,6 @@ def test_a_model_must_know_the_languages_of_its_texts(
 
 def test_a_name_that_runs_on_from_chinese_words_is_known_from_the_files_of_the_request():
     files = tuple(Resource(kind="image", name=f"照片{i}.jpg") for i in (1, 2))
-    brief = Brief("描述照片1.jpg，读出照片2.jpg里的文字", files)
+    brief = RunContext("描述照片1.jpg，读出照片2.jpg里的文字", files)
     asked = [hints(Task(task="image-to-text", id=0, args={"image": f.name}), brief) for f in files]
     assert asked == [{"ocr": False}, {"ocr": True}]

@@ -16,7 +16,7 @@ from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.selection.sources.hub import HubSource
-from jarvis_agent.selection.sources.hub_api import HubLists
+from jarvis_agent.selection.sources.hub_api import HubApi
 from jarvis_agent.testing import HubDouble
 
 DETECTION = TASKS["object-detection"]
@@ -211,15 +211,15 @@ async def test_a_request_that_hangs_gives_the_older_list_and_nobody_joins_it(
     fresh = await make().candidates(DETECTION, 20)
     clock.now += 7200
     source, hung = make(timeout=0.05), threading.Event()
-    ask = HubLists._ask
+    ask = HubApi._ask
     with monkeypatch.context() as patch:
-        patch.setattr(HubLists, "_ask", lambda *_: [{}] * hung.wait(30))
+        patch.setattr(HubApi, "_ask", lambda *_: [{}] * hung.wait(30))
         assert await source.candidates(DETECTION, 20) == fresh
         with pytest.raises(TransientError, match="did not answer in time"):
             await make(timeout=0.05).candidates(TASKS["translation"], 20)
     source._lists._timeout = 5.0
     asked: list[int] = []
-    monkeypatch.setattr(HubLists, "_ask", lambda *given: (asked.append(1), ask(*given))[1])
+    monkeypatch.setattr(HubApi, "_ask", lambda *given: (asked.append(1), ask(*given))[1])
     assert await source.candidates(DETECTION, 20) == fresh
     assert asked == [1]
     assert len(hub.requests) == 1

@@ -15,7 +15,7 @@ from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection import registry as module
-from jarvis_agent.selection.registry import OFFER_FRESH, Experts
+from jarvis_agent.selection.registry import OFFER_FRESH, ModelRegistry
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, fake_candidate
 
@@ -38,9 +38,9 @@ class Source:
         return [fake_candidate(spec.name)] if spec.name in self.tasks else []
 
 
-def experts_of(*sources: Any, clock: Clock | None = None) -> Experts:
+def experts_of(*sources: Any, clock: Clock | None = None) -> ModelRegistry:
     backend = FakeBackend(dict.fromkeys(TASKS, "x"))
-    return Experts(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
+    return ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
 
 
 async def test_a_source_that_failed_once_is_asked_again() -> None:
@@ -98,11 +98,11 @@ async def test_nobody_changes_what_the_others_are_offered() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
 async def test_a_distant_source_that_fails_leaves_the_others(error: BaseException) -> None:
-    class Distant(Source):
+    class RemoteSource(Source):
         def likely(self, spec: TaskSpec) -> list[Candidate]:
             raise error
 
-    experts = experts_of(Distant(), Source(SPEECH))
+    experts = experts_of(RemoteSource(), Source(SPEECH))
     assert set(await experts.offered()) == {SPEECH}
     await experts.aclose()
 
@@ -116,7 +116,7 @@ async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:
 async def test_the_hub_is_not_asked_what_it_offers() -> None:
     with HubDouble() as hub, hub.redirected():
         anything = FakeBackend(dict.fromkeys(TASKS, "x"))
-        experts = Experts(SETTINGS, sources=[HubSource(SETTINGS)], backends=[anything])
+        experts = ModelRegistry(SETTINGS, sources=[HubSource(SETTINGS)], backends=[anything])
         offered = await experts.offered()
         await experts.aclose()
         assert hub.requests == []
@@ -136,7 +136,7 @@ def test_experts_that_can_not_be_made_keep_no_lease(monkeypatch: pytest.MonkeyPa
     before = (module._users, module._pool)
     monkeypatch.setattr(module, broken, fail)
     with pytest.raises(ConfigError):
-        Experts(SETTINGS)
+        ModelRegistry(SETTINGS)
     assert (module._users, module._pool) == before
 
 

@@ -17,11 +17,11 @@ from jarvis_agent.core.errors import (
     NoCandidateError,
     TransientError,
 )
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.client import Controller
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.selector import Selector
 from jarvis_agent.selection.sources.base import ModelSource, RegisteredSource
 from jarvis_agent.selection.sources.hub import HubSource
@@ -46,7 +46,7 @@ def selector(
     **given: Any,
 ) -> Selector:
     settings = Settings(**{"offline": False, **given})
-    controller = Controller(llm, settings) if llm else None
+    controller = LLMClient(llm, settings) if llm else None
     return Selector(sources, backends or [EVERYTHING], settings, controller, pins=pins)
 
 
@@ -54,7 +54,7 @@ async def select(
     chosen_by: Selector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
 ) -> Selection:
     return await chosen_by.select(
-        Task(task=task, id=0, args={"image": "z.jpg", **args}), TASKS[task], Brief(request=request)
+        Task(task=task, id=0, args={"image": "z.jpg", **args}), TASKS[task], RunContext(request=request)
     )
 
 
@@ -83,7 +83,7 @@ async def test_the_llm_sees_the_request_the_task_and_the_top_k() -> None:
 
 
 async def test_the_tokens_of_the_choice_are_counted() -> None:
-    brief = Brief(request="Find zebras")
+    brief = RunContext(request="Find zebras")
     chooser = selector(FakeSource(THREE), llm=says('{"id": "org/a"}'))
     await chooser.select(Task(task=DETECTION, id=0), TASKS[DETECTION], brief)
     assert brief.meter.usage["select"].calls == 1
@@ -152,7 +152,7 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
 
 async def test_a_backend_that_fails_when_it_is_asked_runs_nothing_and_stops_nobody() -> None:
     class Buggy(FakeBackend):
-        def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+        def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
             raise KeyError("x")
 
     buggy = Buggy({}, "buggy")
@@ -185,7 +185,7 @@ async def test_where_the_hub_is_away_the_advice_is_a_network_and_not_a_token() -
 
 async def test_where_an_extra_would_do_that_comes_first() -> None:
     class Bare(FakeBackend):
-        def why_not(self, spec: Any, candidate: Candidate) -> str | None:
+        def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
             return str(MissingExtraError("speech", "starter-tts"))
 
     with pytest.raises(NoCandidateError) as caught:
@@ -312,7 +312,7 @@ async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Pat
     settings = Settings(offline=False, hf_token="hf_x")
     llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
     source = HubSource(settings, cache_dir=tmp_path)
-    chooser = Selector([source], [local, HostedBackend(settings)], settings, Controller(llm, settings))
+    chooser = Selector([source], [local, HostedBackend(settings)], settings, LLMClient(llm, settings))
     selection = await select(chooser)
     assert (selection.model, selection.by) == ("org/served", "llm")
     assert [(candidate.id, candidate.backend) for candidate in selection.ladder] == [

@@ -17,7 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import survey_models
 from jarvis_agent.selection.sources import base as catalog
-from jarvis_agent.selection.sources.base import Finder, ModelSource, RegisteredSource, discover_sources
+from jarvis_agent.selection.sources.base import ModelLookup, ModelSource, RegisteredSource, discover_sources
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import FakeBackend
 
@@ -258,7 +258,7 @@ def test_a_package_brings_its_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     ("target", "told"),
     [
         ("broken_backend", "no licence key"),
-        ("no_backend", "lacks `name`, `local`, `why_not`"),
+        ("no_backend", "lacks `name`, `local`, `unsupported_reason`"),
         ("gone", "can not be loaded"),
     ],
 )
@@ -286,6 +286,6 @@ async def test_the_models_file_is_added_to_the_other_sources(
 
 def test_sources_keep_to_their_protocols() -> None:
     assert isinstance(RegisteredSource(), ModelSource)
-    assert not isinstance(RegisteredSource(), Finder)
+    assert not isinstance(RegisteredSource(), ModelLookup)
     assert isinstance(HubSource(Settings()), ModelSource)
-    assert isinstance(HubSource(Settings()), Finder)
+    assert isinstance(HubSource(Settings()), ModelLookup)

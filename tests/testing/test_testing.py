@@ -22,7 +22,7 @@ from langchain_openai import ChatOpenAI
 from jarvis_agent import testing
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.core.errors import TransientError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
@@ -74,7 +74,7 @@ class TestScriptedLLM:
     def test_replies_are_found_by_stage_whichever_prompts_ask(self, prompts: Any) -> None:
         made = load_prompts(prompts)
         llm = ScriptedLLM({"plan": ["[]", "[1]"], "chat": "hello"})
-        brief = Brief("x")
+        brief = RunContext("x")
         replies = [
             llm.invoke(made.plan_messages(brief)).text,
             llm.invoke(made.chat_messages(brief)).text,
@@ -138,7 +138,7 @@ class TestScriptedLLM:
     def test_first_candidate_chooses_the_first_of_the_list(self) -> None:
         models = [fake_candidate("image-to-text", f"org/{name}") for name in "ab"]
         messages = load_prompts("default").select_messages(
-            Brief("x"), Task(task="image-to-text", id=0), models
+            RunContext("x"), Task(task="image-to-text", id=0), models
         )
         assert '"id": "org/a"' in first_candidate(messages)
         with OpenAIDouble({"select": first_candidate}) as server:
@@ -157,19 +157,24 @@ class TestFakeBackend:
     def test_it_runs_what_it_has_a_result_for(self) -> None:
         backend = FakeBackend({"image-to-text": "a cat", "org/voice": "…"}, name="mine")
         assert (
-            backend.why_not(TASKS["image-to-text"], fake_candidate("image-to-text", backend="mine")) is None
+            backend.unsupported_reason(
+                TASKS["image-to-text"], fake_candidate("image-to-text", backend="mine")
+            )
+            is None
         )
         assert (
-            backend.why_not(
+            backend.unsupported_reason(
                 TASKS["text-to-speech"], fake_candidate("text-to-speech", "org/voice", backend=None)
             )
             is None
         )
         assert "no result" in str(
-            backend.why_not(TASKS["translation"], fake_candidate("translation", backend=None))
+            backend.unsupported_reason(TASKS["translation"], fake_candidate("translation", backend=None))
         )
         assert "other" in str(
-            backend.why_not(TASKS["image-to-text"], fake_candidate("image-to-text", backend="other"))
+            backend.unsupported_reason(
+                TASKS["image-to-text"], fake_candidate("image-to-text", backend="other")
+            )
         )
 
     async def test_a_models_own_result_comes_before_its_tasks(self) -> None:
@@ -282,7 +287,7 @@ class TestOpenAIDouble:
 
     @pytest.mark.parametrize("prompts", ["default", "paper"])
     def test_it_tells_the_stages_apart(self, prompts: Any) -> None:
-        made, brief = load_prompts(prompts), Brief("x")
+        made, brief = load_prompts(prompts), RunContext("x")
         asked = {
             "plan": made.plan_messages(brief),
             "chat": made.chat_messages(brief),

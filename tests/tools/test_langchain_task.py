@@ -189,9 +189,9 @@ class TestResults:
 
 
 def test_a_draft_that_was_discarded_takes_no_more_files(tmp_path: Path) -> None:
-    from jarvis_agent.execution.attempt_files import Drafts
+    from jarvis_agent.execution.attempt_files import AttemptFiles
 
-    drafts = Drafts(lambda suffix: tmp_path / f"a{suffix}")
+    drafts = AttemptFiles(lambda suffix: tmp_path / f"a{suffix}")
     early = drafts.new_path(".txt")
     drafts.discard()
     early.write_text("late")

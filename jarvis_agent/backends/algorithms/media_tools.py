@@ -50,7 +50,7 @@ class MediaToolsBackend(LocalBackend):
 
     name = "media-tools"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the candidate is the tool of this task and its library is installed, else the reason."""
         tool = MEDIA_TOOLS.get(spec.name)
         if tool is None or tool.id != candidate.id:

@@ -113,7 +113,7 @@ class OpenCVBackend(LocalBackend):
 
     name = "opencv"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the candidate is the algorithm of this task and OpenCV is installed, else the reason."""
         control_map = CONTROL_MAPS.get(spec.name)
         if control_map is None or control_map.id != candidate.id:

@@ -53,7 +53,7 @@ class Steps:
         self.steps = () if iterable is None else iterable
         self.total = total if iterable is None else len(list(iterable))
         self.done = 0
-        self.go_on()
+        self.check_cancelled()
         return self
 
     def __iter__(self) -> Iterator[Any]:
@@ -71,9 +71,9 @@ class Steps:
         """So many steps more are done."""
         self.done += steps
         log.debug("%s: step %s of %s", self.call.candidate.id, self.done, self.total)
-        self.go_on()
+        self.check_cancelled()
 
-    def go_on(self) -> None:
+    def check_cancelled(self) -> None:
         """Raises ExpertError if the call was cancelled."""
         if abandoned():
             raise ExpertError(f"{self.call.candidate.id} was stopped: {self.call.spec.name} was cancelled")

@@ -58,7 +58,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PipelineSpec:
     """One way to do a task with diffusers.
 
     Attributes:
@@ -103,12 +103,12 @@ def _read(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def choose_way(ways: Sequence[Way], name: str) -> Way | None:
+def choose_way(ways: Sequence[PipelineSpec], name: str) -> PipelineSpec | None:
     """The first way that fits a model of that class; imports diffusers if an auto pipeline is asked."""
     return next((way for way in ways if re.fullmatch(way.classes, name) and _fits(way, name)), None)
 
 
-def _fits(way: Way, name: str) -> bool:
+def _fits(way: PipelineSpec, name: str) -> bool:
     if way.part or way.loads not in AUTO:
         return True
     from diffusers.pipelines import auto_pipeline
@@ -150,7 +150,7 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
 
 
 def load_pipeline(
-    way: Way,
+    way: PipelineSpec,
     name: str,
     folder: Path,
     candidate: Candidate,

@@ -28,7 +28,7 @@ from jarvis_agent.core.errors import (
     RateLimitedError,
     TransientError,
     UnsupportedError,
-    as_cause,
+    redacted_cause,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -54,7 +54,7 @@ class SpacesBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the candidate is a Space that may be asked, else the reason."""
         if "space" not in candidate.metadata:
             return "it is no Space that you named"
@@ -100,7 +100,7 @@ def _use(call: Call, settings: Settings, gone: threading.Event) -> Any:
         except JarvisError:
             raise
         except Exception as error:
-            raise _expert_error(error, space) from as_cause(error)
+            raise _expert_error(error, space) from redacted_cause(error)
         finally:
             call.sweep()
 
@@ -145,7 +145,9 @@ def _connect(space: str, settings: Settings, folder: str) -> Client:
         raise
     except ValueError as error:
         # A Space that is woken by the request answers so at first.
-        raise TransientError(f"the Space {space} is not ready: {brief_text(str(error))}") from as_cause(error)
+        raise TransientError(f"the Space {space} is not ready: {brief_text(str(error))}") from redacted_cause(
+            error
+        )
 
 
 def _address(space: str, settings: Settings) -> tuple[str, str | None]:

@@ -20,7 +20,13 @@ from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.base import Call, patience
 from jarvis_agent.backends.hosted.errors import expert_error, failures
 from jarvis_agent.backends.hosted.provider_calls import CALLS, ask
-from jarvis_agent.core.errors import BadInputError, ExpertError, MissingExtraError, TransientError, as_cause
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ExpertError,
+    MissingExtraError,
+    TransientError,
+    redacted_cause,
+)
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.tracing import tell
@@ -60,7 +66,7 @@ class HostedBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if somebody serves the candidate and may be asked, else the reason."""
         row = CALLS.get(spec.name)
         if row is None:
@@ -130,7 +136,7 @@ class HostedBackend:
             async with client:
                 return await ask(client, row, call)
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise expert_error(error, one.provider) from as_cause(error)
+            raise expert_error(error, one.provider) from redacted_cause(error)
 
     async def close(self) -> None:
         """Nothing is held between calls."""

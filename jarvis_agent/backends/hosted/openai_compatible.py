@@ -19,9 +19,15 @@ from jarvis_agent.backends.base import Call, patience
 from jarvis_agent.backends.hosted.chat_messages import answer_of, messages
 from jarvis_agent.backends.hosted.errors import retry_after
 from jarvis_agent.backends.hub.model_card import brief_text
-from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError, as_cause
+from jarvis_agent.core.errors import (
+    ExpertError,
+    RateLimitedError,
+    TransientError,
+    UnsupportedError,
+    redacted_cause,
+)
 from jarvis_agent.core.languages import find_language
-from jarvis_agent.core.redaction import keep_secret
+from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.tracing import counted, tell
@@ -99,7 +105,7 @@ class OpenAIBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the candidate is on a server that may be asked, else the reason."""
         if "base_url" not in candidate.metadata:
             return "it is on no server of yours (base_url)"
@@ -142,7 +148,7 @@ def _client(candidate: Candidate, timeout: float) -> AsyncOpenAI:
     from openai import AsyncOpenAI
 
     key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
-    keep_secret(key)
+    register_secret(key)
     base_url = candidate.metadata["base_url"]
     client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
     # It takes them from the variables of the user's account with OpenAI, which are not for other servers.
@@ -161,7 +167,7 @@ async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
     try:
         reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
     except openai.OpenAIError as error:
-        raise _expert_error(error, call.candidate) from as_cause(error)
+        raise _expert_error(error, call.candidate) from redacted_cause(error)
     if used := reply.usage:
         tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
     message = reply.choices[0].message if reply.choices else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jarvis_agent.core.redaction import masked
+from jarvis_agent.core.redaction import redact
 
 if TYPE_CHECKING:
     from jarvis_agent.backends.base import Call
@@ -30,7 +30,7 @@ def provenance(call: Call) -> dict[str, str]:
     known = {
         "task": call.spec.name,
         "model": call.candidate.id,
-        "prompt": masked(prompt)[:LONGEST_PROMPT] if isinstance(prompt, str) else "",
+        "prompt": redact(prompt)[:LONGEST_PROMPT] if isinstance(prompt, str) else "",
         "seed": str(call.settings.seed),
     }
     return {name: _clean(value) for name, value in known.items() if value}

@@ -49,7 +49,7 @@ class StarterBackend(LocalBackend):
 
     name = "starter"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the model does this task and its reader and weights are there or can be had."""
         model = STARTERS.get(candidate.id)
         if model is None or spec.name not in model.tasks:

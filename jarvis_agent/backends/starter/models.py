@@ -231,7 +231,7 @@ def may_download(model: StarterModel, settings: Settings) -> bool:
 class StarterSource:
     """Lists the starter models, and the algorithms that need no model (a ModelSource).
 
-    A model whose reader or weights are missing is listed too: its backend's `why_not` tells how to get them.
+    A model whose reader or weights are missing is listed too: `unsupported_reason` tells how to get them.
     """
 
     name: ClassVar[str] = "starter"

@@ -89,7 +89,7 @@ class SklearnBackend(LocalBackend):
     needs = ("skops", "sklearn", "pandas")
     extra = "tabular"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if skops is there, is for the task and the model, and may load it."""
         if spec.name not in TASKS_DONE:
             return f"scikit-learn does not do {spec.name} here"

@@ -80,7 +80,7 @@ class ChronosBackend(LocalBackend):
     needs = ("torch", "chronos")
     extra = "tabular"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if chronos-forecasting is there, is for the task and the model, and may load it."""
         if spec.name != TASK:
             return f"Chronos does not do {spec.name}"

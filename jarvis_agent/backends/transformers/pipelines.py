@@ -16,7 +16,7 @@ from jarvis_agent.backends.transformers import text as text
 from jarvis_agent.backends.transformers import video as video
 from jarvis_agent.backends.transformers import vision as vision
 from jarvis_agent.backends.transformers import zero_shot as zero_shot
-from jarvis_agent.backends.transformers.loading import Way
+from jarvis_agent.backends.transformers.loading import PipelineSpec
 
 _ENCODER_DECODER = frozenset({"vision-encoder-decoder"})
 _LAYOUT = frozenset({"layoutlm"})
@@ -35,9 +35,9 @@ _TOKENS = ("tokenizer",)
 _PIXELS = ("image_processor",)
 _SOUND = ("feature_extractor",)
 
-TASK_WAYS: dict[str, tuple[Way, ...]] = {
+PIPELINES: dict[str, tuple[PipelineSpec, ...]] = {
     "text-classification": (
-        Way(
+        PipelineSpec(
             "AutoModelForSequenceClassification",
             _TOKENS,
             text.classify,
@@ -46,34 +46,34 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
         ),
     ),
     "token-classification": (
-        Way("AutoModelForTokenClassification", _TOKENS, text.name_entities, "token-classification"),
+        PipelineSpec("AutoModelForTokenClassification", _TOKENS, text.name_entities, "token-classification"),
     ),
-    "question-answering": (Way("AutoModelForQuestionAnswering", _TOKENS, text.answer_from_context),),
+    "question-answering": (PipelineSpec("AutoModelForQuestionAnswering", _TOKENS, text.answer_from_context),),
     "table-question-answering": (
-        Way(
+        PipelineSpec(
             "AutoModelForTableQuestionAnswering",
             _TOKENS,
             tables.point,
             "table-question-answering",
             exact=True,
         ),
-        Way("AutoModelForSeq2SeqLM", _TOKENS, tables.tell),
+        PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, tables.tell),
     ),
-    "fill-mask": (Way("AutoModelForMaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),
+    "fill-mask": (PipelineSpec("AutoModelForMaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),
     "zero-shot-classification": (
-        Way(
+        PipelineSpec(
             "AutoModelForSequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification"
         ),
     ),
-    "translation": (Way("AutoModelForSeq2SeqLM", _TOKENS, text.translate),),
-    "summarization": (Way("AutoModelForSeq2SeqLM", _TOKENS, text.summarize),),
+    "translation": (PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.translate),),
+    "summarization": (PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.summarize),),
     "text-generation": (
-        Way("AutoModelForCausalLM", _TOKENS, text.write),
-        Way("AutoModelForSeq2SeqLM", _TOKENS, text.write),
+        PipelineSpec("AutoModelForCausalLM", _TOKENS, text.write),
+        PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.write),
     ),
-    "feature-extraction": (Way("AutoModel", _TOKENS, text.embed, batch=batches.embed_texts),),
+    "feature-extraction": (PipelineSpec("AutoModel", _TOKENS, text.embed, batch=batches.embed_texts),),
     "image-classification": (
-        Way(
+        PipelineSpec(
             "AutoModelForImageClassification",
             _PIXELS,
             vision.classify,
@@ -82,19 +82,29 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
         ),
     ),
     "object-detection": (
-        Way("AutoModelForObjectDetection", _PIXELS, vision.detect, "object-detection", exact=True),
+        PipelineSpec("AutoModelForObjectDetection", _PIXELS, vision.detect, "object-detection", exact=True),
     ),
     "image-segmentation": (
-        Way("AutoModelForUniversalSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True),
-        Way("AutoModelForSemanticSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True),
-        Way("AutoModelForInstanceSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True),
-        Way("AutoModelForImageSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True),
+        PipelineSpec(
+            "AutoModelForUniversalSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
+        ),
+        PipelineSpec(
+            "AutoModelForSemanticSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
+        ),
+        PipelineSpec(
+            "AutoModelForInstanceSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
+        ),
+        PipelineSpec(
+            "AutoModelForImageSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
+        ),
     ),
     "depth-estimation": (
-        Way("AutoModelForDepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation", exact=True),
+        PipelineSpec(
+            "AutoModelForDepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation", exact=True
+        ),
     ),
     "zero-shot-image-classification": (
-        Way(
+        PipelineSpec(
             "AutoModelForZeroShotImageClassification",
             (*_PIXELS, *_TOKENS),
             zero_shot.classify,
@@ -103,21 +113,23 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
         ),
     ),
     "zero-shot-object-detection": (
-        Way(
+        PipelineSpec(
             "AutoModelForZeroShotObjectDetection",
             ("processor",),
             zero_shot.detect_by_phrases,
             only=_GROUNDING_DINO,
             exact=True,
         ),
-        Way("AutoModelForZeroShotObjectDetection", ("processor",), zero_shot.detect, exact=True),
+        PipelineSpec("AutoModelForZeroShotObjectDetection", ("processor",), zero_shot.detect, exact=True),
     ),
     "mask-generation": (
-        Way("AutoModelForMaskGeneration", _PIXELS, masks.mask_everything, only=_SAM, exact=True),
-        Way("AutoModelForMaskGeneration", _PIXELS, masks.mask_by_pipeline, "mask-generation", exact=True),
+        PipelineSpec("AutoModelForMaskGeneration", _PIXELS, masks.mask_everything, only=_SAM, exact=True),
+        PipelineSpec(
+            "AutoModelForMaskGeneration", _PIXELS, masks.mask_by_pipeline, "mask-generation", exact=True
+        ),
     ),
     "keypoint-detection": (
-        Way(
+        PipelineSpec(
             "AutoModelForPoseEstimation",
             _PIXELS,
             keypoints.find_joints,
@@ -125,39 +137,39 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             prepare=keypoints.detector_of,
             exact=True,
         ),
-        Way("AutoModelForKeypointDetection", _PIXELS, keypoints.find_points, exact=True),
+        PipelineSpec("AutoModelForKeypointDetection", _PIXELS, keypoints.find_points, exact=True),
     ),
-    "image-feature-extraction": (Way("AutoModel", _PIXELS, vision.embed),),
-    "image-to-image": (Way("AutoModelForImageToImage", _PIXELS, vision.enlarge, exact=True),),
+    "image-feature-extraction": (PipelineSpec("AutoModel", _PIXELS, vision.embed),),
+    "image-to-image": (PipelineSpec("AutoModelForImageToImage", _PIXELS, vision.enlarge, exact=True),),
     "video-classification": (
-        Way("AutoModelForVideoClassification", _PIXELS, video.classify, only=_VIDEO_BY_FRAMES),
-        Way("AutoModelForVideoClassification", ("video_processor",), video.classify),
+        PipelineSpec("AutoModelForVideoClassification", _PIXELS, video.classify, only=_VIDEO_BY_FRAMES),
+        PipelineSpec("AutoModelForVideoClassification", ("video_processor",), video.classify),
     ),
     "image-to-text": (
-        Way(
+        PipelineSpec(
             "AutoModelForImageTextToText",
             (*_PIXELS, *_TOKENS),
             vision.caption_by_decoder,
             only=_ENCODER_DECODER,
         ),
-        Way("AutoModelForImageTextToText", ("processor",), vision.caption),
+        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.caption),
     ),
     "automatic-speech-recognition": (
-        Way(
+        PipelineSpec(
             "AutoModelForSpeechSeq2Seq",
             (*_SOUND, *_TOKENS),
             audio.transcribe,
             "automatic-speech-recognition",
         ),
-        Way(
+        PipelineSpec(
             "AutoModelForCTC", (*_SOUND, *_TOKENS), audio.transcribe_by_frames, "automatic-speech-recognition"
         ),
     ),
     "audio-classification": (
-        Way("AutoModelForAudioClassification", _SOUND, audio.classify, "audio-classification"),
+        PipelineSpec("AutoModelForAudioClassification", _SOUND, audio.classify, "audio-classification"),
     ),
     "text-to-speech": (
-        Way(
+        PipelineSpec(
             "AutoModelForTextToSpectrogram",
             _TOKENS,
             audio.speak_with_voice,
@@ -165,7 +177,7 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             prepare=audio.voice_of,
             exact=True,
         ),
-        Way(
+        PipelineSpec(
             "AutoModelForTextToWaveform",
             ("processor", *_TOKENS),
             audio.speak_in_stages,
@@ -173,14 +185,14 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             only=_BARK,
             exact=True,
         ),
-        Way("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
+        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
     ),
     "visual-question-answering": (
-        Way("AutoModelForVisualQuestionAnswering", ("processor",), vision.answer),
-        Way("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
+        PipelineSpec("AutoModelForVisualQuestionAnswering", ("processor",), vision.answer),
+        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
     ),
     "document-question-answering": (
-        Way(
+        PipelineSpec(
             "AutoModelForDocumentQuestionAnswering",
             _TOKENS,
             vision.answer_from_page,
@@ -188,35 +200,37 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             only=_LAYOUT,
             prepare=vision.page_reader,
         ),
-        Way(
+        PipelineSpec(
             "AutoModelForDocumentQuestionAnswering",
             (*_PIXELS, *_TOKENS),
             documents.answer_from_layout,
             only=_LAYOUT_3,
             prepare=vision.page_reader,
         ),
-        Way(
+        PipelineSpec(
             "AutoModelForImageTextToText",
             (*_PIXELS, *_TOKENS),
             vision.answer_by_reading,
             only=_ENCODER_DECODER,
         ),
-        Way("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
+        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
     ),
-    "image-text-to-text": (Way("AutoModelForImageTextToText", ("processor",), multimodal.reply_or_continue),),
-    "video-text-to-text": (Way("AutoModelForImageTextToText", ("processor",), multimodal.reply),),
+    "image-text-to-text": (
+        PipelineSpec("AutoModelForImageTextToText", ("processor",), multimodal.reply_or_continue),
+    ),
+    "video-text-to-text": (PipelineSpec("AutoModelForImageTextToText", ("processor",), multimodal.reply),),
     "audio-text-to-text": (
-        Way("AutoModelForMultimodalLM", ("processor",), multimodal.reply),
-        Way("AutoModelForSeq2SeqLM", ("processor",), multimodal.reply, only=_FLAMINGO),
+        PipelineSpec("AutoModelForMultimodalLM", ("processor",), multimodal.reply),
+        PipelineSpec("AutoModelForSeq2SeqLM", ("processor",), multimodal.reply, only=_FLAMINGO),
     ),
-    "any-to-any": (Way("AutoModelForMultimodalLM", ("processor",), multimodal.reply),),
+    "any-to-any": (PipelineSpec("AutoModelForMultimodalLM", ("processor",), multimodal.reply),),
     "visual-document-retrieval": (
-        Way("AutoModelForPreTraining", ("processor",), documents.score_pages, only=_PAGES),
-        Way("AutoModelForZeroShotImageClassification", ("processor",), documents.compare_pages),
+        PipelineSpec("AutoModelForPreTraining", ("processor",), documents.score_pages, only=_PAGES),
+        PipelineSpec("AutoModelForZeroShotImageClassification", ("processor",), documents.compare_pages),
     ),
     "text-to-audio": (
-        Way("AutoModelForTextToWaveform", _TOKENS, audio.compose, only=_MUSIC, exact=True),
-        Way(
+        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.compose, only=_MUSIC, exact=True),
+        PipelineSpec(
             "AutoModelForTextToWaveform",
             ("processor", *_TOKENS),
             audio.speak_in_stages,
@@ -224,7 +238,7 @@ TASK_WAYS: dict[str, tuple[Way, ...]] = {
             only=_BARK,
             exact=True,
         ),
-        Way("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
+        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
     ),
 }
 
@@ -234,4 +248,4 @@ _DRAWN_FROM = {
     "openpose-control": "keypoint-detection",
     "seg-control": "image-segmentation",
 }
-TASK_WAYS.update({name: TASK_WAYS[source] for name, source in _DRAWN_FROM.items()})
+PIPELINES.update({name: PIPELINES[source] for name, source in _DRAWN_FROM.items()})

@@ -347,9 +347,9 @@ def _agent(model: str | None, settings: Settings) -> JarvisAgent:
 
 def _kept(agent: JarvisAgent, name: str | None, approve: bool, restart: bool) -> terminal.Agent:
     """The agent, whose run is kept under a name if one is given."""
-    from jarvis_agent.interfaces.cli.resume import KeptAgent, ask_for_approval
+    from jarvis_agent.interfaces.cli.resume import ResumableAgent, ask_for_approval
 
-    return KeptAgent(agent, name, ask_for_approval if approve else None, restart=restart)
+    return ResumableAgent(agent, name, ask_for_approval if approve else None, restart=restart)
 
 
 def _checked_file(name: str) -> str:

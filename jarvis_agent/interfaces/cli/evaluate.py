@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import Brief
+    from jarvis_agent.core.request import RunContext
     from jarvis_agent.core.tasks.spec import TaskSpec
     from jarvis_agent.evaluation.graphs import PlanGraph
     from jarvis_agent.evaluation.metrics import Mode, Scores
@@ -127,7 +127,7 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
         BadParameter: demonstrations are asked for where no language model would be shown them.
     """
     from jarvis_agent.core.settings import Settings, load_settings
-    from jarvis_agent.llm.client import Controller, describe_model, resolve_model
+    from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
     from jarvis_agent.llm.prompts import load_prompts
     from jarvis_agent.llm.token_budget import window_of
     from jarvis_agent.planning.chain import LLMPlanner
@@ -140,7 +140,7 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
     if chat is None:
         return Contender(OfflinePlanner(settings), "no model", has_model=False)
     prompts = load_prompts(settings.prompts, settings.history_turns, window_of(chat, settings))
-    planner = LLMPlanner(Controller(chat, settings), settings, prompts)
+    planner = LLMPlanner(LLMClient(chat, settings), settings, prompts)
     told = [describe_model(chat)]
     told += [f"{settings.prompts} prompts"] if settings.prompts != "default" else []
     told += [f"{settings.demos} demos"] if settings.demos != "auto" else []
@@ -158,7 +158,7 @@ def plan_all(
     specs: Mapping[str, TaskSpec],
     out: Path | None,
     concurrency: int | None,
-    briefs: Mapping[str, Brief] | None = None,
+    briefs: Mapping[str, RunContext] | None = None,
 ) -> dict[str, Prediction]:
     """What `predict` yields, by id, with a progress bar on stderr."""
     from rich.console import Console

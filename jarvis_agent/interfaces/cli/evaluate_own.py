@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jarvis_agent.evaluation.paper import Judged
     from jarvis_agent.evaluation.report import Report
     from jarvis_agent.evaluation.selection import Case, Chosen
-    from jarvis_agent.llm.client import Controller
+    from jarvis_agent.llm.client import LLMClient
 
 _DRAWN = ("exact plan", "accuracy", "F1", "graph F1")
 
@@ -160,17 +160,17 @@ def _print_choices_as_json(name: str, reports: Sequence[Report], wrong: Sequence
     )
 
 
-def _controller(model: str | None) -> tuple[Controller | None, str]:
+def _controller(model: str | None) -> tuple[LLMClient | None, str]:
     """The language model that chooses, and its name; None: the rank chooses."""
     from jarvis_agent.core.settings import load_settings
-    from jarvis_agent.llm.client import Controller, describe_model, resolve_model
+    from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
 
     settings = load_settings()
     chat = None if model == NO_MODEL else resolve_model(model, settings)
-    return (None, "no model") if chat is None else (Controller(chat, settings), describe_model(chat))
+    return (None, "no model") if chat is None else (LLMClient(chat, settings), describe_model(chat))
 
 
-async def _choose_all(cases: Sequence[Case], controller: Controller | None) -> list[Chosen]:
+async def _choose_all(cases: Sequence[Case], controller: LLMClient | None) -> list[Chosen]:
     from rich.progress import track
 
     from jarvis_agent.evaluation.selection import choose

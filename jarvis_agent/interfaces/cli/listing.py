@@ -13,12 +13,12 @@ from typing import TypeVar
 from pydantic import Field
 
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
-from jarvis_agent.selection.registry import Experts
+from jarvis_agent.selection.registry import ModelRegistry
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def survey_models(name: str, settings: Settings) -> ModelList:
 
 
 async def _with_inventory(settings: Settings, ask: Callable[[Inventory], Awaitable[T]]) -> T:
-    experts = Experts(settings)
+    experts = ModelRegistry(settings)
     try:
         return await ask(Inventory(experts))
     finally:
@@ -89,7 +89,7 @@ async def _with_inventory(settings: Settings, ask: Callable[[Inventory], Awaitab
 class Inventory:
     """Asks sources and backends what they have. Nothing is loaded or downloaded."""
 
-    def __init__(self, experts: Experts) -> None:
+    def __init__(self, experts: ModelRegistry) -> None:
         self._experts = experts
 
     async def tasks(self) -> TaskList:
@@ -101,7 +101,7 @@ class Inventory:
         """The models for a task, the best first."""
         try:
             selection = await self._experts.selector.select(
-                Task(task=spec.name, id=0), spec, Brief(request="")
+                Task(task=spec.name, id=0), spec, RunContext(request="")
             )
         except NoCandidateError as error:
             return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
@@ -163,7 +163,9 @@ class Inventory:
         """For each backend that may run the candidate, why it can not (None: it can)."""
         backends = self._experts.backends
         asked = [candidate.backend] if candidate.backend else list(backends)
-        return [(name, backends[name].why_not(spec, candidate)) for name in asked if name in backends]
+        return [
+            (name, backends[name].unsupported_reason(spec, candidate)) for name in asked if name in backends
+        ]
 
     def _model(self, candidate: Candidate, spec: TaskSpec) -> ModelLine:
         return ModelLine(

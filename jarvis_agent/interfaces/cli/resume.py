@@ -34,7 +34,7 @@ Decide = Callable[[dict[str, Any]], Any]
 """Shows a plan, as `DurableAgent.waiting` tells it, and returns True, False, or another plan."""
 
 
-class KeptAgent:
+class ResumableAgent:
     """An agent whose runs are kept under a name; what the terminal uses of a JarvisAgent."""
 
     def __init__(

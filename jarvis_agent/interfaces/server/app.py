@@ -16,7 +16,7 @@ from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.server.errors import TOLD, FaultTelling, answer_fault
+from jarvis_agent.interfaces.server.errors import TOLD, ErrorReportingRoute, answer_fault
 from jarvis_agent.interfaces.server.files import Upload, Uploads, find_output
 from jarvis_agent.interfaces.server.origin import TrustedHosts
 from jarvis_agent.interfaces.server.retention import sweep
@@ -89,7 +89,7 @@ async def _sweep(sweep: Callable[[], None], every: float) -> None:
 
 
 def _agent_routes(agent: JarvisAgent, path: str) -> APIRouter:
-    router = APIRouter(route_class=FaultTelling)
+    router = APIRouter(route_class=ErrorReportingRoute)
     add_routes(
         router,
         agent.with_types(input_type=str | AgentRequest, output_type=Run),  # type: ignore[arg-type]

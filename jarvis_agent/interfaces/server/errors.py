@@ -23,7 +23,7 @@ TOLD: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
 """The errors that clients are told, and their status."""
 
 
-class FaultTelling(APIRoute):
+class ErrorReportingRoute(APIRoute):
     """A route whose streams tell the errors of `TOLD`, and where wrong input is the client's fault."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

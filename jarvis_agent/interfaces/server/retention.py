@@ -28,15 +28,15 @@ class Folder:
 def folders_in(directory: Path) -> list[Folder]:
     """The folders in a directory, the oldest first. One that does not exist is empty."""
     try:
-        with os.scandir(directory) as within:
-            entries = [entry for entry in within if entry.is_dir(follow_symlinks=False)]
+        with os.scandir(directory) as run_with_timeout:
+            entries = [entry for entry in run_with_timeout if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
     found = []
     for entry in entries:
         try:
-            with os.scandir(entry) as within:
-                files = [file.stat(follow_symlinks=False) for file in within]
+            with os.scandir(entry) as run_with_timeout:
+                files = [file.stat(follow_symlinks=False) for file in run_with_timeout]
             since = max([entry.stat().st_mtime, *(file.st_mtime for file in files)])
         except OSError:
             # It is going away, or somebody is at work in it.

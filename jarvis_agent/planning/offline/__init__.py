@@ -30,9 +30,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import go_on, in_turn
+from jarvis_agent.core.threads import check_cancelled, run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.again import repeated, spelt_out
@@ -57,7 +57,7 @@ class OfflinePlanner:
         """Nothing is loaded before the first plan."""
         self._settings = settings or Settings()
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """Plan a request; `on_task` is called for each task in order.
 
         Raises:
@@ -65,7 +65,7 @@ class OfflinePlanner:
         """
         # A download, which may take its time, must not hold up other plans.
         await asyncio.to_thread(load_embedder, self._settings)
-        plan = await in_turn(self._plan, brief)
+        plan = await run_cpu_bound(self._plan, brief)
         for task in plan.tasks:
             on_task(task)
         return plan
@@ -74,7 +74,7 @@ class OfflinePlanner:
     def _matcher(self) -> Matcher:
         return Matcher(load_embedder(self._settings))
 
-    def _plan(self, brief: Brief) -> Plan:
+    def _plan(self, brief: RunContext) -> Plan:
         brief = spelt_out(brief)
         marked = mark(brief.request, brief.files)
         if is_workflow_kit(brief.specs, frozenset(load_model().names)):
@@ -84,9 +84,9 @@ class OfflinePlanner:
             steps = chinese.steps(marked, linker.discourse.at_hand)
         else:
             text = tidy(marked.text, self._matcher.knows)
-            go_on()
+            check_cancelled()
             marked.text = recast(repeated(text, marked))
-            go_on()
+            check_cancelled()
             steps = split(marked.text)
         ranker = Ranker(self._matcher, marked, linker.discourse, brief.specs.values())
         notes = Chooser(ranker, linker, marked).add_all(steps)

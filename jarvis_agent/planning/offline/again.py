@@ -1,7 +1,7 @@
 """What is asked for again: "the same for b.jpg", "and in Italian?".
 
-spelt_out(Brief("and in Italian?", turns=(Turn("translate 'hello' into French", "Bonjour"),)))
-# Brief("translate 'hello' into Italian")
+spelt_out(RunContext("and in Italian?", turns=(ChatTurn("translate 'hello' into French", "Bonjour"),)))
+# RunContext("translate 'hello' into Italian")
 repeated("Caption \\ue000. Do the same with \\ue001.", marked)      # "Caption \\ue000. Caption \\ue001."
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from jarvis_agent.core.languages import LANGUAGES
-from jarvis_agent.core.request import Brief, mentions
+from jarvis_agent.core.request import RunContext, mentions
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.planning.offline.chinese_rules import load_rules
 from jarvis_agent.planning.offline.lengths import MOST_READ
@@ -49,7 +49,7 @@ _WITHIN = re.compile(
 )
 
 
-def spelt_out(brief: Brief) -> Brief:
+def spelt_out(brief: RunContext) -> RunContext:
     """A request that wants the last one done again, to another file or language, with all that it hints at.
 
     The turn that it repeats is no longer among the turns then, so that nothing of it is taken for "it".
@@ -57,7 +57,7 @@ def spelt_out(brief: Brief) -> Brief:
     if not brief.turns or not _is_hint(brief):
         return brief
     *earlier, last = brief.turns
-    before = spelt_out(Brief(last.request, files=last.resources, turns=tuple(earlier[-MOST_REPEATS:])))
+    before = spelt_out(RunContext(last.request, files=last.resources, turns=tuple(earlier[-MOST_REPEATS:])))
     if request := _with_language(brief.request, before.request):
         files = (*brief.files, *before.files)
         return replace(brief, request=request, files=files, turns=tuple(earlier))
@@ -65,7 +65,7 @@ def spelt_out(brief: Brief) -> Brief:
     return replace(brief, request=request, turns=tuple(earlier)) if request else brief
 
 
-def _is_hint(brief: Brief) -> bool:
+def _is_hint(brief: RunContext) -> bool:
     """Whether a request may be one that only says for what the last one is to be done again."""
     if len(brief.request) > MOST_READ:
         return False
@@ -95,14 +95,14 @@ def _about_others(text: str, names: list[str], others: list[str]) -> str:
     return text.replace(first, " and ".join(others), MOST_STEPS)
 
 
-def _other_files(brief: Brief) -> list[Mark] | None:
+def _other_files(brief: RunContext) -> list[Mark] | None:
     """The files of a request that names only those to which the last one is to be done again; else None."""
     marked = mark(brief.request, brief.files)
     match = next((match for asks in _ASKED_AGAIN if (match := asks.match(marked.text))), None)
     return marked.within(match["files"]) if match else None
 
 
-def _with_files(brief: Brief, request: str) -> str | None:
+def _with_files(brief: RunContext, request: str) -> str | None:
     """The last request about the files that this one names."""
     files = _other_files(brief)
     if files is None:

@@ -21,7 +21,7 @@ from typing import Any
 from jarvis_agent.planning.offline.marks import Marked
 from jarvis_agent.planning.offline.plain import is_document
 
-RULES = Path(__file__).parent / "data" / "chinese.json"
+ERROR_POLICIES = Path(__file__).parent / "data" / "chinese.json"
 _SIGNS = {"image": "ⓘ", "audio": "ⓐ", "video": "ⓥ", "table": "ⓣ", "text": "ⓕ"}
 _QUOTE, _DOCUMENT, _OTHER = "ⓠ", "ⓓ", "ⓞ"
 KINDS = {"ⓘ": "image", "ⓓ": "image", "ⓐ": "audio", "ⓥ": "video", "ⓣ": "table", "ⓕ": "text", "ⓠ": "text"}
@@ -78,7 +78,7 @@ class Rules:
 @lru_cache(maxsize=1)
 def load_rules() -> Rules:
     """The rules of the data file."""
-    data = json.loads(RULES.read_text(encoding="utf-8"))
+    data = json.loads(ERROR_POLICIES.read_text(encoding="utf-8"))
     words = {**data["words"], **_language_words(data["languages"])}
     return Rules(
         all=tuple(_rules(data, words)),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import go_on
+from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.asking import ACTIONS, OPENERS
 from jarvis_agent.planning.offline.companions import COMPANIONS, Companion
@@ -66,7 +66,7 @@ class Chooser:
             notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
         steps = planned
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
-            go_on()
+            check_cancelled()
             self._linker.discourse.give(step.context)
             text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
             if place and self._adds_nothing(step, scores, text_after):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.core.request import Brief, Turn, mentions
+from jarvis_agent.core.request import ChatTurn, RunContext, mentions
 from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
 from jarvis_agent.planning.offline.marks import Mark, Marked, spelling, without_references
 from jarvis_agent.planning.offline.wordings import bank_name, wording
@@ -100,7 +100,7 @@ class Discourse:
         fed: the text that the last task worked on, if it works on one.
     """
 
-    def __init__(self, marked: Marked, brief: Brief) -> None:
+    def __init__(self, marked: Marked, brief: RunContext) -> None:
         self.things: list[Thing] = []
         self.fed: Thing | None = None
         self._marked = marked
@@ -248,12 +248,12 @@ def _one_of(values: Sequence[str], text: str) -> str | None:
     return values[place] if match and place < len(values) else None
 
 
-def _told_in_words(turn: Turn) -> bool:
+def _told_in_words(turn: ChatTurn) -> bool:
     """Whether a turn made no file, so that its answer is all that it came to."""
     return bool(turn.answer) and all(resource.name in turn.request for resource in turn.resources)
 
 
-def _things_of(turn: Turn) -> Iterator[Thing]:
+def _things_of(turn: ChatTurn) -> Iterator[Thing]:
     """The things of a turn, of each kind the latest first."""
     for resource in reversed(turn.resources):
         is_text = resource.kind == "text" and resource.text is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS
@@ -36,7 +36,7 @@ class Linker:
         offered: the task types that may be used, by their name in the bank of wordings, else their own.
     """
 
-    def __init__(self, marked: Marked, brief: Brief) -> None:
+    def __init__(self, marked: Marked, brief: RunContext) -> None:
         self.tasks: list[Task] = []
         self.left_out = 0
         self.discourse = Discourse(marked, brief)

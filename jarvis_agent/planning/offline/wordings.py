@@ -26,7 +26,7 @@ from jarvis_agent.backends.starter.embeddings import Embedder
 from jarvis_agent.backends.starter.models import MINILM
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import go_on
+from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.offline.odds import fit, odds
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Matcher:
         # A few at a time, since others wait for the embedder, and this work may have to stop.
         parts = []
         for start in range(0, max(1, len(texts)), _AT_ONCE):
-            go_on()
+            check_cancelled()
             parts.append(self._embedder.encode(texts[start : start + _AT_ONCE]))
         rows = np.concatenate(parts)
         vectors = {**self._bank, **{s.name: self._vectors_of(s) for s in specs if bank_name(s) is None}}

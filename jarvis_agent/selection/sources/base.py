@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.backends.hub import model_card as cards
-from jarvis_agent.core.concurrency import LateError, within
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import ConfigError, DeadlineError
 from jarvis_agent.core.plugins import brought
 from jarvis_agent.core.settings import Settings
@@ -54,7 +54,7 @@ class ModelSource(Protocol):
 
 
 @runtime_checkable
-class Finder(Protocol):
+class ModelLookup(Protocol):
     """A source that also knows models which its lists leave out."""
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
@@ -63,7 +63,7 @@ class Finder(Protocol):
 
 
 @runtime_checkable
-class Describer(Protocol):
+class CardProvider(Protocol):
     """A source that can tell more of a model than its lists do, at the price of a request."""
 
     async def describe(self, candidate: Candidate) -> str:
@@ -72,7 +72,7 @@ class Describer(Protocol):
 
 
 @runtime_checkable
-class Distant(Protocol):
+class RemoteSource(Protocol):
     """A source that is too far away to be asked what it has for every task at once."""
 
     def likely(self, spec: TaskSpec) -> list[Candidate]:
@@ -102,8 +102,8 @@ async def candidates_of(
 
     seconds = settings.select_timeout / 2
     try:
-        return await within(seconds, ask(), f"the source {source.name}")
-    except LateError as error:
+        return await run_with_timeout(seconds, ask(), f"the source {source.name}")
+    except StageTimeoutError as error:
         raise DeadlineError(f"it did not answer within {seconds:g} s (JARVIS_SELECT_TIMEOUT)") from error
 
 

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from jarvis_agent.backends.hub import model_card as cards
-from jarvis_agent.core.errors import NoCandidateError, in_words
+from jarvis_agent.core.errors import NoCandidateError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.single_flight import SingleFlight
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.sources.hub_api import HubLists, Row
+from jarvis_agent.selection.sources.hub_api import HubApi, Row
 
 EXPAND = (
     "cardData",
@@ -62,7 +62,7 @@ _SERVED_AS = {
 class HubSource:
     """Lists the Hub's models by downloads. `HF_ENDPOINT`, `HF_TOKEN` and offline mode are honoured.
 
-    The parameters after `settings` are those of `HubLists`.
+    The parameters after `settings` are those of `HubApi`.
     """
 
     name: ClassVar[str] = "hub"
@@ -82,7 +82,7 @@ class HubSource:
         self._clock = clock
         self._told: dict[tuple[str, str | None], tuple[float, str]] = {}
         self._asking = SingleFlight[str | None]()
-        self._lists = HubLists(
+        self._lists = HubApi(
             settings, endpoint=endpoint, cache_dir=cache_dir, fresh=fresh, timeout=timeout, clock=clock
         )
 
@@ -159,7 +159,7 @@ class HubSource:
             )
             hf_raise_for_status(reply)
         except (httpx.HTTPError, OSError) as error:
-            logger.info("the card of %s could not be read: %s", candidate.id, in_words(error))
+            logger.info("the card of %s could not be read: %s", candidate.id, describe_error(error))
             return None
         return cards.first_paragraph(cards.card_of(reply.text)[1])
 

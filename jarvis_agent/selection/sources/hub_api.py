@@ -1,6 +1,6 @@
 """Lists from the Hub's API: asked for once, kept for an hour, and given stale rather than not at all.
 
-    lists = HubLists(settings)
+    lists = HubApi(settings)
     rows = await lists.rows("/api/models", {"pipeline_tag": "object-detection", "limit": 20})
 
 Equal requests at one time are one request, whichever event loop they come from. Each runs in a thread of its
@@ -24,7 +24,13 @@ from typing import Any
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.hub import model_card as cards
-from jarvis_agent.core.errors import ConfigError, JarvisError, NoCandidateError, TransientError, as_cause
+from jarvis_agent.core.errors import (
+    ConfigError,
+    JarvisError,
+    NoCandidateError,
+    TransientError,
+    redacted_cause,
+)
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
 
@@ -37,7 +43,7 @@ _PAUSE = 60.0
 _CONNECT = 3.0
 
 
-class HubLists:
+class HubApi:
     """The Hub's API, read only, with a memory.
 
     Args:
@@ -147,9 +153,9 @@ class HubLists:
             hf_raise_for_status(reply)
             content = reply.json()
         except HfHubHTTPError as error:
-            raise self._refusal(error.response.status_code, path, error) from as_cause(error)
+            raise self._refusal(error.response.status_code, path, error) from redacted_cause(error)
         except (httpx.HTTPError, OSError) as error:
-            raise self._remember(str(error) or type(error).__name__) from as_cause(error)
+            raise self._remember(str(error) or type(error).__name__) from redacted_cause(error)
         except ValueError as error:
             raise self._remember("its answer is not JSON") from error
         rows = content if isinstance(content, list) else [content]

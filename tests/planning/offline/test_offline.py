@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from jarvis_agent.backends.starter.models import MINILM, STARTERS
 from jarvis_agent.core.errors import MissingExtraError
-from jarvis_agent.core.request import Brief, Turn, mentions
+from jarvis_agent.core.request import ChatTurn, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
@@ -52,13 +52,13 @@ def image(path: str) -> Resource:
 def brief_of(
     request: str,
     files: Iterable[str] = (),
-    turns: Iterable[Turn] = (),
+    turns: Iterable[ChatTurn] = (),
     specs: Mapping[str, TaskSpec] = TASKS,
-) -> Brief:
+) -> RunContext:
     """A brief in which every file that the request names is there."""
     names = dict.fromkeys([*files, *(name for name in mentions(request) if kind_of(name) != "file")])
     resources = tuple(Resource(kind=kind_of(name), name=name, path=Path("/files") / name) for name in names)
-    return Brief(request, resources, tuple(turns), specs)
+    return RunContext(request, resources, tuple(turns), specs)
 
 
 async def plan(request: str, **rest: Any) -> Plan:
@@ -163,11 +163,11 @@ async def test_the_three_turn_chat_of_the_paper() -> None:
         "detect the objects in the picture above",
     )
     assert graph(await plan(first)) == [("canny-control", {"image": "example.jpg"})]
-    turns = [Turn(first, "Here it is.", (image("/files/example.jpg"), image("/out/canny.png")))]
+    turns = [ChatTurn(first, "Here it is.", (image("/files/example.jpg"), image("/out/canny.png")))]
     assert graph(await plan(second, turns=turns)) == [
         ("canny-text-to-image", {"text": "a photo of a zoo", "image": "/out/canny.png"})
     ]
-    turns.append(Turn(second, "Here it is.", (image("/out/zoo.png"),)))
+    turns.append(ChatTurn(second, "Here it is.", (image("/out/zoo.png"),)))
     assert graph(await plan(third, turns=turns)) == [("object-detection", {"image": "/out/zoo.png"})]
 
 
@@ -262,7 +262,7 @@ async def test_a_file_that_came_without_being_named_is_used() -> None:
 
 
 async def test_a_file_of_this_request_comes_before_one_of_an_earlier_turn() -> None:
-    turns = [Turn("describe old.jpg", "A cat.", (image("/files/old.jpg"),))]
+    turns = [ChatTurn("describe old.jpg", "A cat.", (image("/files/old.jpg"),))]
     made = await plan("Describe the picture", files=["new.jpg"], turns=turns)
     assert graph(made) == [("image-to-text", {"image": "new.jpg"})]
     made = await plan("What color is it?", turns=turns)
@@ -272,7 +272,7 @@ async def test_a_file_of_this_request_comes_before_one_of_an_earlier_turn() -> N
 
 
 async def test_an_earlier_answer_can_be_worked_on() -> None:
-    turns = [Turn("describe old.jpg", "A cat sits on a wall.")]
+    turns = [ChatTurn("describe old.jpg", "A cat sits on a wall.")]
     made = await plan("Translate your answer to German", turns=turns)
     assert graph(made) == [("translation", {"text": "A cat sits on a wall.", "tgt_lang": "de"})]
 
@@ -320,7 +320,7 @@ def test_planning_loads_neither_torch_nor_transformers() -> None:
         from jarvis_agent.core.request import Brief
         from jarvis_agent.core.settings import Settings
         from jarvis_agent.core.tasks.registry import TASKS
-        brief = Brief("Draw a cat", specs=TASKS)
+        brief = RunContext("Draw a cat", specs=TASKS)
         plan = asyncio.run(OfflinePlanner(Settings(offline=True)).plan(brief, print))
         print(*{"torch", "transformers", "sentence_transformers", "numpy"} & set(sys.modules))
     """
@@ -340,5 +340,5 @@ async def test_without_embeddings_the_error_names_the_command_that_installs_them
 
 
 async def test_an_address_in_the_chat_that_no_parser_reads_is_no_fault() -> None:
-    planned = await plan("describe it", turns=(Turn("see http://[a/b.jpg", "I see."),))
+    planned = await plan("describe it", turns=(ChatTurn("see http://[a/b.jpg", "I see."),))
     assert graph(planned) == [("image-to-text", {"image": "http://[a/b.jpg"})]

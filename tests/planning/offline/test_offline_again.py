@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.planning.offline.again import repeated, spelt_out
 from jarvis_agent.planning.offline.marks import mark
 
 
-def brief(request: str, *before: str) -> Brief:
-    turns = tuple(Turn(asked, "Here it is.", tuple(named_files(asked))) for asked in before)
-    return Brief(request, files=tuple(named_files(request)), turns=turns)
+def brief(request: str, *before: str) -> RunContext:
+    turns = tuple(ChatTurn(asked, "Here it is.", tuple(named_files(asked))) for asked in before)
+    return RunContext(request, files=tuple(named_files(request)), turns=turns)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_nothing_is_repeated_for_a_file_of_another_kind() -> None:
 @pytest.mark.parametrize("asked", ["describe this picture in French", "describe a.jpg in French"])
 def test_another_language_is_for_the_file_that_the_turn_had(asked: str) -> None:
     files = tuple(named_files("a.jpg"))
-    meant = spelt_out(Brief("and in German?", turns=(Turn(asked, "Un chat.", files),)))
+    meant = spelt_out(RunContext("and in German?", turns=(ChatTurn(asked, "Un chat.", files),)))
     assert (meant.request, meant.files, meant.turns) == (asked.replace("French", "German"), files, ())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.planning.offline import OfflinePlanner, chinese
@@ -27,7 +27,9 @@ def tasks_of(request: str, at_hand: tuple[str, ...] = ()) -> list[str]:
 
 
 async def plan(request: str, **brief: object) -> list[tuple[str, dict[str, object]]]:
-    made = await PLANNER.plan(Brief(request, specs=TASKS, **{"files": FILES, **brief}), lambda task: None)  # type: ignore[arg-type]
+    made = await PLANNER.plan(
+        RunContext(request, specs=TASKS, **{"files": FILES, **brief}), lambda task: None
+    )  # type: ignore[arg-type]
     return [(task.task, task.args) for task in made.tasks]
 
 
@@ -144,7 +146,7 @@ async def test_the_plan_of_a_chinese_request(
 async def test_a_file_without_a_name_and_one_of_an_earlier_turn_are_at_hand() -> None:
     image = Resource(kind="image", name="x.jpg")
     assert await plan("里面有几个人？", files=(image,)) == [("object-detection", {"image": "x.jpg"})]
-    turn = Turn("画一只鸭子", "", (Resource(kind="image", name="duck.png"),))
+    turn = ChatTurn("画一只鸭子", "", (Resource(kind="image", name="duck.png"),))
     assert await plan("把刚才那张图变成水彩画", files=(), turns=(turn,)) == [
         ("image-to-image", {"image": "duck.png", "text": "把刚才那张图变成水彩画"})
     ]

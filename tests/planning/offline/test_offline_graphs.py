@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
@@ -19,8 +19,8 @@ PLANNER = OfflinePlanner(Settings(offline=True))
 pytestmark = pytest.mark.starter
 
 
-async def graph(request: str, *turns: Turn) -> list[tuple[str, dict[str, Any]]]:
-    brief = Brief(request, tuple(named_files(request)), turns=turns, specs=TASKS)
+async def graph(request: str, *turns: ChatTurn) -> list[tuple[str, dict[str, Any]]]:
+    brief = RunContext(request, tuple(named_files(request)), turns=turns, specs=TASKS)
     made = await PLANNER.plan(brief, lambda task: None)
     return [(task.task, task.args) for task in made.tasks]
 
@@ -80,12 +80,12 @@ async def test_several_things_are_planned_as_they_hang_together(request_: str) -
 
 async def test_one_of_several_results_is_meant_by_its_place() -> None:
     files = [Resource(kind="image", name=name, path=Path("/out") / name) for name in ("red.png", "blue.png")]
-    turn = Turn("draw a red house and a blue house", "Here they are.", tuple(files))
+    turn = ChatTurn("draw a red house and a blue house", "Here they are.", tuple(files))
     assert await graph("describe the second one", turn) == [("image-to-text", {"image": "/out/blue.png"})]
 
 
 async def test_an_answer_in_words_is_what_a_bare_wish_is_about() -> None:
-    turn = Turn("describe a.jpg", "Two children on a beach.", tuple(named_files("a.jpg")))
+    turn = ChatTurn("describe a.jpg", "Two children on a beach.", tuple(named_files("a.jpg")))
     assert await graph("translate it into Thai", turn) == [
         ("translation", {"text": "Two children on a beach.", "tgt_lang": "th"})
     ]

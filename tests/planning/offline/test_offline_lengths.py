@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from cost import cost_of
 
-from jarvis_agent.core.request import Brief, Turn
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.threads import go_on
+from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.evaluation.synthetic import toolkit
 from jarvis_agent.planning.offline import OfflinePlanner
@@ -71,16 +71,16 @@ class Blind:
         return np.zeros((len(texts), 384), np.float32)
 
 
-def seconds(around: str, piece: str, letters: int, plan: Callable[[Brief], Any]) -> float:
+def seconds(around: str, piece: str, letters: int, plan: Callable[[RunContext], Any]) -> float:
     """Processor time of planning a request that has so many letters."""
     request = around.format(piece * (letters // len(piece)))
-    brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+    brief = RunContext(request, tuple(named_files(request)), specs=TASKS)
     start = time.process_time()
     plan(brief)
     return time.process_time() - start
 
 
-def is_linear(around: str, piece: str, plan: Callable[[Brief], Any]) -> bool:
+def is_linear(around: str, piece: str, plan: Callable[[RunContext], Any]) -> bool:
     """Whether four times the text takes less than eight times the time, at the best of a few tries."""
     for _ in range(TRIES):
         short, long = (seconds(around, piece, letters, plan) for letters in (LETTERS, 4 * LETTERS))
@@ -97,7 +97,7 @@ def test_four_times_the_text_takes_about_four_times_the_time(name: str) -> None:
 
 @pytest.mark.parametrize("name", PASTED)
 def test_so_it_does_where_a_workflow_is_read(name: str) -> None:
-    def plan(brief: Brief) -> None:
+    def plan(brief: RunContext) -> None:
         read(mark(brief.request, brief.files), replace(brief, specs=KIT), Blind())
 
     assert is_linear(*PASTED[name], plan)
@@ -108,7 +108,7 @@ def test_of_a_long_text_no_more_is_embedded_than_of_a_long_request(name: str) ->
     around, piece = PASTED[name]
     request = around.format(piece * (4 * LETTERS // len(piece)))
     blind = Blind()
-    read(mark(request, ()), Brief(request, specs=KIT), blind)
+    read(mark(request, ()), RunContext(request, specs=KIT), blind)
     assert blind.letters <= MOST * LONGEST
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_lost_of_an_overlong_text_with_few_blanks() -> None:
 async def test_orders_around_a_pasted_book_are_planned_and_the_plan_says_what_was_not_read() -> None:
     book = "The sea was calm and the ships lay still in the harbour. " * 2000
     request = f"Describe a.jpg. {book}\nTranslate 'good morning' into French."
-    brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+    brief = RunContext(request, tuple(named_files(request)), specs=TASKS)
     plan = await PLANNER.plan(brief, lambda task: None)
     assert [task.task for task in plan.tasks] == ["image-to-text", "translation"]
     assert "only the first and the last 5,000 of its 114,0" in plan.notes[0]
@@ -174,7 +174,7 @@ async def test_orders_around_a_pasted_book_are_planned_and_the_plan_says_what_wa
 @pytest.mark.starter
 async def test_a_quoted_book_is_worked_on_whole() -> None:
     book = "The sea was calm and the ships lay still in the harbour. " * 2000
-    plan = await PLANNER.plan(Brief(f'Summarize "{book}"', specs=TASKS), lambda task: None)
+    plan = await PLANNER.plan(RunContext(f'Summarize "{book}"', specs=TASKS), lambda task: None)
     assert [(task.task, task.args) for task in plan.tasks] == [("summarization", {"text": book.strip()})]
     assert not plan.notes
 
@@ -183,7 +183,7 @@ async def test_a_quoted_book_is_worked_on_whole() -> None:
 @pytest.mark.parametrize("order", ["请总结下面的文章：\n", "请总结下面的文章："])
 async def test_a_chinese_text_that_was_pasted_below_its_order_is_worked_on_whole(order: str) -> None:
     text = "海面平静，船停在港口里。" * 2000
-    plan = await PLANNER.plan(Brief(order + text, specs=TASKS), lambda task: None)
+    plan = await PLANNER.plan(RunContext(order + text, specs=TASKS), lambda task: None)
     assert [(task.task, task.args) for task in plan.tasks] == [("summarization", {"text": text})]
     assert not plan.notes
 
@@ -191,7 +191,7 @@ async def test_a_chinese_text_that_was_pasted_below_its_order_is_worked_on_whole
 @pytest.mark.starter
 async def test_a_plan_has_no_more_tasks_than_a_plan_may_have() -> None:
     texts = " ".join(f'"text {number}"' for number in range(270))
-    plan = await PLANNER.plan(Brief(f"Translate {texts} into French", specs=TASKS), lambda task: None)
+    plan = await PLANNER.plan(RunContext(f"Translate {texts} into French", specs=TASKS), lambda task: None)
     assert len(plan.tasks) == 256
     assert plan.notes == ["tasks left out: 14, since a plan has at most 256"]
 
@@ -210,7 +210,7 @@ HOSTILE = {
 def test_what_planning_costs_does_not_grow_with_a_text_that_no_plain_request_has(name: str) -> None:
     def cost(count: int) -> int:
         request = "".join(HOSTILE[name].format(number) for number in range(count))
-        brief = Brief(request, tuple(named_files(request)), specs=TASKS)
+        brief = RunContext(request, tuple(named_files(request)), specs=TASKS)
         return cost_of(lambda: PLANNER._plan(brief))
 
     cost(10)
@@ -220,9 +220,11 @@ def test_what_planning_costs_does_not_grow_with_a_text_that_no_plain_request_has
 @pytest.mark.starter
 def test_what_planning_costs_grows_as_the_chat_before_it() -> None:
     def cost(count: int) -> int:
-        turns = tuple(Turn(f"what is in photo {number}.jpg", "A fox.") for number in range(count))
+        turns = tuple(ChatTurn(f"what is in photo {number}.jpg", "A fox.") for number in range(count))
         return cost_of(
-            lambda: PLANNER._plan(Brief("Describe it, then read the text aloud", turns=turns, specs=TASKS))
+            lambda: PLANNER._plan(
+                RunContext("Describe it, then read the text aloud", turns=turns, specs=TASKS)
+            )
         )
 
     cost(10)
@@ -231,10 +233,10 @@ def test_what_planning_costs_grows_as_the_chat_before_it() -> None:
 
 @pytest.mark.starter
 def test_a_long_chain_of_repeated_turns_is_no_fault() -> None:
-    turns = tuple(Turn("and in Italian?", "Buongiorno") for _ in range(3_000))
-    first = Turn("Translate 'good morning' into French", "Bonjour")
+    turns = tuple(ChatTurn("and in Italian?", "Buongiorno") for _ in range(3_000))
+    first = ChatTurn("Translate 'good morning' into French", "Bonjour")
     for count, text in ((10, "good morning"), (3_000, "Buongiorno")):
-        plan = PLANNER._plan(Brief("and in Spanish?", turns=(first, *turns[:count]), specs=TASKS))
+        plan = PLANNER._plan(RunContext("and in Spanish?", turns=(first, *turns[:count]), specs=TASKS))
         assert [task.args for task in plan.tasks] == [{"text": text, "tgt_lang": "es"}]
 
 
@@ -249,14 +251,14 @@ async def test_planning_that_nobody_waits_for_ends_at_its_next_step(monkeypatch:
 
     def steps_on() -> None:
         try:
-            go_on()
+            check_cancelled()
         except CancelledError:
             ended.set()
             raise
 
     monkeypatch.setattr("jarvis_agent.planning.offline.split", waits)
     monkeypatch.setattr("jarvis_agent.planning.offline.wordings.go_on", steps_on)
-    planning = asyncio.create_task(PLANNER.plan(Brief("draw a fox", specs=TASKS), lambda task: None))
+    planning = asyncio.create_task(PLANNER.plan(RunContext("draw a fox", specs=TASKS), lambda task: None))
     await asyncio.to_thread(begun.wait, 10.0)
     planning.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.core.errors import PlanError
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource
@@ -29,7 +29,7 @@ def linked(
     request: str, *names: str, specs: dict[str, TaskSpec] | None = None
 ) -> list[tuple[str, dict[str, Any]]]:
     """The tasks of a request whose steps are for the tasks of these names."""
-    brief = Brief(request, FILES, specs=specs or TASKS)
+    brief = RunContext(request, FILES, specs=specs or TASKS)
     marked = mark(request, FILES)
     linker = Linker(marked, brief)
     steps = split(marked.text)
@@ -162,7 +162,7 @@ def test_arguments_are_found_in_the_words(request_: str) -> None:
 
 def test_an_argument_that_is_missing_leaves_nothing_behind() -> None:
     marked = mark("transcribe it", ())
-    linker = Linker(marked, Brief("transcribe it", specs=TASKS))
+    linker = Linker(marked, RunContext("transcribe it", specs=TASKS))
     (step,) = split(marked.text)
     with pytest.raises(PlanError, match="automatic-speech-recognition needs an audio file"):
         linker.add(step, TASKS["automatic-speech-recognition"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.predict import named_files
@@ -18,7 +18,9 @@ NEWS = "The bridge was closed on Monday. Nobody knew why it happened."
 
 
 async def plan(request: str) -> Plan:
-    return await PLANNER.plan(Brief(request, tuple(named_files(request)), specs=TASKS), lambda task: None)
+    return await PLANNER.plan(
+        RunContext(request, tuple(named_files(request)), specs=TASKS), lambda task: None
+    )
 
 
 @pytest.mark.starter

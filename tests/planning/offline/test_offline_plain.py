@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.starter
 
 async def plan(request: str, *own: TaskSpec) -> Plan:
     specs = {**TASKS, **{spec.name: spec for spec in own}}
-    return await PLANNER.plan(Brief(request, tuple(named_files(request)), specs=specs), lambda task: None)
+    return await PLANNER.plan(
+        RunContext(request, tuple(named_files(request)), specs=specs), lambda task: None
+    )
 
 
 async def tasks(request: str) -> list[str]:

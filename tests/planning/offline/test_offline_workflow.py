@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -51,7 +51,7 @@ starter = pytest.mark.starter
 
 async def planned(request: str, specs: dict[str, TaskSpec] | None = None) -> PlanGraph:
     kit = specs or KIT
-    plan = await PLANNER.plan(Brief(request, tuple(named_files(request)), specs=kit), lambda task: None)
+    plan = await PLANNER.plan(RunContext(request, tuple(named_files(request)), specs=kit), lambda task: None)
     return graph_of(plan, kit, "1")
 
 
@@ -240,7 +240,7 @@ WORDS = (
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 async def test_every_request_gets_a_valid_plan(words: list[str]) -> None:
     request = " ".join(words)
-    plan = await PLANNER.plan(Brief(request, tuple(named_files(request)), specs=KIT), lambda task: None)
+    plan = await PLANNER.plan(RunContext(request, tuple(named_files(request)), specs=KIT), lambda task: None)
     assert plan.tasks
     for place, task in enumerate(plan.tasks):
         assert task.id == place

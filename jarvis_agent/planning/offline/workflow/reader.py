@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from jarvis_agent.backends.starter.embeddings import Embedder
-from jarvis_agent.core.request import Brief
+from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.offline import arguments
@@ -54,7 +54,7 @@ _TEXT = re.compile(
 )
 
 
-def read(marked: Marked, brief: Brief, embedder: Embedder, model: Model | None = None) -> list[Task]:
+def read(marked: Marked, brief: RunContext, embedder: Embedder, model: Model | None = None) -> list[Task]:
     """The tasks that a marked request speaks of; at least one. `model`: instead of the stored classifier."""
     families: dict[str, list[TaskSpec]] = {}
     for spec in brief.specs.values():
@@ -65,7 +65,7 @@ def read(marked: Marked, brief: Brief, embedder: Embedder, model: Model | None =
 
 class _Reader:
     def __init__(
-        self, marked: Marked, brief: Brief, families: dict[str, list[TaskSpec]], found: list[Mention]
+        self, marked: Marked, brief: RunContext, families: dict[str, list[TaskSpec]], found: list[Mention]
     ) -> None:
         self._marked = marked
         self._families = families
