@@ -160,11 +160,8 @@ class Settings(BaseSettings):
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
-    upload_seconds: float = Field(
-        86_400.0, gt=0, description="how long a server keeps uploads, and what its runs wrote, in seconds"
-    )
-    upload_bytes: int = Field(
-        20_000_000_000, gt=0, description="how much it keeps of either, in bytes; the oldest goes first"
+    retention: float = Field(
+        86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
     # Tracing.

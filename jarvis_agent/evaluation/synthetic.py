@@ -16,14 +16,15 @@ from collections.abc import Iterator, Mapping
 from jarvis_agent.backends.starter.embeddings import Embedder
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
-from jarvis_agent.evaluation.graphs import Node, PlanGraph, graph_of
-from jarvis_agent.evaluation.metrics import score
+from jarvis_agent.evaluation.metrics import GraphNode, Metric, PlanGraph, graph_of, score
 from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.evaluation.report import f1, figure
 from jarvis_agent.planning.offline.marks import mark
 from jarvis_agent.planning.offline.workflow.classify import Model
 from jarvis_agent.planning.offline.workflow.fit import SEED, Bank, filled, is_held_out, load_templates
 from jarvis_agent.planning.offline.workflow.reader import read
-from jarvis_agent.planning.plan import Plan
+
+METRICS: tuple[Metric, Metric] = ("node", "edge")
 
 _TEXT: Modality = "text"
 _IMAGE: Modality = "image"
@@ -83,7 +84,8 @@ def sample(bank: Bank, dice: random.Random, count: int, *, held_out: bool) -> It
         start = KINDS[chain[0]][0][-1]
         first = {_IMAGE: "example.jpg", _AUDIO: "example.wav"}.get(start, "the text")
         nodes = (
-            Node(task=tool, arguments=(f"<node-{i - 1}>" if i else first,)) for i, tool in enumerate(chain)
+            GraphNode(task=tool, arguments=(f"<node-{i - 1}>" if i else first,))
+            for i, tool in enumerate(chain)
         )
         text = f"{dice.choice(_OPENINGS[start])} {_joined(clauses, dice)}"
         yield text, PlanGraph(id=str(number), nodes=tuple(nodes))
@@ -98,9 +100,10 @@ def try_out(model: Model, embedder: Embedder, count: int = 300) -> tuple[float, 
         files = tuple(named_files(request))
         tasks = read(mark(request, files), RunContext(request, files, specs=specs), embedder, model)
         gold.append(graph)
-        found[graph.id] = graph_of(Plan(tasks=tasks), specs, graph.id)
+        found[graph.id] = graph_of(tasks, specs, graph.id)
     scores = score(gold, found, {name: makes[0] for name, (_, makes) in KINDS.items()})
-    return scores.f1("node"), scores.f1("edge")
+    node, edge = (figure(one, [f1(each.counts[one]) for each in scores]).value or 0.0 for one in METRICS)
+    return node, edge
 
 
 def _chain(dice: random.Random) -> list[str]:
