@@ -137,7 +137,7 @@ class FallbackChain:
         try:
             with (
                 _span_of(call) as seen,
-                breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings),
+                breaker.shared.call((call.candidate.backend or "", call.candidate.id)),
             ):
                 if seen.wanted:
                     seen.tell({"jarvis.bytes.in": await asyncio.to_thread(bytes_of, call.inputs.values())})

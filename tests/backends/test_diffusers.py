@@ -138,7 +138,7 @@ def test_a_pipeline_without_callbacks_stops_as_well(
     candidate = model(task, built(build))
     expert = load(backend, candidate)
     asked = iter([False, False, True])
-    monkeypatch.setattr(calls, "abandoned", lambda: next(asked))
+    monkeypatch.setattr(calls, "is_cancelled", lambda: next(asked))
     with pytest.raises(ExpertError, match="org/model was stopped"):
         expert(call_of(candidate, {"text": PROMPT}))
 

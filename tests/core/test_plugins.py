@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from jarvis_agent import JarvisAgent, Settings, default_backends
-from jarvis_agent.backends.base import Expert, LocalBackend
+from jarvis_agent.backends.base import Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
