@@ -299,7 +299,7 @@ class Executor:
         with span("jarvis.select", {"jarvis.task.name": task.task}) as seen:
             course.selection = selection = await self._chosen(task)
             if selection is not None:
-                seen.tell({"jarvis.model": selection.model, "jarvis.selected_by": selection.by})
+                seen.tell({"jarvis.model": selection.model, "jarvis.selected_by": selection.chosen_by})
         chosen = TaskResult(task=task, status="ok", selection=course.selection)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
 

@@ -3,7 +3,7 @@
     selector = Selector(sources, backends, settings, controller)
     selection = await selector.select(task, spec, brief)
     selection.model, selection.reason      # "facebook/detr-resnet-50", "it knows zebras"
-    selection.ladder                       # that one, then those that are tried if it fails
+    selection.candidates                       # that one, then those that are tried if it fails
 
 Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
 machine first (or what is hosted, by policy), then by downloads. `Settings.selection` says whether the LLM is
@@ -116,7 +116,7 @@ class Selector:
         listed = await self.shortlist(case)
         if listed.kept:
             selection = await self._choose(listed, case, brief, until)
-            return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
+            return selection.model_copy(update={"note": _note_on(selection.candidates[0], case)})
         if case.wanted.get("ocr") is False:
             other = await self._classify_instead(task, brief, listed.rejected, until)
             if other is not None:
@@ -151,7 +151,7 @@ class Selector:
         top = listed.kept[: self._settings.top_k]
         ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
         if len(top) == 1:
-            return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
+            return ranked.model_copy(update={"chosen_by": "only", "reason": "it is the only model that can do this"})
         if self._controller is None:
             return ranked
         try:
@@ -305,9 +305,9 @@ def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case:
     return Selection(
         model=chosen.id,
         reason=reason,
-        by=by,
-        place=listed.places.get(chosen.id, ""),
-        ladder=listed.ladder(chosen, case.settings.top_k),
+        chosen_by=by,
+        placement=listed.places.get(chosen.id, ""),
+        candidates=listed.ladder(chosen, case.settings.top_k),
         rejected=listed.rejected,
         task=case.spec.name,
     )

@@ -49,7 +49,7 @@ async def run_with(picture: Path, replies: Mapping[str, Any], **settings: Any) -
 
 
 def chosen(run: Run) -> list[tuple[str, str]]:
-    return [(r.selection.model, r.selection.by) for r in run.results if r.selection]
+    return [(r.selection.model, r.selection.chosen_by) for r in run.results if r.selection]
 
 
 async def test_joint_selection_is_one_call_for_the_whole_plan(picture: Path) -> None:
