@@ -215,7 +215,11 @@ def test_among_several_the_language_model_chooses_and_says_why() -> None:
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.chosen_by, selection.reason) == ("image-to-text/b", "llm", "it knows cats")
+    assert (selection.model, selection.chosen_by, selection.reason) == (
+        "image-to-text/b",
+        "llm",
+        "it knows cats",
+    )
     assert [candidate.id for candidate in selection.candidates] == [f"image-to-text/{x}" for x in "bac"]
     assert backend.models() == ["image-to-text/b"]
 
