@@ -189,10 +189,9 @@ class Selector:
 
     @asynccontextmanager
     async def _turn(self, brief: RunContext) -> AsyncIterator[None]:
-        """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
+        """A place among the calls of a run, which has one meter."""
         slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
-        with uncounted():
-            await slots.acquire()
+        await slots.acquire()
         try:
             yield
         finally:
