@@ -177,7 +177,7 @@ def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, b
     shutil.copytree(built(tiny.ddpm), copy)
     index = json.loads((copy / "model_index.json").read_text())
     (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "AmusedPipeline"}))
-    with pytest.raises(UnsupportedError, match="can not be loaded for text-to-image"):
+    with pytest.raises(UnsupportedError, match="cannot be loaded for text-to-image"):
         load(backend, model("text-to-image", copy))
     (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "NewestInpaintPipeline"}))
     with pytest.raises(UnsupportedError, match=f"NewestInpaintPipeline, which diffusers {__version__}"):

@@ -179,7 +179,7 @@ def test_code_of_a_models_own_is_not_run(ask: Ask, built: Any, tmp_path: Path) -
     modules[1]["type"] = "own_pooling.OwnPooling"
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "own_pooling.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass OwnPooling: pass\n")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for feature-extraction"):
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for feature-extraction"):
         ask("feature-extraction", folder, text=QUERY)
     assert not (tmp_path / "ran").exists()
 

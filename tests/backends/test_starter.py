@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from jarvis_agent.backends import starter as backend_module
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import READERS, StarterBackend
 from jarvis_agent.backends.starter.efficientnet import imagenet_classes
 from jarvis_agent.backends.starter.models import (

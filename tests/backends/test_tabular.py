@@ -187,7 +187,7 @@ def test_of_several_models_the_config_says_which(ask: Ask, built: Any, tmp_path:
 
 def test_a_damaged_file_is_refused_by_name(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "model.skops").write_bytes(b"nonsense")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for tabular-regression"):
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for tabular-regression"):
         ask("tabular-regression", tmp_path, "a\n1\n")
 
 
