@@ -407,6 +407,6 @@ def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> 
 def test_without_diffusers_the_extra_is_named(
     backend: DiffusersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.local.find_spec", lambda name: None)
     candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
     assert 'needs the extra "local"' in str(backend.unsupported_reason(TASKS["text-to-image"], candidate))
