@@ -167,11 +167,6 @@ class Settings(BaseSettings):
         20_000_000_000, gt=0, description="how much it keeps of either, in bytes; the oldest goes first"
     )
 
-    # Tracing.
-    trace_contents: bool = Field(
-        False, description="put requests, arguments, answers and error messages into OpenTelemetry spans"
-    )
-
     @field_validator("licenses", "allowed_dirs", mode="before")
     @classmethod
     def _listed(cls, value: Any, info: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import base
+from jarvis_agent.backends import local
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.model_card import model_at
 from jarvis_agent.backends.pool import ModelPool
@@ -214,7 +214,7 @@ def test_a_missing_extra_is_named(
     backend: SentenceTransformersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        base, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
+        local, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
     )
     spec = TASKS["text-ranking"]
     candidate = Candidate(id="org/model", task=spec.name, library="sentence-transformers", local=True)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import base
-from jarvis_agent.backends.base import Call, LocalBackend
+from jarvis_agent.backends import local
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.model_card import model_at
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -223,7 +224,11 @@ def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, built: Any,
         ("time-series-forecasting", {"library": "chronos-forecasting"}, None),
         ("time-series-forecasting", {"library": "transformers", "id": "amazon/chronos-t5-tiny"}, None),
         ("time-series-forecasting", {"library": "timesfm"}, "it is made for timesfm, not for Chronos"),
-        ("time-series-forecasting", {"library": "transformers"}, "it is made for transformers, not for Chronos"),
+        (
+            "time-series-forecasting",
+            {"library": "transformers"},
+            "it is made for transformers, not for Chronos",
+        ),
     ],
 )
 def test_what_can_be_run_is_told_before_anything_is_loaded(
@@ -237,7 +242,7 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
 @pytest.mark.parametrize("task", BACKENDS)
 def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     missing = {"skops", "chronos"}
-    monkeypatch.setattr(base, "find_spec", lambda name: None if name in missing else find_spec(name))
+    monkeypatch.setattr(local, "find_spec", lambda name: None if name in missing else find_spec(name))
     library = "chronos-forecasting" if task == chronos.FORECASTING else "sklearn"
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
     backend = BACKENDS[task](pool)

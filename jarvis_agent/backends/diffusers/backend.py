@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.diffusers.loading import (
     DiffusionPipelineSpec,
     LoadedPipeline,
@@ -26,7 +27,6 @@ from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.layouts import DIFFUSERS
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.transformers.loading import silence_library
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent.backends.base import Call, patience
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.chat_messages import answer_of, messages
-from jarvis_agent.backends.hosted.errors import retry_after
+from jarvis_agent.backends.hosted.errors import reply_timeout, retry_after
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import (
     ExpertError,
@@ -30,8 +30,7 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import counted, tell
-from jarvis_agent.core.types import Candidate, Usage
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm.client import ThinkingFilter
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ class OpenAIBackend:
             UnsupportedError: it refuses the key, the model or the input, or answers nothing.
         """
         order = ORDERS[call.spec.name](call)
-        limit = patience(self._settings)
+        limit = reply_timeout(self._settings)
         asked = await asyncio.to_thread(messages, call.inputs, order)
         client = await asyncio.to_thread(_client, call.candidate, limit)
         try:
@@ -168,8 +167,6 @@ async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
         reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
     except openai.OpenAIError as error:
         raise _expert_error(error, call.candidate) from redacted_cause(error)
-    if used := reply.usage:
-        tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
     message = reply.choices[0].message if reply.choices else None
     thinking = ThinkingFilter()
     said = thinking.feed((message and message.content) or "") + thinking.finish()

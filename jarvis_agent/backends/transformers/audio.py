@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chance import seeded
+from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.backends.transformers.generation import split_text, stopping
 from jarvis_agent.backends.transformers.loading import LOADING, LoadedModel
 from jarvis_agent.backends.transformers.text import MAX_LABELS, text_of
@@ -125,7 +125,7 @@ def _speak(loaded: LoadedModel, call: Call, say: Callable[[str], Synthesis]) -> 
     made: list[Synthesis] = []
     with seeded(call.settings.seed):
         for piece in split_text(text_of(call), loaded, SPEECH_TOKENS):
-            if made and abandoned():
+            if made and is_cancelled():
                 break
             made.append(say(piece))
     sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in made]

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.snapshot import config_file, model_folder
 from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
@@ -27,7 +28,6 @@ from jarvis_agent.backends.transformers.loading import (
     silence_library,
 )
 from jarvis_agent.backends.transformers.pipelines import PIPELINES
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -66,7 +66,7 @@ def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     Raises:
         MissingExtraError: the extra `starter` is not installed.
     """
-    from jarvis_agent.backends.starter import READERS
+    from jarvis_agent.backends.starter.backend import READERS
     from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
 
     reader = next(model for model in STARTERS.values() if model.reader == "ocr")
