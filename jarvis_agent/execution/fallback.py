@@ -92,7 +92,7 @@ class FallbackChain:
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Try the candidates in order. Errors are in the result."""
         failures: list[tuple[Candidate, str]] = []
-        remaining = list(self.selection.ladder)
+        remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
@@ -131,9 +131,7 @@ class FallbackChain:
         ):
             with attempt:
                 known = {"backend": call.candidate.backend, "task": self.spec.name}
-                return await run_as_child(
-                    self.config, call.candidate.id, known, lambda: self._attempt(call)
-                )
+                return await run_as_child(self.config, call.candidate.id, known, lambda: self._attempt(call))
         raise AssertionError("tenacity returns or raises")
 
     def _is_retryable(self, error: BaseException) -> bool:
