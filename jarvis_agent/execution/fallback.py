@@ -145,7 +145,7 @@ class FallbackChain:
         error: str | None = "cancelled"
         files = AttemptFiles(call.new_path)
         try:
-            with breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings):
+            with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(replace(call, new_path=files.new_path, sweep=files.cleanup))
         except JarvisError as failure:
             error = str(failure)
