@@ -132,7 +132,7 @@ def agent_of(
 def serving(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Served]:
     """A running application of an agent that `agent_of` made with the same script."""
     with TestClient(create_app(agent), base_url=BASE, raise_server_exceptions=False) as client:
-        backend = agent.experts.backends["fake"]
+        backend = agent.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
         yield Served(client, agent.model, backend, agent.settings.output_dir, script)

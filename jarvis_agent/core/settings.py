@@ -164,11 +164,6 @@ class Settings(BaseSettings):
         86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
-    # Tracing.
-    trace_contents: bool = Field(
-        False, description="put requests, arguments, answers and error messages into OpenTelemetry spans"
-    )
-
     @field_validator("licenses", "allowed_dirs", mode="before")
     @classmethod
     def _listed(cls, value: Any, info: Any) -> Any:

@@ -21,7 +21,7 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
+from jarvis_agent.core.types import Candidate, Frozen, Selection, Task, Usage
 from jarvis_agent.evaluation.predict import named_files, read_records
 from jarvis_agent.evaluation.report import Ratios, Report, report_on
 from jarvis_agent.evaluation.requests import data_file
@@ -117,7 +117,9 @@ async def choose(case: Case, llm: LLMClient | None) -> Chosen:
         found = await selector.select(case.task, TASKS[case.task.task], context)
     except NoCandidateError as error:
         return Chosen(case, None, str(error), usage=sum(context.meter.usage.values(), Usage()))
-    return Chosen(case, found.model, found.reason, found.by, sum(context.meter.usage.values(), Usage()))
+    return Chosen(
+        case, found.model, found.reason, found.chosen_by, sum(context.meter.usage.values(), Usage())
+    )
 
 
 class _CaseSettings(Settings):

@@ -73,7 +73,7 @@ def test_of_a_pipeline_of_another_family_only_the_index_is_fetched(
     backend: DiffusersBackend, hub: HubDouble
 ) -> None:
     task = "text-to-video"
-    with pytest.raises(UnsupportedError, match="org/whole is a StableDiffusionPipeline, which can not do"):
+    with pytest.raises(UnsupportedError, match="org/whole is a StableDiffusionPipeline, which cannot do"):
         backend.load(TASKS[task], candidate("org/whole", task), ON_HUB)
     assert fetched_from(hub) == {"model_index.json"}
 
@@ -93,8 +93,6 @@ def test_a_controlnet_brings_the_base_that_its_card_names(
 
 def test_an_adapter_alone_is_refused_before_the_download(backend: DiffusersBackend, hub: HubDouble) -> None:
     task = "text-to-image"
-    with pytest.raises(
-        UnsupportedError, match=r"diffusers can not load org/lora: it has no model_index.json"
-    ):
+    with pytest.raises(UnsupportedError, match=r"diffusers cannot load org/lora: it has no model_index.json"):
         backend.load(TASKS[task], candidate("org/lora", task), ON_HUB)
     assert fetched_from(hub) == set()

@@ -241,12 +241,12 @@ async def test_a_provider_that_leaks_is_told_without_secrets(monkeypatch: pytest
         request = httpx.Request("POST", SIGNED)
         httpx.Response(403, request=request).raise_for_status()
 
-    monkeypatch.setattr(hosted, "ask", refused)
+    monkeypatch.setattr(hosted, "run_call", refused)
     one = hosted.Serving("a provider", "org/model", "image-to-text", None)
     candidate = fake_candidate("image-to-text", "org/model")
     call: Any = SimpleNamespace(candidate=candidate)
     with pytest.raises(UnsupportedError, match="403") as told:
-        await hosted.HostedBackend(Settings())._ask(one, call)
+        await hosted.HostedBackend(Settings())._call(one, call)
     assert not _leaks(*traceback.format_exception(told.value))
 
 
@@ -276,8 +276,8 @@ def test_a_server_answers_an_error_without_secrets(tmp_path: Path) -> None:
     with serving(agent_of(tmp_path, script), script) as served:
         body = {"input": {"input": "Describe it", "files": [SIGNED]}}
         answers = [
-            httpx.post(f"{served.url}/agent/invoke", json=body),
-            httpx.post(f"{served.url}/agent/stream", json=body),
+            served.client.post("/agent/invoke", json=body),
+            served.client.post("/agent/stream", json=body),
         ]
     assert [answer.status_code for answer in answers] == [422, 200]
     assert all("private address 127.0.0.1" in answer.text for answer in answers)

@@ -115,7 +115,7 @@ class Inventory:
         selected = find_task(selection.task) or spec
         return ModelList(
             task=spec.name,
-            models=[self._model(candidate, selected) for candidate in selection.ladder],
+            models=[self._model(candidate, selected) for candidate in selection.candidates],
             rejected=selection.rejected,
             notes=[selection.note] if selection.note else [],
         )

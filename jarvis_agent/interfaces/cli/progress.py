@@ -24,7 +24,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from jarvis_agent.backends.hub.downloads import under_way
+from jarvis_agent.backends.hub.snapshot import active_downloads
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -122,7 +122,7 @@ class RunProgress:
     def __rich__(self) -> RenderableType:
         rows = list(self.tasks.values())
         tree = _tree(rows, self.clock()) if rows else Text("Planning …", "dim")
-        lines = [clean(str(download)) for download in under_way()]
+        lines = [clean(str(download)) for download in active_downloads()]
         lines += [f"note: {shorten(note, 300)}" for note in self.notes]
         return Group(tree, *(Text(line, "dim") for line in lines))
 

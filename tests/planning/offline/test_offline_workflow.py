@@ -16,7 +16,7 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
-from jarvis_agent.evaluation.graphs import PlanGraph, graph_of, links
+from jarvis_agent.evaluation.metrics import PlanGraph, graph_of
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.evaluation.synthetic import sample, toolkit, try_out
 from jarvis_agent.planning.offline import OfflinePlanner
@@ -52,7 +52,7 @@ starter = pytest.mark.starter
 async def planned(request: str, specs: dict[str, TaskSpec] | None = None) -> PlanGraph:
     kit = specs or KIT
     plan = await PLANNER.plan(RunContext(request, tuple(named_files(request)), specs=kit), lambda task: None)
-    return graph_of(plan, kit, "1")
+    return graph_of(plan.tasks, kit, "1")
 
 
 def pieces_of(request: str) -> list[str]:
@@ -144,7 +144,7 @@ CHAINS: dict[str, tuple[list[str], list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("request_", CHAINS)
 async def test_plain_requests_become_the_chain_that_they_describe(request_: str) -> None:
     made = await planned(request_)
-    assert ([node.task for node in made.nodes], links(made)) == CHAINS[request_]
+    assert ([node.task for node in made.nodes], made.links()) == CHAINS[request_]
 
 
 @starter
@@ -152,7 +152,7 @@ async def test_words_for_what_was_made_override_the_chain() -> None:
     made = await planned(
         "Transcribe a.wav, classify the photo a.jpg, and translate the transcribed text into German."
     )
-    assert links(made) == [("Automatic Speech Recognition", "Translation")]
+    assert made.links() == [("Automatic Speech Recognition", "Translation")]
 
 
 @starter
@@ -160,7 +160,7 @@ async def test_a_file_that_names_an_output_is_no_input() -> None:
     made = await planned(
         "Read 'Hello there' aloud and save it as 'a.wav'. Then clean up the background noise."
     )
-    assert links(made) == [("Text-to-Speech", "Audio-to-Audio")]
+    assert made.links() == [("Text-to-Speech", "Audio-to-Audio")]
 
 
 @starter
@@ -195,7 +195,7 @@ async def test_a_tool_that_is_not_known_is_found_by_what_it_says_of_itself() -> 
     )
     assert made.nodes[0].task == "weather"
     assert made.nodes[0].arguments == ("Paris",)
-    assert links(made) == [("weather", "Translation")]
+    assert made.links() == [("weather", "Translation")]
 
 
 @starter
@@ -224,7 +224,7 @@ async def test_no_question_is_asked_of_the_answer_to_another() -> None:
         "Then answer the question 'Who is in the picture?' about the image too."
     )
     assert [node.task for node in made.nodes] == ["Visual Question Answering"] * 2
-    assert links(made) == []
+    assert made.links() == []
 
 
 WORDS = (
@@ -261,7 +261,7 @@ def test_made_up_requests_are_the_same_each_time_and_their_links_fit() -> None:
 
     assert drawn() == drawn()
     for _, graph in drawn():
-        for source, target in links(graph):
+        for source, target in graph.links():
             assert KIT[source].outputs[0] in {arg.kind for arg in KIT[target].inputs}
 
 
