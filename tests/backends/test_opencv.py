@@ -97,7 +97,7 @@ def test_without_opencv_the_command_that_installs_it_is_told(monkeypatch: pytest
     told = backend.unsupported_reason(
         TASKS["canny-control"], Candidate(id="opencv/canny", task="canny-control")
     )
-    assert 'pip install "jarvis-agent[starter]"' in str(told)
+    assert "[starter]" in str(told)
 
 
 def test_every_task_that_needs_no_model_has_its_algorithm() -> None:
