@@ -1,4 +1,4 @@
-"""The starter embeddings: LangChain's interface, and the vectors of sentence-transformers without its imports."""
+"""The starter embeddings: the interface of LangChain and the vectors of sentence-transformers."""
 
 import subprocess
 import sys
