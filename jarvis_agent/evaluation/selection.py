@@ -4,7 +4,7 @@
     reports = score_choices(chosen, "no model")
     reports[0].figures[0]         # Figure("right", 0.69, 0.53, 0.84)
 
-The choice goes through the real Selector with a source and backends made for the case.
+The choice goes through the real ModelSelector with a source and backends made for the case.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Frozen, Selection, Task, Usage
+from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import named_files, read_records
 from jarvis_agent.evaluation.report import Ratios, Report, report_on
 from jarvis_agent.evaluation.requests import data_file
-from jarvis_agent.selection.selector import Selector
+from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.selector import ModelSelector
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
@@ -111,7 +112,8 @@ async def choose(case: Case, llm: LLMClient | None) -> Chosen:
     """Let the selector choose a model for a case; without `llm` the ranking decides."""
     source = _CaseSource([offer.candidate for offer in case.offers])
     settings = _CaseSettings(**{**_SETTINGS, **case.settings})
-    selector = Selector([source], [_LocalBackend(), _HostedBackend()], settings, llm)
+    chain = selection_chain(llm, settings=settings) if llm is not None else None
+    selector = ModelSelector([source], [_LocalBackend(), _HostedBackend()], settings, chain)
     context = RunContext(case.request, files=tuple(named_files(case.request)), specs=TASKS)
     try:
         found = await selector.select(case.task, TASKS[case.task.task], context)

@@ -164,7 +164,7 @@ def _planner(model: str | None) -> tuple[Planner, str, int]:
     planner = make_planner(chat, settings)
     if chat is None:
         return planner, "no model", 1  # Plans on the CPU would only compete.
-    names = ("prompts", "structured", "context_tokens")
+    names = ("prompts", "structured_output", "context_window")
     values = {field: getattr(settings, field) for field in names}
     changed = [f"{n}={v}" for n, v in values.items() if v != Settings.model_fields[n].default]
     return planner, ", ".join([describe_model(chat), *changed]), 4

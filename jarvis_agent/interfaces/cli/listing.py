@@ -102,7 +102,7 @@ class Inventory:
 
     async def tasks(self) -> TaskList:
         """Return every task type with what would run it."""
-        offered = await self._registry.offered()
+        offered = await self._registry.available_tasks()
         return TaskList(tasks=[await self._task(spec, spec.name in offered) for spec in TASKS.values()])
 
     async def models(self, spec: TaskSpec) -> ModelList:
