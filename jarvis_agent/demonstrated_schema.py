@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from jarvis_agent.demonstrations import Demonstration
-from jarvis_agent.offline.marks import mark
+from jarvis_agent.offline.masking import mark
 from jarvis_agent.refs import refs_in, whole_ref
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import MEDIA, Modality

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.demonstrations import Demonstration
-from jarvis_agent.offline.wordings import bank_name
+from jarvis_agent.offline.phrases import bank_name
 from jarvis_agent.request import Brief
 from jarvis_agent.settings import Settings
 from jarvis_agent.similarity import Similarity

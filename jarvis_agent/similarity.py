@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.offline import chinese
-from jarvis_agent.offline.lengths import ends
-from jarvis_agent.offline.marks import mark
-from jarvis_agent.offline.plain import readings
-from jarvis_agent.offline.steps import first_of, split
-from jarvis_agent.offline.wordings import Matcher, load_bank, wording
+from jarvis_agent.offline.limits import ends
+from jarvis_agent.offline.masking import mark
+from jarvis_agent.offline.delexicalise import readings
+from jarvis_agent.offline.clauses import first_of, split
+from jarvis_agent.offline.classifier import Classifier as Matcher
+from jarvis_agent.offline.phrases import load_bank, wording
 from jarvis_agent.request import Brief, mentions
 from jarvis_agent.settings import Settings
 from jarvis_agent.stored_vectors import stored

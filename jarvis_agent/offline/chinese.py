@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from jarvis_agent.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.offline.chinese_slots import Found, clause_of, found, in_english
-from jarvis_agent.offline.lengths import MOST_READ
-from jarvis_agent.offline.marks import MARK, MOST_SEARCHED, Mark, Marked
-from jarvis_agent.offline.steps import Step
-from jarvis_agent.offline.wordings import UNKNOWN
+from jarvis_agent.offline.limits import MOST_READ
+from jarvis_agent.offline.masking import MARK, MOST_SEARCHED, Mark, Marked
+from jarvis_agent.offline.clauses import Step
+from jarvis_agent.offline.phrases import UNKNOWN
 from jarvis_agent.tools.table import TASKS
 
 LONGEST_ORDER = 150

@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.offline.marks import Marked
-from jarvis_agent.offline.plain import is_document
+from jarvis_agent.offline.masking import Marked
+from jarvis_agent.offline.delexicalise import is_document
 
-RULES = Path(__file__).parent.parent / "data" / "chinese.json"
+RULES = Path(__file__).parent / "data" / "chinese.json"
 _SIGNS = {"image": "ⓘ", "audio": "ⓐ", "video": "ⓥ", "table": "ⓣ", "text": "ⓕ"}
 _QUOTE, _DOCUMENT, _OTHER = "ⓠ", "ⓓ", "ⓞ"
 KINDS = {"ⓘ": "image", "ⓓ": "image", "ⓐ": "audio", "ⓥ": "video", "ⓣ": "table", "ⓕ": "text", "ⓠ": "text"}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jarvis_agent.offline.chinese_rules import KINDS, Rule, as_signs, clue, load_rules
-from jarvis_agent.offline.marks import MARK, Mark, Marked
+from jarvis_agent.offline.masking import MARK, Mark, Marked
 
 _NOUN_OF_FILE = {"image": "图片", "audio": "录音", "video": "视频", "table": "表格", "text": "文件"}
 _DIGITS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}

@@ -11,14 +11,16 @@ import re
 from collections.abc import Sequence
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.offline.asking import ACTIONS, OPENERS
-from jarvis_agent.offline.companions import COMPANIONS, Companion
-from jarvis_agent.offline.link import Linker
-from jarvis_agent.offline.marks import MARK, Marked
-from jarvis_agent.offline.rank import Ranker, Scores
-from jarvis_agent.offline.steps import Step, first_of
-from jarvis_agent.offline.supply import DETECTOR, FINDER
-from jarvis_agent.offline.wordings import OUT_OF_SCOPE, bank_name
+from jarvis_agent.offline.clause_cuts import REFERS_BACK
+from jarvis_agent.offline.phrases import clause_class
+from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
+from jarvis_agent.offline.implied import COMPANIONS, Companion
+from jarvis_agent.offline.linking import Linker
+from jarvis_agent.offline.masking import MARK, Marked
+from jarvis_agent.offline.ranking import Ranker, Scores
+from jarvis_agent.offline.clauses import Step, first_of
+from jarvis_agent.offline.sources import DETECTOR, FINDER
+from jarvis_agent.offline.phrases import OUT_OF_SCOPE, bank_name
 from jarvis_agent.parsing.draft import MAX_TASKS, shorten
 from jarvis_agent.threads import go_on
 from jarvis_agent.tools.spec import TaskSpec
@@ -96,6 +98,12 @@ class Chooser:
     def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
         """Add a step's task. Returns why there is none, or None."""
         ranked = self._ranker.ranked(step, scores, text_after)
+        if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
+            self._linker.discourse.give(step.text)
+            return f"{self._told(step)} asks for nothing that the tools do" if START.match(step.text) else None
+        if ranked and self._repeats_tool(step, ranked[0][0]):
+            self._linker.discourse.give(step.text)
+            return None
         likely = [(spec, score) for spec, score in ranked if score >= max(LEAST, ranked[0][1] - MARGIN)]
         if refusal := self._refusal(step, scores, likely):
             return refusal
@@ -109,8 +117,16 @@ class Chooser:
             return self._accompany(step, spec, made)
         return reasons[0]
 
+    def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
+        if clause_class(spec) is None or self._marked.within(step.text):
+            return False
+        return REFERS_BACK.match(step.text) is not None and any(t.task == spec.name for t in self._linker.tasks)
+
     def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
         """Why none of the offered tasks is meant; None if one of them is."""
+        if likely and likely[0][0].category == "tool":
+            return None
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         # A wish that is out of scope for the Hub's tasks may be just what a tool of the user's own is for.
         is_own = bool(likely) and bank_name(likely[0][0]) is None

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePath
 
-from jarvis_agent.offline.asking import ACTIONS, OPENERS, START
-from jarvis_agent.offline.lengths import MOST_READ, bounded, ends, single_spaced
-from jarvis_agent.offline.pasted import Span, above, below
+from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
+from jarvis_agent.offline.limits import MOST_READ, bounded, ends, single_spaced
+from jarvis_agent.offline.pasted_text import Span, above, below
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jarvis_agent.offline.arguments import language_phrase
+from jarvis_agent.offline.extraction import language_phrase
 
 _ALOUD = re.compile(
     r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.offline.marks import Mark, Marked, spelling, without_references
-from jarvis_agent.offline.wordings import bank_name, wording
+from jarvis_agent.offline.masking import Mark, Marked, spelling, without_references
+from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from jarvis_agent.offline.asking import START
+from jarvis_agent.offline.intents import START
 
 _TEXTS = (
     r"(?:text|e-?mail|article|message|letter|paragraph|passage|story|review|note|comment|post|report|poem|speech|"

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.offline.discourse import Discourse
-from jarvis_agent.offline.fill import Filling
-from jarvis_agent.offline.marks import Marked
-from jarvis_agent.offline.steps import Step
-from jarvis_agent.offline.supply import Supply
-from jarvis_agent.offline.wordings import bank_name
+from jarvis_agent.offline.coreference import Discourse
+from jarvis_agent.offline.arguments import Filling
+from jarvis_agent.offline.masking import Marked
+from jarvis_agent.offline.clauses import Step
+from jarvis_agent.offline.sources import Supply
+from jarvis_agent.offline.phrases import bank_name
 from jarvis_agent.parsing.draft import MAX_TASKS
 from jarvis_agent.refs import ref, refs_in
 from jarvis_agent.request import Brief

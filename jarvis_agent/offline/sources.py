@@ -14,10 +14,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.offline.arguments import QUERY
-from jarvis_agent.offline.discourse import LABELLING, Discourse, Thing
-from jarvis_agent.offline.marks import MARK, Mark, Marked
-from jarvis_agent.offline.wordings import bank_name, wording
+from jarvis_agent.offline.extraction import QUERY
+from jarvis_agent.offline.coreference import LABELLING, Discourse, Thing
+from jarvis_agent.offline.masking import MARK, Mark, Marked
+from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.tools.spec import Modality, TaskSpec
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
@@ -29,6 +29,11 @@ OF_IT = re.compile(r"\b(?:it|its)\b", re.IGNORECASE)
 
 TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control": "depth-estimation"}
 """By task that makes a control map: another one whose image serves as such a map."""
+
+GOES_BY = re.compile(
+    r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b", re.IGNORECASE
+)
+"""How a step says by what something is to be changed."""
 
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
@@ -117,6 +122,24 @@ class Supply:
         """The values of the thing of a kind that the step means, of those already spoken of."""
         known = self._plans.discourse.meant(kind, self.text)
         return list(known.values) if known else []
+
+    def texts_before(self) -> list[str]:
+        """Texts made or given before the step, then those named after it; the latest first."""
+        known = [thing for thing in reversed(self._plans.discourse.things) if thing.kind == "text"]
+        after = self._plans.discourse.unspoken("text", self._text_after)
+        return list(dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values))
+
+    def text_just_made(self, text: str) -> list[str]:
+        """The text that a step goes by ("based on the summary"), if a task made one."""
+        made = self._plans.discourse.made_last("text")
+        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
+        is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
+        return list(made.values) if made is not None and is_meant else []
+
+    def question_before(self) -> str | None:
+        """The question that the sentence before the step quotes."""
+        marks = self._marked.within(self.context)
+        return next((m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith("?")), None)
 
     def query_before(self) -> str | None:
         """The text that the sentence before the step calls a query or a question."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from jarvis_agent.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
-from jarvis_agent.offline.marks import MARK
-from jarvis_agent.offline.wordings import results
+from jarvis_agent.offline.intents import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
+from jarvis_agent.offline.masking import MARK
+from jarvis_agent.offline.phrases import results
 
 _LEAD_IN = re.compile(rf"^{BEFORE}{OPENERS}", re.IGNORECASE)
 _INTRO = re.compile(
@@ -46,6 +46,7 @@ _REGARD = re.compile(
     re.IGNORECASE,
 )
 """A piece that only turns to a file ("listen to \ue000")."""
+_ANSWERS = re.compile(rf"{BEFORE}{OPENERS}answer (?:the|this|my)(?: following)? question\W*$", re.IGNORECASE)
 _SENTENCE = re.compile(
     r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=[A-Z][a-z]+\s)"
 )
@@ -217,7 +218,7 @@ def _another() -> re.Pattern[str]:
 
 def _is_opening(piece: str, *, is_first: bool) -> bool:
     """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
-    if _SETTING.match(piece) or _REGARD.match(piece):
+    if _SETTING.match(piece) or _REGARD.match(piece) or _ANSWERS.match(piece):
         return True
     return not START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
 

@@ -18,59 +18,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from jarvis_agent.offline.amounts import amount
-from jarvis_agent.offline.arguments import drawn, offers_choice, question, refers_to_text, thing_sought
-from jarvis_agent.offline.discourse import Discourse
-from jarvis_agent.offline.marks import Mark, Marked
-from jarvis_agent.offline.plain import is_document, readings
-from jarvis_agent.offline.steps import Step, without_lead_in
-from jarvis_agent.offline.supply import BRIDGES, DETECTOR, FINDER
-from jarvis_agent.offline.wordings import (
+from jarvis_agent.offline.classifier import Classifier, Nearness
+from jarvis_agent.offline.tool_ranking import ToolRanker
+from jarvis_agent.offline.weights import WEIGHTS
+from jarvis_agent.offline.quantities import amount
+from jarvis_agent.offline.extraction import drawn, offers_choice, question, refers_to_text, thing_sought
+from jarvis_agent.offline.coreference import Discourse
+from jarvis_agent.offline.masking import Mark, Marked
+from jarvis_agent.offline.delexicalise import is_document, readings
+from jarvis_agent.offline.clauses import Step, without_lead_in
+from jarvis_agent.offline.sources import BRIDGES, DETECTOR, FINDER
+from jarvis_agent.offline.phrases import (
     DATA,
     OUT_OF_SCOPE,
     SMALL_TALK,
     UNKNOWN,
-    Matcher,
-    Nearness,
     bank_name,
+    clause_class,
     verbs,
     wording,
 )
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
-ODDS = 0.05
-"""What a unit of log-odds that a task is behind the likeliest one costs it."""
-MOST_ODDS = 6.0
-"""How far a task can be behind, at most."""
-TAKES_FILE, NEEDS_BRIDGE, LACKS_FILE = 0.04, -0.06, -0.08
-"""What it is worth that a task takes the step's file, that it takes a text which the file can be turned into,
-or that it takes a file where none is in sight."""
-SPEAKS_OF_MAP = 0.12
-"""What it is worth that the step speaks of the control map that the task takes, with a prompt."""
-VERB = 0.15
-"""What it is worth that the step begins with a verb that only phrases of the task begin with."""
-
-MAP_AT_HAND = 0.15
-"""What it is worth, on top of that, that "it" is the map."""
-HOLDS = 0.3
-"""What it is worth that a text of the step has the gap that the task fills."""
-CHOICE = 0.15
-"""What it is worth for a task that takes labels that the step asks which of several things it is."""
-
-UNNAMED = 0.06
-"""What it costs that the step lacks the words by which a task is usually named."""
-AMOUNT = 0.2
-"""What it is worth that the step says a number that is an argument of the task."""
-SEVERAL = 0.25
-"""What it is worth that the step asks which of several files, and the task takes them all together."""
-THING = 0.12
-"""What it is worth for a detector that the step looks for something of its kind."""
-REPEATS = 0.1
-"""What it costs that the task has just been done, and the step names nothing else to do it to."""
-SURE = 1.0
-"""What it is worth that the step is known to mean the task."""
-OWN_TASK = 0.12
-"""What makes up for the many phrases of the bank, where a task of the user's own has only a description."""
 ANSWERS: Mapping[Modality, str] = {
     "image": "visual-question-answering",
     "video": "video-text-to-text",
@@ -80,11 +49,6 @@ ANSWERS: Mapping[Modality, str] = {
 """The tasks that answer any question about something of a kind."""
 DOCUMENT = "document-question-answering"
 """The task that answers questions about pictures of documents."""
-QUESTION = 0.5
-"""How near a question about something at hand is to the task that answers any, at least."""
-
-MAP_SAID = 0.6
-"""How near a step is to the task that takes a map, at least, where the sentence before says there is one."""
 
 _WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
@@ -105,12 +69,13 @@ class Ranker:
     """Ranks the tasks on offer for each step of a request."""
 
     def __init__(
-        self, matcher: Matcher, marked: Marked, discourse: Discourse, specs: Iterable[TaskSpec]
+        self, matcher: Classifier, marked: Marked, discourse: Discourse, specs: Iterable[TaskSpec]
     ) -> None:
         self._matcher = matcher
         self._marked = marked
         self._discourse = discourse
         self._specs = tuple(specs)
+        self._tools = ToolRanker(matcher, marked, discourse)
         self._needed = {kind for spec in self._specs for kind in _files_needed(spec)}
         self._offered = {bank_name(spec) or spec.name for spec in self._specs}
 
@@ -118,6 +83,7 @@ class Ranker:
         """The scores of all steps, in one pass of the embedder."""
         read = [readings(step.text, self._marked, step.context) for step in steps]
         texts = list(dict.fromkeys(text for r in read for text in (*r.as_is, r.as_text, r.as_sound)))
+        self._tools.read(steps)
         near = dict(zip(texts, self._matcher.near(texts, self._specs), strict=True))
         return [
             Scores(_nearest([near[text] for text in r.as_is]), near[r.as_text], near[r.as_sound])
@@ -129,34 +95,39 @@ class Ranker:
         if step.task:
             return False
         near = scores.as_is
-        likeliest = max(near.cosines, key=lambda name: near.cosines[name] + ODDS * near.odds.get(name, 0.0))
+        likeliest = max(near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0))
         return likeliest == SMALL_TALK and not self._files(step)
 
     def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
         """The offered tasks that can take the step's files, the likeliest first."""
         answers = self._asks_about(step)
+        recognised = [spec for spec in self._specs if clause_class(spec)]
         at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
-        feasible = [(spec, near) for spec in self._specs if (near := self._near(step, spec, scores, at_hand))]
+        feasible = [(spec, near) for spec in self._specs if spec not in recognised and (near := self._near(step, spec, scores, at_hand))]
         known = [log_odds for _, (_, log_odds) in feasible if log_odds < math.inf]
         if OUT_OF_SCOPE in self._others(step, scores):
             known.append(scores.as_is.odds[OUT_OF_SCOPE])
         top = max(known, default=0.0)
-        found = []
+        found = [(spec, self._tools.score(step, spec)) for spec in recognised]
         for spec, (cosine, log_odds) in feasible:
             has_map = self._has_its_map(step, spec)
             score = cosine - (0.0 if has_map else _behind(log_odds, top)) + self._worth_of_words(step, spec)
-            score += SURE if step.task == (bank_name(spec) or spec.name) else 0.0
-            score -= REPEATS if self._repeats(step, spec) else 0.0
-            score += self._worth_of_thing(step, spec) + AMOUNT * _says_amount(step, spec)
-            least = QUESTION if bank_name(spec) == answers is not None else 0.0
-            found.append((spec, max(score, least, MAP_SAID if has_map else 0.0)))
+            score += WEIGHTS.sure if step.task == (bank_name(spec) or spec.name) else 0.0
+            score += WEIGHTS.repeats if self._repeats(step, spec) else 0.0
+            score += self._worth_of_thing(step, spec) + WEIGHTS.quantity * _says_amount(step, spec)
+            least = WEIGHTS.question if bank_name(spec) == answers is not None else 0.0
+            found.append((spec, max(score, least, WEIGHTS.map_said if has_map else 0.0)))
         return sorted(found, key=lambda item: -item[1])
+
+    def asks_for_nothing(self, step: Step, spec: TaskSpec, score: float) -> bool:
+        """Whether the clause model takes a step for none, where the best task is a recognised tool."""
+        return clause_class(spec) is not None and self._tools.asks_for_nothing(step, score)
 
     def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
         """What the step is nearest to of all that is not on offer, out-of-scope wishes among it."""
         if step.task:
             is_missing = step.task in scores.as_is.cosines and step.task not in self._offered
-            return (step.task, SURE) if is_missing else ("", 0.0)
+            return (step.task, WEIGHTS.sure) if is_missing else ("", 0.0)
         top = max(scores.as_is.odds.values())
         others = {
             name: scores.as_is.cosines[name] - _behind(scores.as_is.odds[name], top)
@@ -182,16 +153,16 @@ class Ranker:
         if not is_named and spec.category == "control":
             return None
         name = bank_name(spec) or spec.name
-        worth = 0.0 if is_named else -UNNAMED
+        worth = 0.0 if is_named else WEIGHTS.unnamed
         near = scores.as_is
         takes = {arg.kind for arg in spec.inputs}
         kinds = {kind for kind in self._files(step) if kind in MEDIA}
         if kinds & takes or (kinds and "any" in takes):
-            worth += TAKES_FILE * max(1, len(kinds & takes))
-            worth += SEVERAL if self._chooses_among(step, spec) else 0.0
+            worth += WEIGHTS.takes_file * max(1, len(kinds & takes))
+            worth += WEIGHTS.several if self._chooses_among(step, spec) else 0.0
         elif kinds and "audio" in takes and kinds == {"video"} and name != "combine-video-audio":
             near = scores.as_sound
-            worth += NEEDS_BRIDGE
+            worth += WEIGHTS.needs_bridge
         elif kinds and not ("text" in takes and kinds & BRIDGES.keys()):
             return None
         elif kinds:
@@ -199,9 +170,9 @@ class Ranker:
             is_made_of_text = (
                 wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
             )
-            worth += NEEDS_BRIDGE * (len(kinds) if is_made_of_text else 3)
+            worth += WEIGHTS.needs_bridge * (len(kinds) if is_made_of_text else 3)
         elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):
-            worth += LACKS_FILE
+            worth += WEIGHTS.lacks_file
         return near.cosines[name] + worth, near.odds.get(name, math.inf)
 
     def _repeats(self, step: Step, spec: TaskSpec) -> bool:
@@ -230,7 +201,7 @@ class Ranker:
         if sought is None:
             return 0.0
         is_known = sought.rpartition(" ")[2] in _detected() or sought in _detected()
-        return THING if is_known == (bank_name(spec) == DETECTOR) else -THING
+        return WEIGHTS.thing if is_known == (bank_name(spec) == DETECTOR) else -WEIGHTS.thing
 
     def _asks_about(self, step: Step) -> str | None:
         """The task that answers the step's question about what is at hand; None if it is no such question."""
@@ -256,9 +227,9 @@ class Ranker:
         )
         is_own = bank_name(spec) is None
         is_choice = spec.arg("labels") is not None and offers_choice(step.text)
-        holds = HOLDS * self._holds(step, spec) + CHOICE * is_choice
-        holds += MAP_AT_HAND * self._has_its_map(step, spec)
-        return holds + VERB * share + (SPEAKS_OF_MAP if is_of_map else 0.0) + (OWN_TASK if is_own else 0.0)
+        holds = WEIGHTS.holds * self._holds(step, spec) + WEIGHTS.choice * is_choice
+        holds += WEIGHTS.map_at_hand * self._has_its_map(step, spec)
+        return holds + WEIGHTS.verb * share + (WEIGHTS.speaks_of_map if is_of_map else 0.0) + (WEIGHTS.described if is_own else 0.0)
 
     def _holds(self, step: Step, spec: TaskSpec) -> bool:
         holds = wording(spec).holds
@@ -303,18 +274,10 @@ class Ranker:
         return [mark.kind for mark in self._marked.within(step.text) if mark.is_file]
 
 
-_ALSO_DETECTED = frozenset(
-    {"people", "men", "women", "man", "woman", "child", "children", "face", "object", "thing", "item"}
-    | {"everything", "something", "animal", "vehicle", "ball", "phone", "bike", "plane", "motorbike"}
-    | {"sofa", "table", "plant", "glass"}
-)
-"""Other words for what COCO has classes for."""
-
-
 @lru_cache(maxsize=1)
 def _detected() -> frozenset[str]:
     """What models for object-detection know: the classes of COCO, and words for any of them."""
-    return _ALSO_DETECTED.union((DATA / "coco_classes.txt").read_text(encoding="utf-8").splitlines())
+    return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
 
 
 def _says_amount(step: Step, spec: TaskSpec) -> bool:
@@ -333,7 +296,7 @@ def _nearest(readings: Sequence[Nearness]) -> Nearness:
 
 def _behind(log_odds: float, top: float) -> float:
     """What it costs a task that its odds are behind the likeliest one's."""
-    return ODDS * min(MOST_ODDS, max(0.0, top - log_odds))
+    return WEIGHTS.odds * min(WEIGHTS.most_odds, max(0.0, top - log_odds))
 
 
 def _files_needed(spec: TaskSpec) -> set[Modality]:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jarvis_agent.offline.arguments import language_phrase, prompt
-from jarvis_agent.offline.discourse import ORDINAL
-from jarvis_agent.offline.marks import MARK, Mark, Marked
-from jarvis_agent.offline.steps import without_lead_in
+from jarvis_agent.offline.extraction import language_phrase, prompt
+from jarvis_agent.offline.coreference import ORDINAL
+from jarvis_agent.offline.masking import MARK, Mark, Marked
+from jarvis_agent.offline.clauses import without_lead_in
 from jarvis_agent.tools.spec import Modality
 
 _WORDS: Mapping[Modality, str] = {
@@ -29,6 +29,29 @@ _DOCUMENT = re.compile(
     r"doc|invoice|receipt|page|form|letter|scan|contract|report|bill|paper|manual|slide|brochure|leaflet|handbook|statement|ticket",
     re.IGNORECASE,
 )
+SPEAKER = r"(?:i|we|(?:(?:the|a|our|my) )?user)"
+"""The user, who may speak of himself in the third person."""
+_LONGEST_CLAUSE = 300
+_NOUN = (
+    r"(?:(?:the |this |my |an? )?(?:(?:attached|given|provided|following|input|called|named)\s+)*"
+    r"(?:image|picture|photo|audio|text|document|article|file|recording|question|video|sentence)?\s*"
+    r"(?:files?|images?)?\s*(?:named |called |titled )?)"
+)
+_LEFT_OVER = re.compile(
+    r"^\W*(?:(?:and|then|also|next|finally|lastly|afterwards?|after that|that|which|so|to|by|first|please|"
+    rf"{SPEAKER}(?:(?:['’]d| would)?(?: also| then| really)? (?:like|want|need|wish)(?:e?s)?(?: to)?(?: see)?"
+    r"| can)|"
+    r"you|the system|could|can|me|help|it is|but|if possible|once done|as well)\b[\s,]*)+",
+    re.IGNORECASE,
+)
+
+_GROUNDS = re.compile(
+    r"^(\W*\w+\s+\w.*?),?\s+(?:(?:based|depending|building) (?:up)?on|according to|"
+    r"in accordance with|considering|on the (?:output|result)s? of|related to (?:the|that|this|my|its)|"
+    r"(?:by )?using (?:the|those|that|these|this|its|my))\b.*$",
+    re.IGNORECASE,
+)
+"""On what grounds something is to be made ("an image based on the summary") is not what is to be made."""
 _KIND = (
     r"(?:image|picture|photo|photograph|recording|audio|video|clip|text|sentence|document|file|page|scan)s?"
 )
@@ -100,3 +123,20 @@ def _kind_of(mark: Mark) -> str:
     if is_document(mark):
         return "the document image"
     return _WORDS.get(mark.kind, "the file")
+
+
+def clause_words(text: str, marked: Marked) -> str:
+    """A clause without what leads to it, and with nouns in place of its marks."""
+    words = _LEFT_OVER.sub("", without_lead_in(text)) or text
+    words = _GROUNDS.sub(r"\1", words)
+    words = re.sub(rf"\(\s*({MARK})\s*\)", r"\1", words)
+    words = re.sub(
+        rf"{_NOUN}({MARK})", lambda m: f" {_noun_of(marked.marks[m[1]])} ", words, flags=re.IGNORECASE
+    )
+    return re.sub(r"\s+", " ", words).strip(" .,;:!()'\"")[:_LONGEST_CLAUSE]
+
+
+def _noun_of(mark: Mark) -> str:
+    if mark.kind == "text" and not mark.is_file and mark.value.rstrip(" .'\"").endswith(("?", "？")):
+        return "the question"
+    return {"image": "the image", "audio": "the audio", "video": "the video"}.get(mark.kind, "the text")

@@ -1,19 +1,28 @@
-"""A described workflow is cut into clauses that each speak of one tool, or of none.
+"""Clause cuts: a step is cut further where its parts ask for different tasks.
 
-    clauses(mark("Enhance and transcribe \\ue000 after denoising, then I want a summary.", files).text)
-    # [Clause("Enhance \\ue000"), Clause("transcribe \\ue000"), Clause("after denoising", is_back=True, …), …]
+    split_finer(steps, masked, classifier)
+    # [Step("describe the image and translate the result")] becomes two steps
 
-Too many clauses do less harm than too few: what is left without a meaning of its own is taken for no tool,
-but of two tools in one clause only one would be found.
+The patterns here cut more than `clauses.split`. A cut counts only if the clause model is certain of the class
+of both parts and the classes differ; other parts stay together.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from jarvis_agent.offline.marks import MARK
-from jarvis_agent.offline.workflow.tools import names, verbs
+from jarvis_agent.offline.classifier import NONE, Classifier
+from jarvis_agent.offline.clauses import Step
+from jarvis_agent.offline.delexicalise import SPEAKER, clause_words
+from jarvis_agent.offline.masking import MARK, Marked
+from jarvis_agent.offline.phrases import load_clauses
+from jarvis_agent.offline.weights import WEIGHTS
+
+_VERBS = str(load_clauses()["verbs"]).split()
+_NAMES = [name.replace("-", "[- ]") for name in load_clauses()["tasks"] if "-" in name]
+"""Names of tasks, as a clause may have them ("object detection")."""
 
 
 def _forms(verb: str) -> list[str]:
@@ -23,7 +32,7 @@ def _forms(verb: str) -> list[str]:
 
 
 _VERB = (
-    rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in verbs() for form in _forms(verb)))})\b)"
+    rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in _VERBS for form in _forms(verb)))})\b)"
 )
 _MADE = (
     r"(?:summary|translation|description|caption|transcription|transcript|answer|response|reply|depth|"
@@ -44,8 +53,6 @@ _JOIN = (
     r"(?:\s*[,;:–—]\s*|\s+)(?:(?:and|but|then|plus|as well as|along with|together with|in addition to|"
     r"followed by|while|also|or)\b,?\s+){1,3}"
 )
-SPEAKER = r"(?:i|we|(?:(?:the|a|our|my) )?user)"
-"""Who wants something: the user, who may speak of himself in the third person."""
 _WISH = (
     rf"{SPEAKER}(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+"
     r"(?:likes?|wants?|needs?|wish(?:es)?|have|has)\b"
@@ -60,7 +67,7 @@ _CUTS = (
     rf"\s*,?\s+(?:and|as well as|along with|followed by|plus|or)\s+{_LAST}"
     rf"(?=(?:an?|its|their)\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
     rf"\s*,\s*(?:and\s+)?(?:then |finally )?(?=an?\s+(?:[\w-]+\s+){{0,3}}{_MADE}\b)",
-    rf"(?:{_JOIN}|\s*,\s*){_LAST}(?=(?:{'|'.join(names())})\b)",
+    rf"(?:{_JOIN}|\s*,\s*){_LAST}(?=(?:{'|'.join(_NAMES)})\b)",
     r"\s*,\s*(?:and\s+)?(?=(?:its|their)\s+(?:depths?|class(?:es)?|categor(?:y|ies)|emotions?)\b)",
     rf"\s*,?\s+and\s+{_LAST}(?=the\s+(?:similarity|answer|depth|class|category|emotion)\b)",
     rf"\s*,?\s+and\s+{_LAST}(?=(?:the|its|their)\s+(?:[\w'’-]+\s+|{MARK}\s+){{1,5}}?(?:to be\s+)?{_DONE}\b)",
@@ -71,11 +78,7 @@ _CUTS = (
     rf"(?<=[^,;.]{{4}})\s+to\s+(?={_VERB})",
 )
 _CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
-_SENTENCE = re.compile(
-    rf"(?<=[.!?;])\s+|(?<=[.!?]{MARK})\s+|(?<={MARK})\s+(?=[A-Z])|\n+|(?<=\))\s*\.?\s+(?=[A-Z])"
-)
-_ITEM = re.compile(r"(?:(?<=\s)|^)\(?\d{1,2}[.)]\s+")
-_BACK = re.compile(
+REFERS_BACK = re.compile(
     r"^\W*(?:(?:and|then|finally|next|also)\s+)*(?:after|once|upon|based on|using|with|from|following|given|"
     r"when|according to|as)\b(?!\s+(?:that|this)\b,?\s+\w+\s+(?:the|an?)\b)",
     re.IGNORECASE,
@@ -102,33 +105,63 @@ _USING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
-    """A piece of a request.
+class Part:
+    """A part of a step.
 
     Attributes:
-        text: its words, with marks for files and quoted texts.
-        is_back: whether it points back to something ("after editing the image") rather than asking for it.
-        is_before: whether what it speaks of comes before the clause ahead of it ("…, after segmenting it").
-        sentence: the number of its sentence.
+        text: its words, with marks.
+        is_back: whether it refers back to something ("after editing the image").
+        is_before: whether it is to be done before the part ahead of it ("…, after segmenting it").
     """
 
     text: str
     is_back: bool = False
     is_before: bool = False
-    sentence: int = 0
 
 
-def clauses(text: str) -> list[Clause]:
-    """The clauses of a marked text, in its order."""
-    found: list[Clause] = []
-    for number, sentence in enumerate(_SENTENCE.split(_ITEM.sub("; ", text))):
-        pieces = [piece.strip(" ,;:-–") for piece in _pieces(sentence)]
-        pieces = _with_objects([piece for piece in pieces if re.search(rf"\w|{MARK}", piece)])
-        for place, piece in enumerate(pieces):
-            is_back = bool(_BACK.match(piece))
-            is_before = place > 0 and bool(_LATER.match(piece))
-            found.append(Clause(piece, is_back, is_before, number))
+def split_finer(steps: Sequence[Step], masked: Marked, classifier: Classifier) -> list[Step]:
+    """The steps, each cut where the clause model finds another task. Steps of a known task stay whole."""
+    parts = [[Part(step.text)] if step.task else parts_of(step.text) for step in steps]
+    texts = [clause_words(part.text, masked) for each in parts if len(each) > 1 for part in each]
+    classes = iter(map(_certain_class, classifier.log_probs(texts) if texts else []))
+    found: list[Step] = []
+    for step, each in zip(steps, parts, strict=True):
+        groups = _grouped(each, [next(classes) for _ in each]) if len(each) > 1 else [step.text]
+        if len(groups) == 1:
+            found.append(step)
+            continue
+        found += [replace(step, text=text, context=step.context if n == 0 else "") for n, text in enumerate(groups)]
     return found
+
+
+def _certain_class(log_probs: dict[str, float]) -> str:
+    name, worth = max(log_probs.items(), key=lambda item: item[1])
+    return name if name != NONE and worth > WEIGHTS.cut else ""
+
+
+def _grouped(parts: Sequence[Part], classes: Sequence[str]) -> list[str]:
+    """Parts joined where no cut counts, in the order of execution."""
+    groups: list[str] = []
+    known = ""
+    for part, name in zip(parts, classes, strict=True):
+        is_new = name and name != known and (not part.is_back or part.is_before)
+        if not groups or (is_new and known):
+            groups.insert(max(0, len(groups) - bool(groups and part.is_before)), part.text)
+            known = name
+        else:
+            groups[-1] = f"{groups[-1]}, {part.text}"
+            known = known or name
+    return groups
+
+
+def parts_of(text: str) -> list[Part]:
+    """Every part into which a step may be cut."""
+    pieces = [piece.strip(" ,;:-–") for piece in _pieces(text)]
+    pieces = _with_objects([piece for piece in pieces if re.search(rf"\w|{MARK}", piece)])
+    return [
+        Part(piece, bool(REFERS_BACK.match(piece)), place > 0 and bool(_LATER.match(piece)))
+        for place, piece in enumerate(pieces)
+    ]
 
 
 def _pieces(sentence: str) -> list[str]:
