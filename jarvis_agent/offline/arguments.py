@@ -91,7 +91,10 @@ class Filling:
             return self._supply.run(SOUND, self._supply.take(videos), self._spec.name)
         takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
         values = self._supply.take(own[:1] if takes_several else own)
-        return values or self._sounding(arg.kind) or self._supply.values_elsewhere(arg.kind, self._spec.name)
+        values = values or self._sounding(arg.kind) or self._supply.values_elsewhere(arg.kind, self._spec.name)
+        if values or clause_class(self._spec) is None:
+            return values
+        return self._supply.rendered(arg.kind, self._spec.name)
 
     def _sounding(self, kind: Modality) -> list[str]:
         """What a step that adds sound to a video says is to be heard: spoken words, or a sound."""
@@ -163,7 +166,7 @@ class Filling:
         if arg.name != "text":
             return self._content()
         by_role = {
-            "question": self._question,
+            "question": self._question_with_text,
             "prompt": self._scene if self._spec.arg("image") and not self._wording.map else self._prompt,
             "request": self._request,
             "instruction": self._instruction,
@@ -205,7 +208,19 @@ class Filling:
             or self._supply.text_beside(self._spec)
             or self._supply.values_elsewhere("text")
             or self._supply.made_elsewhere(task)
+            or self._words_of_step()
         )
+
+    def _words_of_step(self) -> list[str]:
+        """The step itself, for a recognised tool of one text."""
+        return [self._supply.restored(without_lead_in(self._text))] if clause_class(self._spec) else []
+
+    def _question_with_text(self) -> list[str]:
+        """The question, with the text that the step goes by where a recognised tool is asked about a file."""
+        asked = self._question()
+        sees = clause_class(self._spec) and self._spec.arg("image") is not None
+        made = self._supply.text_just_made(self._text) if sees and asked else []
+        return [f"{asked[0]} {made[0]}"] if made else asked
 
     def _question(self) -> list[str]:
         """What is asked: quoted, or the step itself."""
@@ -233,12 +248,15 @@ class Filling:
             return found if self._wording.map or not takes_file else found[:1]
         if extraction.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
             return made
+        if clause_class(self._spec) and self._supply.speaks_of_made_image():
+            return self._supply.made_elsewhere(self._spec.name)
         said = extraction.drawn(self._text) if self._wording.map else extraction.prompt(self._text)
         return (
             ([said] if said else [])
             or self._supply.made_of_files(self._spec.name)
             or self._supply.values_elsewhere("text")
             or self._told_before()
+            or self._words_of_step()
         )
 
     def _told_before(self) -> list[str]:
@@ -253,11 +271,14 @@ class Filling:
             return found
         if about := self._supply.made_of_files(self._spec.name):
             return [f"{without_lead_in(re.sub(MARK, '', words))}: {value}" for value in about]
-        points = extraction.refers_to_text(self._text) or extraction.is_rewriting(self._text)
+        last = clause_class(self._spec) and self._supply.made_before("text")
+        points = last or extraction.refers_to_text(self._text) or extraction.is_rewriting(self._text)
         if not self._take_texts() and points:
             worked_on = [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
             if worked_on or extraction.is_rewriting(self._text):
                 return worked_on
+        if clause_class(self._spec) and not self._supply.texts_before() and (read := self._supply.made_elsewhere(self._spec.name)):
+            return [f"{words}: {value}" for value in read]
         return [self._supply.restored(words)]
 
     def _instruction(self) -> list[str]:

@@ -74,7 +74,8 @@ class Chooser:
             if place and self._adds_nothing(step, scores, text_after):
                 continue
             if self._ranker.is_small_talk(step, scores):
-                talk.append(f"{self._told(step)} asks for nothing that an expert model does")
+                asks = START.match(step.text) or place == len(steps) - 1 == 0
+                (notes if asks else talk).append(f"{self._told(step)} asks for nothing that an expert model does")
             elif note := self._add(step, scores, text_after):
                 notes.append(note)
         if self._linker.left_out:
@@ -121,7 +122,8 @@ class Chooser:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
         if clause_class(spec) is None or self._marked.within(step.text):
             return False
-        return REFERS_BACK.match(step.text) is not None and any(t.task == spec.name for t in self._linker.tasks)
+        planned = [task.task for task in self._linker.tasks]
+        return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
 
     def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
         """Why none of the offered tasks is meant; None if one of them is."""

@@ -225,6 +225,8 @@ class Discourse:
 
 
 def _makes_views(spec: TaskSpec, kind: Modality) -> bool:
+    if spec.category == "tool":
+        return False
     if kind == "text":
         return bank_name(spec) in LABELLING
     if kind == "table":

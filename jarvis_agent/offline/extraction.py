@@ -56,7 +56,7 @@ _PROMPTS = (
     re.compile(
         rf"(?:^(?:(?:an?|some) (?:[\w-]+ ){{0,4}}?|(?:the )?(?:\w+ )?)|\b{_MAKES}\b.{{0,120}}?)"
         rf"\b{_MADE}s?\b(?:\s+\w+)?\s+"
-        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|for|with)\s+(.+)",
+        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|that represents|representing|inspired by|for|with)\s+(.+)",
         re.IGNORECASE,
     ),
     re.compile(

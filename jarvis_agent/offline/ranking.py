@@ -92,7 +92,7 @@ class Ranker:
 
     def is_small_talk(self, step: Step, scores: Scores) -> bool:
         """Whether a step is a greeting or the like."""
-        if step.task:
+        if step.task or any(clause_class(spec) for spec in self._specs):
             return False
         near = scores.as_is
         likeliest = max(near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0))

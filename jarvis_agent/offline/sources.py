@@ -19,9 +19,13 @@ from jarvis_agent.offline.coreference import LABELLING, Discourse, Thing
 from jarvis_agent.offline.masking import MARK, Mark, Marked
 from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.tools.spec import Modality, TaskSpec
+from jarvis_agent.types import Task
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
 """The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+
+RENDERERS: Mapping[str, str] = {"image": "text-to-image", "audio": "text-to-speech"}
+"""The task that makes a kind of file of a text."""
 
 SPEAKER = "text-to-speech"
 """The task that speaks what was made last, whatever else it was made of."""
@@ -35,6 +39,8 @@ GOES_BY = re.compile(
 )
 """How a step says by what something is to be changed."""
 
+OF_IMAGE = re.compile(r"\b(?:the|this|that)\s+(?:[\w-]+\s+){0,2}(?:image|picture|photo)\b", re.IGNORECASE)
+
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
@@ -42,6 +48,7 @@ DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 class Plans(Protocol):
     """What adds a task to the plan (a Linker)."""
 
+    tasks: list[Task]
     discourse: Discourse
     offered: Mapping[str, TaskSpec]
 
@@ -136,10 +143,17 @@ class Supply:
         is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
         return list(made.values) if made is not None and is_meant else []
 
+    def speaks_of_made_image(self) -> bool:
+        """Whether the step is about the image that the last task made."""
+        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
+        return last is not None and last.kind == "image" and OF_IMAGE.search(self.text) is not None
+
     def question_before(self) -> str | None:
         """The question that the sentence before the step quotes."""
-        marks = self._marked.within(self.context)
-        return next((m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith("?")), None)
+        marks = [*self._marked.within(self.context), *self._marked.marks.values()]
+        questions = [m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith(("?", "？"))]
+        asked = [value for task in self._plans.tasks for value in task.args.values()]
+        return next((value for value in questions if value not in asked), None)
 
     def query_before(self) -> str | None:
         """The text that the sentence before the step calls a query or a question."""
@@ -203,6 +217,11 @@ class Supply:
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
         self._plans.discourse.join("text", made)
         return made
+
+    def rendered(self, kind: Modality, needed_for: str) -> list[str]:
+        """An image or a recording made of a text, where there is no file of that kind."""
+        texts = self.texts_before()[:1]
+        return self.run(RENDERERS[kind], texts, needed_for) if texts and RENDERERS.get(kind) in self._plans.offered else []
 
     def made_elsewhere(self, needed_for: str) -> list[str]:
         """Texts made of a file that the step does not name itself."""
