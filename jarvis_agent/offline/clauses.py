@@ -47,8 +47,11 @@ _REGARD = re.compile(
 )
 """A piece that only turns to a file ("listen to \ue000")."""
 _ANSWERS = re.compile(rf"{BEFORE}{OPENERS}answer (?:the|this|my)(?: following)? question\W*$", re.IGNORECASE)
+_BARE_VERB = re.compile(
+    r"(?:analy[sz]e|process|examine|identify|detect|find|recogni[sz]e|check|determine|locate|inspect|extract)", re.IGNORECASE
+)
 _SENTENCE = re.compile(
-    r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=[A-Z][a-z]+\s)"
+    r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=(?:[A-Z][a-z]+|I)\s)"
 )
 _THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
 _AND = r"(?:\s*,\s*|\s+)(?:(?:and|plus|as well as|but|while)\s+){1,3}(?:(?:next|please|finally)\s+)?"
@@ -173,8 +176,19 @@ def _clauses(sentence: str) -> list[tuple[str, bool]]:
         opening = ""
     if len(clauses) == 1:
         return [(clauses[0][0], len(pieces) > 1 or bool(START.search(sentence)))]
+    clauses = _joined(clauses)
     texts = [text for text, _ in clauses]
     return [(_with_object(text, texts[n + 1 :]), asks) for n, (text, asks) in enumerate(clauses)]
+
+
+def _joined(clauses: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Clauses with a bare verb that says little joined to the next one ("identify and label the objects")."""
+    found: list[tuple[str, bool]] = []
+    for clause, asks in clauses:
+        if found and _BARE_VERB.fullmatch(without_lead_in(found[-1][0])):
+            clause = f"{found.pop()[0]} and {clause}"
+        found.append((clause, asks))
+    return found
 
 
 def _with_noun(clause: str, context: str) -> str:
