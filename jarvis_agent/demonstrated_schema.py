@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from jarvis_agent.demonstrations import Demonstration
-from jarvis_agent.offline.masking import mark
+from jarvis_agent.offline.masking import mask_entities
 from jarvis_agent.refs import refs_in, whole_ref
 from jarvis_agent.request import Brief
 from jarvis_agent.tools.spec import MEDIA, Modality
@@ -109,7 +109,7 @@ def _made_before(demo: Demonstration) -> list[str]:
 
 
 def _quoted(request: str, files: Iterable[Resource]) -> list[str]:
-    marks = mark(request, files).marks.values()
+    marks = mask_entities(request, files).marks.values()
     return list(dict.fromkeys(each.value for each in marks if not each.is_file))
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.offline import chinese
 from jarvis_agent.offline.limits import ends
-from jarvis_agent.offline.masking import mark
+from jarvis_agent.offline.masking import mask_entities
 from jarvis_agent.offline.delexicalise import readings
 from jarvis_agent.offline.clauses import first_of, split
 from jarvis_agent.offline.classifier import Classifier as Matcher
@@ -75,10 +75,10 @@ class Similarity:
 
         Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.
         """
-        marked = mark(brief.request, brief.files)
-        in_chinese = chinese.is_chinese(marked.text)
-        steps = first_of(chinese.steps(marked) if in_chinese else split(marked.text))
-        read = [readings(step.text, marked).as_is for step in steps]
+        masked = mask_entities(brief.request, brief.files)
+        in_chinese = chinese.is_chinese(masked.text)
+        steps = first_of(chinese.steps(masked) if in_chinese else split(masked.text))
+        read = [readings(step.text, masked).as_is for step in steps]
         texts = list(dict.fromkeys(text for each in read for text in each))
         if not texts:
             return []
@@ -90,16 +90,16 @@ class Similarity:
         ]
 
     def _near_tasks(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
-        if self._matcher is None:
+        if self._classifier is None:
             return _by_words(texts, specs)
-        return [near.cosines for near in self._matcher.near(texts, specs)]
+        return [near.cosines for near in self._classifier.near(texts, specs)]
 
     @cached_property
     def _known(self) -> dict[str, Floats]:
         return dict(stored())
 
     @cached_property
-    def _matcher(self) -> Matcher | None:
+    def _classifier(self) -> Matcher | None:
         return Matcher(self._embedder) if self._embedder else None
 
     @cached_property

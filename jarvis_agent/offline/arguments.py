@@ -1,6 +1,6 @@
 """The arguments of a task, found in what a step supplies.
 
-    Filling(TASKS["translation"], supply).args()     # {"text": ["<resource>-0"], "tgt_lang": ["fr"]}
+    ArgumentFiller(TASKS["translation"], supply).args()     # {"text": ["<resource>-0"], "tgt_lang": ["fr"]}
 
 Each argument gets a list of values; several values mean that the task is run several times.
 """
@@ -13,11 +13,12 @@ from typing import Any
 
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline import extraction
-from jarvis_agent.offline.quantities import amount
-from jarvis_agent.offline.masking import MARK
 from jarvis_agent.offline.clauses import without_lead_in
-from jarvis_agent.offline.sources import DETECTOR, FINDER, SPEAKER, Supply
+from jarvis_agent.offline.masking import MARK
 from jarvis_agent.offline.phrases import bank_name, clause_class, wording
+from jarvis_agent.offline.quantities import amount
+from jarvis_agent.offline.sources import DETECTOR, FINDER, SPEAKER, Supply
+from jarvis_agent.offline.tool_arguments import tool_argument
 from jarvis_agent.tools.spec import MEDIA, Arg, Modality, TaskSpec
 
 _NOUNS: Mapping[str, str] = {
@@ -35,7 +36,7 @@ JOIN, COMPOSER = "combine-video-audio", "text-to-audio"
 """The task that adds sound to a video, and the one that makes a sound that is no speech."""
 
 
-class Filling:
+class ArgumentFiller:
     """Finds the arguments of one task."""
 
     def __init__(self, spec: TaskSpec, supply: Supply) -> None:
@@ -63,12 +64,12 @@ class Filling:
         return {arg.name: found[arg.name] for arg in self._spec.inputs if arg.name in found}
 
     def _values(self, arg: Arg) -> list[Any]:
+        if self._spec.category == "tool" and bank_name(self._spec) is None and arg.kind not in MEDIA:
+            return tool_argument(self._spec, arg, self._supply)
         if arg.name in ("src_lang", "tgt_lang"):
             return list(extraction.languages(self._text).get(arg.name, ()))
         if arg.name == "labels":
             return self._labels()
-        if arg.kind == "any":
-            return self._whatever(arg)
         if arg.kind == "data":
             return self._number(arg)
         if arg.kind in MEDIA:
@@ -91,7 +92,9 @@ class Filling:
             return self._supply.run(SOUND, self._supply.take(videos), self._spec.name)
         takes_several = sum(other.kind == arg.kind and other.required for other in self._spec.inputs) > 1
         values = self._supply.take(own[:1] if takes_several else own)
-        values = values or self._sounding(arg.kind) or self._supply.values_elsewhere(arg.kind, self._spec.name)
+        values = (
+            values or self._sounding(arg.kind) or self._supply.values_elsewhere(arg.kind, self._spec.name)
+        )
         if values or clause_class(self._spec) is None:
             return values
         return self._supply.rendered(arg.kind, self._spec.name)
@@ -277,7 +280,11 @@ class Filling:
             worked_on = [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
             if worked_on or extraction.is_rewriting(self._text):
                 return worked_on
-        if clause_class(self._spec) and not self._supply.texts_before() and (read := self._supply.made_elsewhere(self._spec.name)):
+        if (
+            clause_class(self._spec)
+            and not self._supply.texts_before()
+            and (read := self._supply.made_elsewhere(self._spec.name))
+        ):
             return [f"{words}: {value}" for value in read]
         return [self._supply.restored(words)]
 
@@ -325,18 +332,6 @@ class Filling:
         if not said and bank_name(self._spec) == FINDER and (sought := extraction.thing_sought(self._text)):
             return [[sought]]
         return [said] if said else []
-
-    def _whatever(self, arg: Arg) -> list[Any]:
-        """An argument of a tool that is not of the Hub, of which little more than the name is known."""
-        if named := self._supply.take_after(arg.name):
-            return named
-        if left := self._supply.left:
-            return [self._supply.take(left)] if arg.many else self._supply.take(left[:1])
-        if not arg.required:
-            return []
-        if extraction.refers_to_text(self._text) and (values := self._supply.values_elsewhere("text")):
-            return values
-        return [extraction.subject(self._text)]
 
     def _take_texts(self) -> list[str]:
         return self._supply.take(self._supply.own("text"))

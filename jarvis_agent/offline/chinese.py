@@ -1,7 +1,7 @@
 """Plain Chinese requests, put step by step in the English words that the planner's other stages know.
 
-    marked = mark("把 page.png 里的文字读出来，然后转录录音", files)
-    steps(marked)     # [Step("read \\ue000 aloud", …), Step("transcribe the recording", …)]
+    masked = mask_entities("把 page.png 里的文字读出来，然后转录录音", files)
+    steps(masked)     # [Step("read \\ue000 aloud", …), Step("transcribe the recording", …)]
 
 The request is cut into clauses; the first rule of `chinese_rules` that fits a clause says what it means, and
 `chinese_slots` what it is about. Texts that are to be worked on stay Chinese.
@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from jarvis_agent.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.offline.chinese_slots import Found, clause_of, found, in_english
-from jarvis_agent.offline.limits import MOST_READ
-from jarvis_agent.offline.masking import MARK, MOST_SEARCHED, Mark, Marked
 from jarvis_agent.offline.clauses import Step
+from jarvis_agent.offline.limits import MOST_READ
+from jarvis_agent.offline.masking import MARK, MOST_SEARCHED, Entity, MaskedText
 from jarvis_agent.offline.phrases import UNKNOWN
 from jarvis_agent.tools.table import TASKS
 
@@ -101,23 +101,23 @@ def is_chinese(text: str) -> bool:
     return len(_HAN.findall(text)) > len(re.findall(r"[A-Za-z]+", text))
 
 
-def steps(marked: Marked, at_hand: Collection[str] = ()) -> list[Step]:
-    """The steps of a marked Chinese request. Clauses that no rule fits are context, or all are steps.
+def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
+    """The steps of a masked Chinese request. Clauses that no rule fits are context, or all are steps.
 
     Args:
         at_hand: the kinds of files that came with it unnamed, or are of earlier turns of the chat.
     """
-    if marked.is_cut:
-        marked.take(_mark_fields(marked.whole, marked, until=MOST_READ // 2))
-    text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", marked.text)
-    marked.text = _mark_fields(text, marked, until=len(text))
-    marked.text = _LISTED.sub(r"\1，另外", _CHAINED.sub(r"\1，", _PARTICLES.sub("", marked.text)))
-    texts = _joined([text.strip() for text in _CUT.split(marked.text) if text.strip()])
-    reading = _Reading(marked, set(at_hand))
+    if masked.is_cut:
+        masked.take(_mark_fields(masked.whole, masked, until=MOST_READ // 2))
+    text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", masked.text)
+    masked.text = _mark_fields(text, masked, until=len(text))
+    masked.text = _LISTED.sub(r"\1，另外", _CHAINED.sub(r"\1，", _PARTICLES.sub("", masked.text)))
+    texts = _joined([text.strip() for text in _CUT.split(masked.text) if text.strip()])
+    reading = _Reading(masked, set(at_hand))
     for text in texts:
         reading.add(text)
     if not reading.steps:
-        return [Step(text, told=clause_of(text, marked).told(), task=UNKNOWN) for text in texts]
+        return [Step(text, original=clause_of(text, masked).original(), task=UNKNOWN) for text in texts]
     last = reading.steps[-1]
     return [*reading.steps[:-1], replace(last, context=" ".join([last.context, *reading.waiting]).strip())]
 
@@ -125,10 +125,10 @@ def steps(marked: Marked, at_hand: Collection[str] = ()) -> list[Step]:
 class _Reading:
     """The clauses of a request, read one after the other."""
 
-    def __init__(self, marked: Marked, at_hand: set[str]) -> None:
+    def __init__(self, masked: MaskedText, at_hand: set[str]) -> None:
         self.steps: list[Step] = []
         self.waiting: list[str] = []
-        self._marked = marked
+        self._masked = masked
         self._at_hand = at_hand
         self._made: set[str] = set()
         self._last: Found | None = None
@@ -144,14 +144,14 @@ class _Reading:
             if longer is not None and longer.rule.task == last.rule.task:
                 self.steps.pop()
                 hit = longer
-        self._at_hand |= clause_of(text, self._marked).kinds()
+        self._at_hand |= clause_of(text, self._masked).kinds()
         if hit is None or hit.rule.task == CONTEXT:
             self.waiting.append(in_english(hit) if hit else text)
             return
         if last and _says_again(hit, last):
             return
-        context, told = " ".join(self.waiting), hit.clause.told()
-        self.steps.append(Step(in_english(hit), context, told, hit.rule.task, is_beside))
+        context, original = " ".join(self.waiting), hit.clause.original()
+        self.steps.append(Step(in_english(hit), context, original, hit.rule.task, is_beside))
         self.waiting = []
         self._last = hit
         if hit.rule.task in TASKS:
@@ -162,7 +162,7 @@ class _Reading:
         """The first rule that fits what the clause names, else what was made last, else what is at hand."""
         if len(text) > LONGEST_ORDER:
             return None
-        clause = clause_of(text, self._marked)
+        clause = clause_of(text, self._masked)
         named = clause.kinds() or (set() if self._made else self._at_hand)
         for kinds in [named] if named or not self._made else [self._made, self._at_hand]:
             hits = (found(rule, clause, kinds) for rule in load_rules().all)
@@ -198,7 +198,7 @@ def _joined(texts: list[str]) -> list[str]:
     return joined
 
 
-def _mark_fields(text: str, marked: Marked, until: int) -> str:
+def _mark_fields(text: str, masked: MaskedText, until: int) -> str:
     """`翻译成英文：今天天气很好`: what stands after a colon before `until` becomes a mark."""
     start = 0
     for _ in range(MOST_SEARCHED // (len(text) + 1)):
@@ -210,9 +210,9 @@ def _mark_fields(text: str, marked: Marked, until: int) -> str:
         stop = _NEXT.search(text, start)
         end = stop.start() if stop else len(text)
         value = text[start:end]
-        if role is None or any(mark.is_file for mark in marked.within(value)):
+        if role is None or any(mark.is_file for mark in masked.within(value)):
             continue
-        character = marked.add(Mark("text", marked.restored(value).strip(), role=role))
+        character = masked.add(Entity("text", masked.restored(value).strip(), role=role))
         text = f"{text[:start]}{character}{text[end:]}"
         start += 1
     return text

@@ -1,6 +1,6 @@
 """The rules of `data/chinese.json`: what a plain Chinese clause looks like, and what it means in English.
 
-    signs = as_signs("把\\ue000抠图", marked)      # "把ⓘ抠图"
+    signs = as_signs("把\\ue000抠图", masked)      # "把ⓘ抠图"
     next(r for r in load_rules().all if r.pattern.search(signs)).english     # "segment the image {it}"
 
 A pattern sees each file and each quoted text as one sign for its kind: ⓘ an image, ⓓ an image whose name says
@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.offline.masking import Marked
 from jarvis_agent.offline.delexicalise import is_document
+from jarvis_agent.offline.masking import MaskedText
 
 RULES = Path(__file__).parent / "data" / "chinese.json"
 _SIGNS = {"image": "ⓘ", "audio": "ⓐ", "video": "ⓥ", "table": "ⓣ", "text": "ⓕ"}
@@ -96,13 +96,13 @@ def clue(name: str) -> re.Pattern[str]:
     return load_rules().clues[name]
 
 
-def as_signs(text: str, marked: Marked) -> str:
+def as_signs(text: str, masked: MaskedText) -> str:
     """A text with a sign for the kind of each mark in its place."""
-    return "".join(_sign(marked, character) if character in marked.marks else character for character in text)
+    return "".join(_sign(masked, character) if character in masked.marks else character for character in text)
 
 
-def _sign(marked: Marked, character: str) -> str:
-    mark = marked.marks[character]
+def _sign(masked: MaskedText, character: str) -> str:
+    mark = masked.marks[character]
     if not mark.is_file:
         return _QUOTE
     return _DOCUMENT if is_document(mark) else _SIGNS.get(mark.kind, _OTHER)

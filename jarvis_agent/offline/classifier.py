@@ -2,7 +2,7 @@
 
     classifier = load_classifier(settings)
     classifier.near(["count the dogs in the image"], specs)[0].cosines     # {"object-detection": 0.81, …}
-    classifier.log_probs(["translate the answer into French"])[0]          # {"translation": -0.1, "none": -4.2, …}
+    classifier.log_probs(["translate it into French"])[0]      # {"translation": -0.1, "none": -4.2, …}
     classifier.recognise(specs)       # tools of unknown names, with the class of task that each one performs
 
 Notes:
@@ -170,9 +170,7 @@ class Classifier:
 
         with np.load(CLAUSES_MODEL, allow_pickle=False) as stored:
             names = tuple(str(name) for name in stored["names"])
-            return ClauseModel(
-                names, stored["weights"].astype(np.float32), stored["bias"].astype(np.float32)
-            )
+            return ClauseModel(names, stored["weights"].astype(np.float32), stored["bias"].astype(np.float32))
 
     def _vectors_of(self, words: Wording) -> Floats:
         if words.phrases not in self._vectors:

@@ -17,7 +17,7 @@ from jarvis_agent.offline.classifier import NONE, Classifier
 from jarvis_agent.offline.clauses import Step
 from jarvis_agent.offline.delexicalise import SPEAKER, clause_words
 from jarvis_agent.offline.intents import START
-from jarvis_agent.offline.masking import MARK, Marked
+from jarvis_agent.offline.masking import MARK, MaskedText
 from jarvis_agent.offline.phrases import load_clauses
 from jarvis_agent.offline.weights import WEIGHTS
 
@@ -120,7 +120,7 @@ class Part:
     is_before: bool = False
 
 
-def split_finer(steps: Sequence[Step], masked: Marked, classifier: Classifier) -> list[Step]:
+def split_finer(steps: Sequence[Step], masked: MaskedText, classifier: Classifier) -> list[Step]:
     """The steps, each cut where the clause model finds another task. Steps of a known task stay whole."""
     steps = [each for step in steps for each in _with_asking_context(step, masked, classifier)]
     parts = [[Part(step.text)] if step.task else parts_of(step.text) for step in steps]
@@ -132,11 +132,13 @@ def split_finer(steps: Sequence[Step], masked: Marked, classifier: Classifier) -
         if len(groups) == 1:
             found.append(step)
             continue
-        found += [replace(step, text=text, context=step.context if n == 0 else "") for n, text in enumerate(groups)]
+        found += [
+            replace(step, text=text, context=step.context if n == 0 else "") for n, text in enumerate(groups)
+        ]
     return found
 
 
-def _with_asking_context(step: Step, masked: Marked, classifier: Classifier) -> list[Step]:
+def _with_asking_context(step: Step, masked: MaskedText, classifier: Classifier) -> list[Step]:
     """A step, after the wishes that its context ends in ("I have a picture that I'd like to edit")."""
     parts = [] if step.task or not step.context else parts_of(step.context)
     wishes = [place for place, part in enumerate(parts) if place and START.match(part.text)]
@@ -147,7 +149,10 @@ def _with_asking_context(step: Step, masked: Marked, classifier: Classifier) -> 
     if not all(names):
         return [step]
     before = " ".join(part.text for part in parts[: wishes[0]])
-    return [*(Step(text, before if n == 0 else "") for n, text in enumerate(texts)), replace(step, context="")]
+    return [
+        *(Step(text, before if n == 0 else "") for n, text in enumerate(texts)),
+        replace(step, context=""),
+    ]
 
 
 def _certain_class(log_probs: dict[str, float]) -> str:

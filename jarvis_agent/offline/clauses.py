@@ -48,7 +48,8 @@ _REGARD = re.compile(
 """A piece that only turns to a file ("listen to \ue000")."""
 _ANSWERS = re.compile(rf"{BEFORE}{OPENERS}answer (?:the|this|my)(?: following)? question\W*$", re.IGNORECASE)
 _BARE_VERB = re.compile(
-    r"(?:analy[sz]e|process|examine|identify|detect|find|recogni[sz]e|check|determine|locate|inspect|extract)", re.IGNORECASE
+    r"(?:analy[sz]e|process|examine|identify|detect|find|recogni[sz]e|check|determine|locate|inspect|extract)",
+    re.IGNORECASE,
 )
 _SENTENCE = re.compile(
     r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=(?:[A-Z][a-z]+|I)\s)"
@@ -111,20 +112,20 @@ class Step:
     Attributes:
         text: its words, with marks for files and quoted texts.
         context: sentences around it that ask for nothing but may name what it is about.
-        told: the clause as the user wrote it, where `text` puts it in other words.
+        original: the clause as the user wrote it, where `text` puts it in other words.
         task: the task that is meant, by its name in the bank of wordings, where that is known already.
         is_beside: whether it is about what the step before is about, rather than about what that one makes.
     """
 
     text: str
     context: str = ""
-    told: str = ""
+    original: str = ""
     task: str = ""
     is_beside: bool = False
 
 
 def split(text: str) -> list[Step]:
-    """The steps of a marked text, in its order. Where no clause asks for anything, each sentence is one."""
+    """The steps of a masked text, in its order. Where no clause asks for anything, each sentence is one."""
     text = _SEEN.sub("the description of ", text)
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [

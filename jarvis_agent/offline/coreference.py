@@ -1,6 +1,6 @@
 """What a request has spoken of so far, so that "it" and "the recording" can be understood.
 
-    discourse = Discourse(marked, brief)
+    discourse = Discourse(masked, brief)
     discourse.give(step_text)                    # the files and texts that a step names
     discourse.make(spec, ["<resource>-0"])       # what a task makes
     discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.offline.masking import Mark, Marked, spelling, without_references
+from jarvis_agent.offline.masking import Entity, MaskedText, spelling, without_references
 from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
@@ -38,7 +38,7 @@ _ONE_OF = re.compile(
     rf"\bthe ({ORDINAL})\s+(?:one|image|picture|photo|drawing|video|clip|text|recording)\b", re.IGNORECASE
 )
 _VIEW = re.compile(
-    r"\b(?:boxe[sd]|annotated|marked|labell?ed|masks?|segmented|result(?:ing)?|aloud|voice)\b"
+    r"\b(?:boxe[sd]|annotated|masked|labell?ed|masks?|segmented|result(?:ing)?|aloud|voice)\b"
     r"|\b(?:the|that|this|these|those|its|each)\s+(?:\w+\s+)?segment(?:s|ation)\b",
     re.IGNORECASE,
 )
@@ -100,12 +100,12 @@ class Discourse:
         fed: the text that the last task worked on, if it works on one.
     """
 
-    def __init__(self, marked: Marked, brief: Brief) -> None:
+    def __init__(self, masked: MaskedText, brief: Brief) -> None:
         self.things: list[Thing] = []
         self.fed: Thing | None = None
-        self._marked = marked
-        named = {mark.value for mark in marked.marks.values() if mark.is_file}
-        attached = [Mark(file.kind, spelling(file), is_file=True) for file in brief.files]
+        self._masked = masked
+        named = {mark.value for mark in masked.marks.values() if mark.is_file}
+        attached = [Entity(file.kind, spelling(file), is_file=True) for file in brief.files]
         self._unnamed = [m for m in attached if m.value not in named and m.value not in brief.request]
         self._turns = brief.turns
 
@@ -117,7 +117,7 @@ class Discourse:
 
     def give(self, text: str) -> None:
         """Note the files and texts that a piece of the request names, those of one kind together."""
-        marks = [mark for mark in self._marked.within(text) if mark.role not in ("labels", "question")]
+        marks = [mark for mark in self._masked.within(text) if mark.role not in ("labels", "question")]
         for kind in dict.fromkeys(mark.kind for mark in marks):
             values = tuple(mark.value for mark in marks if mark.kind == kind)
             self.things.append(Thing(kind, values))
@@ -172,7 +172,7 @@ class Discourse:
 
     def unspoken(self, kind: Modality, text_after: str) -> Thing | None:
         """What the request names later, or a file that came with it without being named."""
-        marks = [mark for mark in self._marked.within(text_after) if mark.fits(kind)]
+        marks = [mark for mark in self._masked.within(text_after) if mark.fits(kind)]
         marks = marks[:1] or [mark for mark in self._unnamed if mark.fits(kind)]
         return Thing(kind, tuple(mark.value for mark in marks)) if marks else None
 
@@ -183,29 +183,31 @@ class Discourse:
             kind == "text"
             and turns
             and _POINTS.search(text)
-            and _told_in_words(turns[0])
+            and _candidates_in_words(turns[0])
             and not _QUESTION.search(turns[0].request)
         ):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         adjective = re.search(
             r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
         )
-        told = self._told
+        candidates = self._earlier_things
         if adjective is not None:
-            told = sorted(told, key=lambda things: adjective[1].lower() not in things[0].asked.lower())
-        for things in told:
+            original = sorted(
+                original, key=lambda things: adjective[1].lower() not in things[0].asked.lower()
+            )
+        for things in candidates:
             if found := [thing for thing in things if thing.kind == kind]:
                 values = tuple(dict.fromkeys(value for thing in reversed(found) for value in thing.values))
                 one = _one_of(values, text)
                 if one is None and not _PLURAL.search(text):
                     return found[0]
                 return replace(found[0], values=(one,) if one else values)
-        if kind == "text" and turns and (_EARLIER.search(text) or _told_in_words(turns[0])):
+        if kind == "text" and turns and (_EARLIER.search(text) or _candidates_in_words(turns[0])):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
 
     @cached_property
-    def _told(self) -> list[tuple[Thing, ...]]:
+    def _earlier_things(self) -> list[tuple[Thing, ...]]:
         """The things of each earlier turn that has any, the last turn first."""
         return [things for turn in reversed(self._turns) if (things := tuple(_things_of(turn)))]
 
@@ -239,7 +241,7 @@ def _makes_views(spec: TaskSpec, kind: Modality) -> bool:
 
 def _fits(thing: Thing, kind: Modality) -> bool:
     if thing.maker is None:
-        return any(Mark(thing.kind, value).fits(kind) for value in thing.values)
+        return any(Entity(thing.kind, value).fits(kind) for value in thing.values)
     return thing.kind == kind
 
 
@@ -250,7 +252,7 @@ def _one_of(values: Sequence[str], text: str) -> str | None:
     return values[place] if match and place < len(values) else None
 
 
-def _told_in_words(turn: Turn) -> bool:
+def _candidates_in_words(turn: Turn) -> bool:
     """Whether a turn made no file, so that its answer is all that it came to."""
     return bool(turn.answer) and all(resource.name in turn.request for resource in turn.resources)
 

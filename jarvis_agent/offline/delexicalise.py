@@ -1,6 +1,6 @@
 """A step in the words that the phrases use, so that file names and quoted texts do not blur what it asks for.
 
-    readings("please translate the caption of \\ue000", marked)
+    readings("please translate the caption of \\ue000", masked)
     # Readings(as_is=("translate the caption of the image",), as_text="translate the caption of the text")
 
 The second reading is for tasks that work on texts, for which the file would first be turned into one.
@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jarvis_agent.offline.extraction import language_phrase, prompt
-from jarvis_agent.offline.coreference import ORDINAL
-from jarvis_agent.offline.masking import MARK, Mark, Marked
 from jarvis_agent.offline.clauses import without_lead_in
+from jarvis_agent.offline.coreference import ORDINAL
+from jarvis_agent.offline.extraction import language_phrase, prompt
+from jarvis_agent.offline.masking import MARK, Entity, MaskedText
 from jarvis_agent.tools.spec import Modality
 
 _WORDS: Mapping[Modality, str] = {
@@ -82,61 +82,61 @@ class Readings:
     as_sound: str
 
 
-def readings(text: str, marked: Marked, context: str = "") -> Readings:
+def readings(text: str, masked: MaskedText, context: str = "") -> Readings:
     """The readings of a step's text, after a context that may say what "it" is."""
     words = _ONE_OF_THEM.sub("it", without_lead_in(text))
-    if len(of := marked.within(context)) == 1 and not marked.within(text):
+    if len(of := masked.within(context)) == 1 and not masked.within(text):
         words = _IT.sub(_kind_of(of[0]), words, count=1)
-    words = _several(words, marked)
+    words = _several(words, masked)
     if (language := language_phrase(words)) and _OF_ANOTHER.search(words):
         words = words.replace(language, "").strip()
     as_text = re.sub(rf"(?:\b(?:the |this |an? )?{_KIND}\s+)?{MARK}", "the text", words, flags=re.IGNORECASE)
     named = re.sub(rf"\b({_KIND})\s+(?:named |called )?{MARK}", r"\1", words, flags=re.IGNORECASE)
-    as_is = _with_kinds(named, marked)
+    as_is = _with_kinds(named, masked)
     said = prompt(text)
     as_sound = re.sub(r"\b(?:the |this |my )?(?:video|clip|film)\b", "the recording", as_is)
     if said is None:
         return Readings((as_is,), as_text, as_sound)
-    return Readings((as_is, as_is.replace(_with_kinds(said, marked), _STOCK_PROMPT)), as_text, as_sound)
+    return Readings((as_is, as_is.replace(_with_kinds(said, masked), _STOCK_PROMPT)), as_text, as_sound)
 
 
-def _several(words: str, marked: Marked) -> str:
+def _several(words: str, masked: MaskedText) -> str:
     """Marks in a row put as one, or as files of their kind where one is sought ("which of the images")."""
     row = rf"({MARK})(?:(?:\s*,\s*|\s*and\s*|\s*or\s*|\s)+{MARK})+"
     return re.sub(
         rf"\bof {row}",
-        lambda match: f"of {_kind_of(marked.marks[match[1]])}s",
+        lambda match: f"of {_kind_of(masked.marks[match[1]])}s",
         re.sub(rf"(?<!\bof ){row}", r"\1", words),
     )
 
 
-def _with_kinds(text: str, marked: Marked) -> str:
-    return "".join(_kind_of(marked.marks[c]) if c in marked.marks else c for c in text)
+def _with_kinds(text: str, masked: MaskedText) -> str:
+    return "".join(_kind_of(masked.marks[c]) if c in masked.marks else c for c in text)
 
 
-def is_document(mark: Mark) -> bool:
+def is_document(mark: Entity) -> bool:
     """Whether it is an image whose name says that it is one of a document."""
     return mark.kind == "image" and _DOCUMENT.search(mark.value) is not None
 
 
-def _kind_of(mark: Mark) -> str:
+def _kind_of(mark: Entity) -> str:
     if is_document(mark):
         return "the document image"
     return _WORDS.get(mark.kind, "the file")
 
 
-def clause_words(text: str, marked: Marked) -> str:
+def clause_words(text: str, masked: MaskedText) -> str:
     """A clause without what leads to it, and with nouns in place of its marks."""
     words = _LEFT_OVER.sub("", without_lead_in(text)) or text
     words = _GROUNDS.sub(r"\1", words)
     words = re.sub(rf"\(\s*({MARK})\s*\)", r"\1", words)
     words = re.sub(
-        rf"{_NOUN}({MARK})", lambda m: f" {_noun_of(marked.marks[m[1]])} ", words, flags=re.IGNORECASE
+        rf"{_NOUN}({MARK})", lambda m: f" {_noun_of(masked.marks[m[1]])} ", words, flags=re.IGNORECASE
     )
     return re.sub(r"\s+", " ", words).strip(" .,;:!()'\"")[:_LONGEST_CLAUSE]
 
 
-def _noun_of(mark: Mark) -> str:
+def _noun_of(mark: Entity) -> str:
     if mark.kind == "text" and not mark.is_file and mark.value.rstrip(" .'\"").endswith(("?", "？")):
         return "the question"
     return {"image": "the image", "audio": "the audio", "video": "the video"}.get(mark.kind, "the text")

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from jarvis_agent.offline.masking import MARK
 from jarvis_agent.offline.clauses import without_lead_in
+from jarvis_agent.offline.masking import MARK
 from jarvis_agent.selection.languages import LANGUAGES, find_language
 
 _FILE_PHRASE = re.compile(
@@ -56,7 +56,8 @@ _PROMPTS = (
     re.compile(
         rf"(?:^(?:(?:an?|some) (?:[\w-]+ ){{0,4}}?|(?:the )?(?:\w+ )?)|\b{_MAKES}\b.{{0,120}}?)"
         rf"\b{_MADE}s?\b(?:\s+\w+)?\s+"
-        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|that represents|representing|inspired by|for|with)\s+(.+)",
+        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|"
+        r"that represents|representing|inspired by|for|with)\s+(.+)",
         re.IGNORECASE,
     ),
     re.compile(

@@ -1,6 +1,6 @@
 """The tasks of a plan while it is built, each once, with references to those that go before.
 
-    linker = Linker(marked, brief)
+    linker = PlanLinker(masked, brief)
     linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
     linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
 
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.offline.coreference import Discourse
-from jarvis_agent.offline.arguments import Filling
-from jarvis_agent.offline.masking import Marked
+from jarvis_agent.offline.arguments import ArgumentFiller
 from jarvis_agent.offline.clauses import Step
-from jarvis_agent.offline.sources import Supply
+from jarvis_agent.offline.coreference import Discourse
+from jarvis_agent.offline.masking import MaskedText
 from jarvis_agent.offline.phrases import bank_name
+from jarvis_agent.offline.sources import Supply
 from jarvis_agent.parsing.draft import MAX_TASKS
 from jarvis_agent.refs import ref, refs_in
 from jarvis_agent.request import Brief
@@ -26,7 +26,7 @@ from jarvis_agent.tools.spec import TaskSpec
 from jarvis_agent.types import Task
 
 
-class Linker:
+class PlanLinker:
     """Builds up the tasks of a plan.
 
     Attributes:
@@ -36,12 +36,12 @@ class Linker:
         offered: the task types that may be used, by their name in the bank of wordings, else their own.
     """
 
-    def __init__(self, marked: Marked, brief: Brief) -> None:
+    def __init__(self, masked: MaskedText, brief: Brief) -> None:
         self.tasks: list[Task] = []
         self.left_out = 0
-        self.discourse = Discourse(marked, brief)
+        self.discourse = Discourse(masked, brief)
         self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
-        self._marked = marked
+        self._masked = masked
 
     def add(self, step: Step, spec: TaskSpec, text_after: str = "") -> list[str]:
         """Add the step's task, and those that must go before it. Returns references to what it makes.
@@ -53,9 +53,9 @@ class Linker:
             PlanError: an argument is missing, or the plan is full; nothing has been added then.
         """
         planned, spoken, left_out = len(self.tasks), len(self.discourse.things), self.left_out
-        supply = Supply(step.text, text_after, self._marked, self, step.context, is_beside=step.is_beside)
+        supply = Supply(step.text, text_after, self._masked, self, step.context, is_beside=step.is_beside)
         try:
-            args = Filling(spec, supply).args()
+            args = ArgumentFiller(spec, supply).args()
             self.discourse.give(step.text)
             return self.emit(spec, args)
         except PlanError:

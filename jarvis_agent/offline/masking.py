@@ -1,8 +1,8 @@
 """Files and quoted texts of a request, each put as one character, so that splitting can not cut through them.
 
-marked = mark('Translate "Hi. How are you?" and describe cat.jpg', files)
-marked.text         # 'Translate \\ue000 and describe \\ue001'
-marked.marks        # {'\\ue000': Mark("text", "Hi. How are you?"), '\\ue001': Mark("image", "cat.jpg")}
+masked = mask_entities('Translate "Hi. How are you?" and describe cat.jpg', files)
+masked.text         # 'Translate \\ue000 and describe \\ue001'
+masked.marks        # {'\\ue000': Entity("text", "Hi. How are you?"), '\\ue001': Entity("image", "cat.jpg")}
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NEXT_STEP = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Entity:
     """What a mark stands for.
 
     Attributes:
@@ -87,7 +87,7 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Marked:
+class MaskedText:
     """A text with marks, and what they stand for.
 
     Attributes:
@@ -95,7 +95,7 @@ class Marked:
     """
 
     text: str
-    marks: dict[str, Mark] = field(default_factory=dict)
+    marks: dict[str, Entity] = field(default_factory=dict)
     whole: str = ""
 
     @property
@@ -118,7 +118,7 @@ class Marked:
         self.whole = text
         self.text = bounded(ends(text))
 
-    def add(self, mark: Mark) -> str:
+    def add(self, mark: Entity) -> str:
         """A new mark's character; the value itself if there are no characters left."""
         if len(self.marks) > ord(LAST_MARK) - ord(FIRST_MARK):
             return mark.value
@@ -126,7 +126,7 @@ class Marked:
         self.marks[character] = mark
         return character
 
-    def within(self, text: str) -> list[Mark]:
+    def within(self, text: str) -> list[Entity]:
         """What the marks in a piece of the text stand for, in its order."""
         return [self.marks[character] for character in text if character in self.marks]
 
@@ -135,24 +135,24 @@ class Marked:
         return "".join(self.marks[c].value if c in self.marks else c for c in text)
 
 
-def mark(request: str, files: Iterable[Resource]) -> Marked:
+def mask_entities(request: str, files: Iterable[Resource]) -> MaskedText:
     """Put every quoted text and every file name of a request as a mark.
 
     What follows a colon after words such as "the following text" counts as quoted too, and so do texts that
     `pasted` finds.
     """
     text = re.sub(MARK, " ", without_references(request))
-    marked = Marked(text)
+    masked = MaskedText(text)
     names = dict(islice(_names(files), MOST_NAMES))
-    text = _mark_span(text, below(text), marked)
+    text = _mark_span(text, below(text), masked)
     quotes = _APOSTROPHES if text.count("'") <= MOST_APOSTROPHES else _QUOTES
-    text = quotes.sub(lambda match: _quoted(match, names, marked), text)
-    text = _mark_files(text, names, marked)
-    text = _AFTER_COLON.sub(lambda match: _after_colon(match, marked), _mark_fields(text, marked))
-    if not names and not marked.marks:
-        text = _mark_span(text, above(text), marked)
-    marked.take(single_spaced(text))
-    return marked
+    text = quotes.sub(lambda match: _quoted(match, names, masked), text)
+    text = _mark_files(text, names, masked)
+    text = _AFTER_COLON.sub(lambda match: _after_colon(match, masked), _mark_fields(text, masked))
+    if not names and not masked.marks:
+        text = _mark_span(text, above(text), masked)
+    masked.take(single_spaced(text))
+    return masked
 
 
 def without_references(text: str) -> str:
@@ -174,14 +174,14 @@ def _names(files: Iterable[Resource]) -> Iterator[tuple[str, Resource]]:
             yield PurePath(spelling(file)).name, file
 
 
-def _quoted(match: re.Match[str], names: dict[str, Resource], marked: Marked) -> str:
+def _quoted(match: re.Match[str], names: dict[str, Resource], masked: MaskedText) -> str:
     inner = next(group for group in match.groups() if group is not None).strip()
     if inner in names:
         return f"{inner} "
-    return marked.add(Mark("text", inner)) if inner else match.group()
+    return masked.add(Entity("text", inner)) if inner else match.group()
 
 
-def _mark_files(text: str, names: dict[str, Resource], marked: Marked) -> str:
+def _mark_files(text: str, names: dict[str, Resource], masked: MaskedText) -> str:
     known: dict[str, str] = {}
     for name in sorted(filter(None, names), key=len, reverse=True):
         file = names[name]
@@ -189,7 +189,7 @@ def _mark_files(text: str, names: dict[str, Resource], marked: Marked) -> str:
         if len(around) == 1:
             continue
         value = spelling(file)
-        character = known.get(value) or marked.add(Mark(file.kind, value, is_file=True))
+        character = known.get(value) or masked.add(Entity(file.kind, value, is_file=True))
         known[value] = character
         text = character.join(around)
     return text
@@ -210,16 +210,16 @@ def _around(name: str, text: str) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def _mark_span(text: str, span: Span | None, marked: Marked) -> str:
+def _mark_span(text: str, span: Span | None, masked: MaskedText) -> str:
     """A text with a mark in place of what was pasted into it; as it is where that holds marks itself."""
     value = text[span.start : span.end] if span else ""
     if span is None or re.search(MARK, value):
         return text
-    character = marked.add(Mark("text", value.strip()))
+    character = masked.add(Entity("text", value.strip()))
     return f"{text[: span.start]}{character}{text[span.end :]}"
 
 
-def _mark_fields(text: str, marked: Marked) -> str:
+def _mark_fields(text: str, masked: MaskedText) -> str:
     """`Summarize this text: …` and `Question: …`: what stands after the colon becomes a mark."""
     start = 0
     for _ in range(min(MOST_FIELDS, MOST_SEARCHED // (len(text) + 1))):
@@ -245,7 +245,7 @@ def _mark_fields(text: str, marked: Marked) -> str:
         rest = text[begin + len(value) :]
         if _NEXT_FIELD.match(rest):
             rest = f" {rest.lstrip(' ,;')}"
-        text = f"{text[:begin]}{marked.add(Mark('text', value.strip(), role=role))}{rest}"
+        text = f"{text[:begin]}{masked.add(Entity('text', value.strip(), role=role))}{rest}"
         start = begin + 1
     return text
 
@@ -257,10 +257,10 @@ def _leads_to_order(text: str, match: re.Match[str], value: str) -> bool:
     return bool(_ORDERS.match(value)) and not START.match(sentence)
 
 
-def _after_colon(match: re.Match[str], marked: Marked) -> str:
+def _after_colon(match: re.Match[str], masked: MaskedText) -> str:
     """`Who is named here: Marta left Oslo.`: after a clause that asks for something, a text to work on."""
     asks, value = match["asks"], match["value"]
     is_order = _ORDERS.match(value) is not None
     if re.search(MARK, asks + value) or is_order or not START.match(asks.strip()) or len(value.split()) < 3:
         return match.group()
-    return f"{match['label']}{asks}: {marked.add(Mark('text', value.strip()))}"
+    return f"{match['label']}{asks}: {masked.add(Entity('text', value.strip()))}"

@@ -18,7 +18,7 @@ _TEXTS = (
     r"minutes|transcript|abstract|document|essay|sentence|dialogue|conversation)s?"
 )
 _BELOW = re.compile(
-    rf"[^\n]*(?:(?P<told>\b(?:the )?following\s+(?:\w+\s+)?{_TEXTS}|\b{_TEXTS}\b[^.:\n]{{0,30}}\bbelow|"
+    rf"[^\n]*(?:(?P<original>\b(?:the )?following\s+(?:\w+\s+)?{_TEXTS}|\b{_TEXTS}\b[^.:\n]{{0,30}}\bbelow|"
     rf"\b{_TEXTS}\s*:)|\bthis\s+(?:\w+\s+)?{_TEXTS})[^\w\n]*\n[^\S\n]*\n\s*(?P<text>\S)",
     re.IGNORECASE,
 )
@@ -50,7 +50,9 @@ def below(request: str) -> Span | None:
     After one that ends in "this email" they may be orders.
     """
     found = _BELOW.match(request)
-    if found is None or (not found["told"] and START.match(request[found.start("text") :][:LONGEST_ORDER])):
+    if found is None or (
+        not found["original"] and START.match(request[found.start("text") :][:LONGEST_ORDER])
+    ):
         return None
     start = found.start("text")
     goes_on = _GOES_ON.search(request, start)

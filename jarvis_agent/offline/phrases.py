@@ -1,6 +1,6 @@
 """The bank of phrases: for each task, examples of a step that asks for it.
 
-    load_bank()["object-detection"].phrases      # ("detect the objects in the image", "how many objects …", …)
+    load_bank()["object-detection"].phrases      # ("detect the objects in the image", …)
     clause_classes()["translation"].task         # the task that the class of clauses stands for
 
 The data are in data/phrases.json and data/clauses.json. Run benchmarks/train_offline.py after a change.

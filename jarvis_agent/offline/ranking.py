@@ -3,7 +3,7 @@
 The cosine of the nearest phrase is the base. A task that the regression on the phrases (`odds`) finds less
 likely than another loses some of it; files, questions, numbers and words such as "canny" move it.
 
-    ranker = Ranker(matcher, marked, discourse, specs)
+    ranker = Ranker(classifier, masked, discourse, specs)
     scores = ranker.scores(steps)
     ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
 
@@ -19,15 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from jarvis_agent.offline.classifier import Classifier, Nearness
-from jarvis_agent.offline.tool_ranking import ToolRanker
-from jarvis_agent.offline.weights import WEIGHTS
-from jarvis_agent.offline.quantities import amount
-from jarvis_agent.offline.extraction import drawn, offers_choice, question, refers_to_text, thing_sought
-from jarvis_agent.offline.coreference import Discourse
-from jarvis_agent.offline.masking import Mark, Marked
-from jarvis_agent.offline.delexicalise import is_document, readings
 from jarvis_agent.offline.clauses import Step, without_lead_in
-from jarvis_agent.offline.sources import BRIDGES, DETECTOR, FINDER
+from jarvis_agent.offline.coreference import Discourse
+from jarvis_agent.offline.delexicalise import is_document, readings
+from jarvis_agent.offline.extraction import drawn, offers_choice, question, refers_to_text, thing_sought
+from jarvis_agent.offline.masking import Entity, MaskedText
 from jarvis_agent.offline.phrases import (
     DATA,
     OUT_OF_SCOPE,
@@ -38,6 +34,10 @@ from jarvis_agent.offline.phrases import (
     verbs,
     wording,
 )
+from jarvis_agent.offline.quantities import amount
+from jarvis_agent.offline.sources import BRIDGES, DETECTOR, FINDER
+from jarvis_agent.offline.tool_ranking import ToolRanker
+from jarvis_agent.offline.weights import WEIGHTS
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
 ANSWERS: Mapping[Modality, str] = {
@@ -69,22 +69,22 @@ class Ranker:
     """Ranks the tasks on offer for each step of a request."""
 
     def __init__(
-        self, matcher: Classifier, marked: Marked, discourse: Discourse, specs: Iterable[TaskSpec]
+        self, classifier: Classifier, masked: MaskedText, discourse: Discourse, specs: Iterable[TaskSpec]
     ) -> None:
-        self._matcher = matcher
-        self._marked = marked
+        self._classifier = classifier
+        self._masked = masked
         self._discourse = discourse
         self._specs = tuple(specs)
-        self._tools = ToolRanker(matcher, marked, discourse)
+        self._tools = ToolRanker(classifier, masked, discourse)
         self._needed = {kind for spec in self._specs for kind in _files_needed(spec)}
         self._offered = {bank_name(spec) or spec.name for spec in self._specs}
 
     def scores(self, steps: Sequence[Step]) -> list[Scores]:
         """The scores of all steps, in one pass of the embedder."""
-        read = [readings(step.text, self._marked, step.context) for step in steps]
+        read = [readings(step.text, self._masked, step.context) for step in steps]
         texts = list(dict.fromkeys(text for r in read for text in (*r.as_is, r.as_text, r.as_sound)))
         self._tools.read(steps)
-        near = dict(zip(texts, self._matcher.near(texts, self._specs), strict=True))
+        near = dict(zip(texts, self._classifier.near(texts, self._specs), strict=True))
         return [
             Scores(_nearest([near[text] for text in r.as_is]), near[r.as_text], near[r.as_sound])
             for r in read
@@ -95,7 +95,9 @@ class Ranker:
         if step.task or any(clause_class(spec) for spec in self._specs):
             return False
         near = scores.as_is
-        likeliest = max(near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0))
+        likeliest = max(
+            near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0)
+        )
         return likeliest == SMALL_TALK and not self._files(step)
 
     def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
@@ -103,7 +105,11 @@ class Ranker:
         answers = self._asks_about(step)
         recognised = [spec for spec in self._specs if clause_class(spec)]
         at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
-        feasible = [(spec, near) for spec in self._specs if spec not in recognised and (near := self._near(step, spec, scores, at_hand))]
+        feasible = [
+            (spec, near)
+            for spec in self._specs
+            if spec not in recognised and (near := self._near(step, spec, scores, at_hand))
+        ]
         known = [log_odds for _, (_, log_odds) in feasible if log_odds < math.inf]
         if OUT_OF_SCOPE in self._others(step, scores):
             known.append(scores.as_is.odds[OUT_OF_SCOPE])
@@ -178,12 +184,12 @@ class Ranker:
     def _repeats(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step would do to the last result what made it."""
         last = next((thing.maker for thing in reversed(self._discourse.things) if thing.maker), None)
-        is_same = last is not None and last.name == spec.name and not self._marked.within(step.text)
+        is_same = last is not None and last.name == spec.name and not self._masked.within(step.text)
         return is_same and any(arg.required and arg.kind in spec.outputs for arg in spec.inputs)
 
     def _lacks_text(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a task works on a text, and only a file that could be turned into one is in sight."""
-        if wording(spec).text != "content" or spec.arg("text") is None or self._marked.within(step.text):
+        if wording(spec).text != "content" or spec.arg("text") is None or self._masked.within(step.text):
             return False
         return not self._discourse.has("text", "") and any(self._discourse.has(kind, "") for kind in BRIDGES)
 
@@ -207,13 +213,13 @@ class Ranker:
         """The task that answers the step's question about what is at hand; None if it is no such question."""
         if question(step.text) is None:
             return None
-        kinds = [kind for kind in ANSWERS if any(mark.fits(kind) for mark in self._marked.within(step.text))]
+        kinds = [kind for kind in ANSWERS if any(mark.fits(kind) for mark in self._masked.within(step.text))]
         if not kinds and _PRONOUN.search(step.text):
             things = [thing for thing in self._discourse.things if thing.kind in ANSWERS and thing.is_whole]
             things = [thing for thing in things if not thing.is_view] or things
             kinds = [thing.kind for thing in things[-1:]]
             if things and any(
-                is_document(Mark(thing.kind, value)) for thing in things[-1:] for value in thing.values
+                is_document(Entity(thing.kind, value)) for thing in things[-1:] for value in thing.values
             ):
                 return DOCUMENT
         return ANSWERS[kinds[0]] if kinds else None
@@ -229,11 +235,16 @@ class Ranker:
         is_choice = spec.arg("labels") is not None and offers_choice(step.text)
         holds = WEIGHTS.holds * self._holds(step, spec) + WEIGHTS.choice * is_choice
         holds += WEIGHTS.map_at_hand * self._has_its_map(step, spec)
-        return holds + WEIGHTS.verb * share + (WEIGHTS.speaks_of_map if is_of_map else 0.0) + (WEIGHTS.described if is_own else 0.0)
+        return (
+            holds
+            + WEIGHTS.verb * share
+            + (WEIGHTS.speaks_of_map if is_of_map else 0.0)
+            + (WEIGHTS.described if is_own else 0.0)
+        )
 
     def _holds(self, step: Step, spec: TaskSpec) -> bool:
         holds = wording(spec).holds
-        texts = [m.value for m in self._marked.within(f"{step.text} {step.context}") if not m.is_file]
+        texts = [m.value for m in self._masked.within(f"{step.text} {step.context}") if not m.is_file]
         return holds is not None and any(holds.search(text) for text in texts)
 
     def _opens(self, step: Step) -> bool:
@@ -241,7 +252,7 @@ class Ranker:
 
     def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
         """Whether a step says what is to be made of a control map that is called by `words`."""
-        texts = [mark for mark in self._marked.within(step.text) if not mark.is_file]
+        texts = [mark for mark in self._masked.within(step.text) if not mark.is_file]
         if texts:
             return True
         wanted = drawn(step.text)
@@ -271,7 +282,7 @@ class Ranker:
         return is_its_map and self._says_what_to_make(step, words.named)
 
     def _files(self, step: Step) -> list[str]:
-        return [mark.kind for mark in self._marked.within(step.text) if mark.is_file]
+        return [mark.kind for mark in self._masked.within(step.text) if mark.is_file]
 
 
 @lru_cache(maxsize=1)

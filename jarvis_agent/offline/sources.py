@@ -1,6 +1,6 @@
 """What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
 
-    supply = Supply("translate the summary of \\ue000", "", marked, linker)
+    supply = Supply("translate the summary of \\ue000", "", masked, linker)
     supply.made_of_files("translation")      # plans the summary and gives the reference to it
 
 Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
@@ -14,9 +14,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from jarvis_agent.errors import PlanError
-from jarvis_agent.offline.extraction import QUERY
 from jarvis_agent.offline.coreference import LABELLING, Discourse, Thing
-from jarvis_agent.offline.masking import MARK, Mark, Marked
+from jarvis_agent.offline.extraction import QUERY
+from jarvis_agent.offline.masking import MARK, Entity, MaskedText
 from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.tools.spec import Modality, TaskSpec
 from jarvis_agent.types import Task
@@ -35,7 +35,8 @@ TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control"
 """By task that makes a control map: another one whose image serves as such a map."""
 
 GOES_BY = re.compile(
-    r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b", re.IGNORECASE
+    r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b",
+    re.IGNORECASE,
 )
 """How a step says by what something is to be changed."""
 
@@ -46,7 +47,7 @@ DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 
 
 class Plans(Protocol):
-    """What adds a task to the plan (a Linker)."""
+    """What adds a task to the plan (a PlanLinker)."""
 
     tasks: list[Task]
     discourse: Discourse
@@ -64,7 +65,7 @@ class Supply:
         self,
         text: str,
         text_after: str,
-        marked: Marked,
+        masked: MaskedText,
         plans: Plans,
         context: str = "",
         *,
@@ -74,9 +75,9 @@ class Supply:
         self.context = context
         self._is_beside = is_beside
         self._text_after = text_after
-        self._marked = marked
+        self._masked = masked
         self._plans = plans
-        self._left = [character for character in dict.fromkeys(text) if character in marked.marks]
+        self._left = [character for character in dict.fromkeys(text) if character in masked.marks]
 
     def own(self, kind: Modality) -> list[str]:
         """The step's own marks that can stand in an argument of that kind and are not taken yet."""
@@ -87,9 +88,9 @@ class Supply:
         """All of the step's own marks that are not taken yet."""
         return list(self._left)
 
-    def mark(self, character: str) -> Mark:
+    def mark(self, character: str) -> Entity:
         """What a mark stands for."""
-        return self._marked.marks[character]
+        return self._masked.marks[character]
 
     def take(self, characters: list[str]) -> list[str]:
         """Take marks; returns their values."""
@@ -103,7 +104,7 @@ class Supply:
 
     def restored(self, text: str) -> str:
         """A piece of the step with the values in place of its marks."""
-        return self._marked.restored(text)
+        return self._masked.restored(text)
 
     def elsewhere(self, kind: Modality, task: str = "") -> Thing | None:
         """Something of a kind that the step does not name itself, for a task."""
@@ -134,7 +135,9 @@ class Supply:
         """Texts made or given before the step, then those named after it; the latest first."""
         known = [thing for thing in reversed(self._plans.discourse.things) if thing.kind == "text"]
         after = self._plans.discourse.unspoken("text", self._text_after)
-        return list(dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values))
+        return list(
+            dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values)
+        )
 
     def text_just_made(self, text: str) -> list[str]:
         """The text that a step goes by ("based on the summary"), if a task made one."""
@@ -150,8 +153,10 @@ class Supply:
 
     def question_before(self) -> str | None:
         """The question that the sentence before the step quotes."""
-        marks = [*self._marked.within(self.context), *self._marked.marks.values()]
-        questions = [m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith(("?", "？"))]
+        marks = [*self._masked.within(self.context), *self._masked.marks.values()]
+        questions = [
+            m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith(("?", "？"))
+        ]
         asked = [value for task in self._plans.tasks for value in task.args.values()]
         return next((value for value in questions if value not in asked), None)
 
@@ -221,7 +226,11 @@ class Supply:
     def rendered(self, kind: Modality, needed_for: str) -> list[str]:
         """An image or a recording made of a text, where there is no file of that kind."""
         texts = self.texts_before()[:1]
-        return self.run(RENDERERS[kind], texts, needed_for) if texts and RENDERERS.get(kind) in self._plans.offered else []
+        return (
+            self.run(RENDERERS[kind], texts, needed_for)
+            if texts and RENDERERS.get(kind) in self._plans.offered
+            else []
+        )
 
     def made_elsewhere(self, needed_for: str) -> list[str]:
         """Texts made of a file that the step does not name itself."""

@@ -1,9 +1,9 @@
 """Ranking of recognised tools: the clause model, and the kinds that a clause can work on.
 
-    ranker = ToolRanker(classifier, masked, discourse)
-    ranker.read(steps)
-    ranker.score(step, spec)           # 0.58
-    ranker.asks_for_nothing(step, 0.3) # whether the clause model finds no task more likely than that
+ranker = ToolRanker(classifier, masked, discourse)
+ranker.read(steps)
+ranker.score(step, spec)           # 0.58
+ranker.asks_for_nothing(step, 0.3) # whether the clause model finds no task more likely than that
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jarvis_agent.offline.classifier import NONE, Classifier
 from jarvis_agent.offline.clauses import Step
 from jarvis_agent.offline.coreference import Discourse
 from jarvis_agent.offline.delexicalise import clause_words
-from jarvis_agent.offline.masking import Marked
+from jarvis_agent.offline.masking import MaskedText
 from jarvis_agent.offline.phrases import clause_class
 from jarvis_agent.offline.weights import WEIGHTS
 from jarvis_agent.tools.spec import MEDIA, TaskSpec
@@ -28,9 +28,7 @@ _IT = re.compile(r"\b(?:it|its|this)\b", re.IGNORECASE)
 _DOCUMENT = re.compile(
     r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b", re.IGNORECASE
 )
-_IMAGE = re.compile(
-    r"\b(?:images?|pictures?|photos?|visual|colou?rs?|scene|depicted|shown)\b", re.IGNORECASE
-)
+_IMAGE = re.compile(r"\b(?:images?|pictures?|photos?|visual|colou?rs?|scene|depicted|shown)\b", re.IGNORECASE)
 _TEXT = re.compile(
     r"\b(?:texts?|passage|paragraph|article|transcri\w+|extracted|translat\w+|summar\w+|conversation|response|"
     r"sentences?|description|audio|speech|entities|classification|classified)\b",
@@ -43,7 +41,7 @@ _QUESTION = "question"
 class ToolRanker:
     """Scores recognised tools for the steps of one request."""
 
-    def __init__(self, classifier: Classifier, masked: Marked, discourse: Discourse) -> None:
+    def __init__(self, classifier: Classifier, masked: MaskedText, discourse: Discourse) -> None:
         self._classifier = classifier
         self._masked = masked
         self._discourse = discourse

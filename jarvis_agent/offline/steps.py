@@ -1,6 +1,6 @@
 """Each step gets the likeliest task that it can feed; what comes to nothing gets a note.
 
-    Chooser(ranker, linker, marked).add_all(steps)     # fills the linker, returns the notes
+    StepPlanner(ranker, linker, masked).add_all(steps)     # fills the linker, returns the notes
 
 Steps are taken in their order, since each may speak of what the ones before it make.
 """
@@ -12,15 +12,14 @@ from collections.abc import Sequence
 
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline.clause_cuts import REFERS_BACK
-from jarvis_agent.offline.phrases import clause_class
-from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
-from jarvis_agent.offline.implied import COMPANIONS, Companion
-from jarvis_agent.offline.linking import Linker
-from jarvis_agent.offline.masking import MARK, Marked
-from jarvis_agent.offline.ranking import Ranker, Scores
 from jarvis_agent.offline.clauses import Step, first_of
+from jarvis_agent.offline.implied import COMPANIONS, Companion
+from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
+from jarvis_agent.offline.linking import PlanLinker
+from jarvis_agent.offline.masking import MARK, MaskedText
+from jarvis_agent.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
+from jarvis_agent.offline.ranking import Ranker, Scores
 from jarvis_agent.offline.sources import DETECTOR, FINDER
-from jarvis_agent.offline.phrases import OUT_OF_SCOPE, bank_name
 from jarvis_agent.parsing.draft import MAX_TASKS, shorten
 from jarvis_agent.threads import go_on
 from jarvis_agent.tools.spec import TaskSpec
@@ -52,13 +51,13 @@ _CHART = re.compile(r"\b(?:charts?|graphs?|plots?|histograms?|diagrams?)\b", re.
 """What tables are drawn as, which no task does."""
 
 
-class Chooser:
+class StepPlanner:
     """Chooses tasks for steps, one step after the other."""
 
-    def __init__(self, ranker: Ranker, linker: Linker, marked: Marked) -> None:
+    def __init__(self, ranker: Ranker, linker: PlanLinker, masked: MaskedText) -> None:
         self._ranker = ranker
         self._linker = linker
-        self._marked = marked
+        self._masked = masked
 
     def add_all(self, steps: Sequence[Step]) -> list[str]:
         """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
@@ -75,7 +74,9 @@ class Chooser:
                 continue
             if self._ranker.is_small_talk(step, scores):
                 asks = START.match(step.text) or place == len(steps) - 1 == 0
-                (notes if asks else talk).append(f"{self._told(step)} asks for nothing that an expert model does")
+                (notes if asks else talk).append(
+                    f"{self._quoted(step)} asks for nothing that an expert model does"
+                )
             elif note := self._add(step, scores, text_after):
                 notes.append(note)
         if self._linker.left_out:
@@ -86,7 +87,7 @@ class Chooser:
 
     def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
         """Whether a step only says again what the one before asks for ("I need it in writing")."""
-        if not self._linker.tasks or self._marked.within(step.text):
+        if not self._linker.tasks or self._masked.within(step.text):
             return False
         last = self._linker.discourse.things[-1].maker
         is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
@@ -101,7 +102,9 @@ class Chooser:
         ranked = self._ranker.ranked(step, scores, text_after)
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
             self._linker.discourse.give(step.text)
-            return f"{self._told(step)} asks for nothing that the tools do" if START.match(step.text) else None
+            return (
+                f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
+            )
         if ranked and self._repeats_tool(step, ranked[0][0]):
             self._linker.discourse.give(step.text)
             return None
@@ -113,14 +116,14 @@ class Chooser:
             try:
                 made = self._linker.add(step, spec, text_after)
             except PlanError as error:
-                reasons.append(f"{self._told(step)}: {error}")
+                reasons.append(f"{self._quoted(step)}: {error}")
                 continue
             return self._accompany(step, spec, made)
         return reasons[0]
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
-        if clause_class(spec) is None or self._marked.within(step.text):
+        if clause_class(spec) is None or self._masked.within(step.text):
             return False
         planned = [task.task for task in self._linker.tasks]
         return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
@@ -132,15 +135,15 @@ class Chooser:
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         # A wish that is out of scope for the Hub's tasks may be just what a tool of the user's own is for.
         is_own = bool(likely) and bank_name(likely[0][0]) is None
-        is_of_table = any(mark.kind == "table" for mark in self._marked.within(step.text))
+        is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _CHART.search(step.text):
-            return f"{self._told(step)} is nothing that an expert model does"
+            return f"{self._quoted(step)} is nothing that an expert model does"
         lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else MARGIN
         if nearness >= LEAST and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
-                return f"{self._told(step)} is nothing that an expert model does"
-            return f"{self._told(step)} needs {wanted}, which is not among the tasks offered"
-        return None if likely else f"{self._told(step)} is not understood"
+                return f"{self._quoted(step)} is nothing that an expert model does"
+            return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
+        return None if likely else f"{self._quoted(step)} is not understood"
 
     def _accompany(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
         """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
@@ -159,16 +162,16 @@ class Chooser:
     def _add_companion(self, step: Step, text: str, name: str) -> str | None:
         companion = self._linker.offered.get(name)
         if companion is None:
-            return f"{self._told(step)} needs {name}, which is not among the tasks offered"
+            return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
         try:
             self._linker.add(Step(text), companion)
         except PlanError as error:
-            return f"{self._told(step)}: {error}"
+            return f"{self._quoted(step)}: {error}"
         return None
 
-    def _told(self, step: Step) -> str:
-        told = step.told or self._marked.restored(step.text)
-        return f"“{shorten(told.strip(' .,;!?'), _LONGEST_TOLD)}”"
+    def _quoted(self, step: Step) -> str:
+        original = step.original or self._masked.restored(step.text)
+        return f"“{shorten(original.strip(' .,;!?'), _LONGEST_TOLD)}”"
 
 
 def _goes_with(row: Companion, spec: TaskSpec) -> bool:
