@@ -131,7 +131,9 @@ def in_english(hit: Found) -> str:
     names = re.findall(r"{(\w+)}", hit.rule.english)
     slots = {name: SLOTS[name](hit) if name in SLOTS else hit.groups.get(name, "") for name in names}
     aloud = " aloud" if clue("aloud").search(hit.clause.text) else ""
-    return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + aloud).strip()
+    is_detailed = hit.rule.task == "image-to-text" and clue("detail").search(hit.clause.text)
+    detail = " in as much detail as possible" if is_detailed else ""
+    return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + detail + aloud).strip()
 
 
 def _it(hit: Found) -> str:

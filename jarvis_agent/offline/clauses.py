@@ -85,6 +85,12 @@ _SEEN = re.compile(
     rf"(?={MARK}[^.!?]{{0,200}},)",
     re.IGNORECASE,
 )
+_FOLLOWING = re.compile(
+    rf"\bthe following(?: (?:text|sentence|message|words?|lines?|note))?\b"
+    rf"([^.!?:{MARK[1:-1]}]* and [^.!?:{MARK[1:-1]}]*):\s*({MARK})",
+    re.IGNORECASE,
+)
+"""Where several steps stand before the text that the first one works on."""
 _GROUNDS = re.compile(
     r"\W*(?:based|building|using|from|with|given|use|take|according|considering|combin\w+)\b", re.IGNORECASE
 )
@@ -126,7 +132,7 @@ class Step:
 
 def split(text: str) -> list[Step]:
     """The steps of a masked text, in its order. Where no clause asks for anything, each sentence is one."""
-    text = _SEEN.sub("the description of ", text)
+    text = _FOLLOWING.sub(r"\2\1", _SEEN.sub("the description of ", text))
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [
         [(clause, asks and not REFUSES.match(clause)) for clause, asks in _clauses(sentence)]

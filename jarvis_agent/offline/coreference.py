@@ -192,8 +192,8 @@ class Discourse:
         )
         candidates = self._earlier_things
         if adjective is not None:
-            original = sorted(
-                original, key=lambda things: adjective[1].lower() not in things[0].asked.lower()
+            candidates = sorted(
+                candidates, key=lambda things: adjective[1].lower() not in things[0].asked.lower()
             )
         for things in candidates:
             if found := [thing for thing in things if thing.kind == kind]:

@@ -153,7 +153,7 @@ def _named_file(name: str) -> Resource:
     if name.lower().endswith((".csv", ".tsv")):
         kind = "table"
     is_known = kind in ("image", "audio", "video", "text", "table")
-    return Resource(kind=kind if is_known else "file", path=Path(name), name=name)  # type: ignore[arg-type]
+    return Resource(kind=kind if is_known else "file", path=Path(name), name=name)
 
 
 def _turns(history: Iterable[Turn | BaseMessage]) -> Iterable[Turn]:

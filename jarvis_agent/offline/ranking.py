@@ -53,7 +53,7 @@ DOCUMENT = "document-question-answering"
 _WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
 _WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of)\b", re.IGNORECASE)
-_MAP = re.compile(r"\b(?:it|this|that|the (?:map|result|drawing))\b", re.IGNORECASE)
+_MAP = re.compile(r"\b(?:it|them|this|that|these|the (?:map|result|drawing))\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

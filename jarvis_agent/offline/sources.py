@@ -123,7 +123,7 @@ class Supply:
         if fed is None or (made is not None and made.is_called(self.text)) or bank_name(spec) == SPEAKER:
             return []
         is_summary = made is not None and made.maker is not None and bank_name(made.maker) == "summarization"
-        of_whole = is_summary and bank_name(spec) in LABELLING and OF_IT.search(self.text)
+        of_whole = is_summary and bank_name(spec) in LABELLING
         return list(fed.values) if self._is_beside or of_whole else []
 
     def made_before(self, kind: Modality) -> list[str]:

@@ -20,18 +20,13 @@ from jarvis_agent.offline.masking import MARK, MaskedText
 from jarvis_agent.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
 from jarvis_agent.offline.ranking import Ranker, Scores
 from jarvis_agent.offline.sources import DETECTOR, FINDER
+from jarvis_agent.offline.weights import WEIGHTS
 from jarvis_agent.parsing.draft import MAX_TASKS, shorten
 from jarvis_agent.threads import go_on
 from jarvis_agent.tools.spec import TaskSpec
 
-LEAST = 0.4
-"""A step that no task is nearer to than this is not understood."""
-CLEAR = 0.6
-"""A wish about what was just made must be as near as this to a task to ask for more."""
-_LONGEST_TOLD = 200
+_MOST_QUOTED = 200
 """Letters of a step that a note repeats."""
-MARGIN = 0.15
-"""How far behind the best a task may be and still stand in for it, where the best lacks an input."""
 
 _AGAIN = re.compile(
     r"\W*(?:i|we)(?: would|'d|’d)?(?: only| just| really)? (?:need|want|like)(?: to have)? "
@@ -61,7 +56,8 @@ class StepPlanner:
 
     def add_all(self, steps: Sequence[Step]) -> list[str]:
         """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
-        notes, talk = [], []
+        notes: list[str] = []
+        talk: list[str] = []
         planned = first_of(steps)
         if len(planned) < len(steps):
             notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
@@ -95,7 +91,7 @@ class StepPlanner:
             return True
         if not _AGAIN.match(step.text):
             return False
-        return self._ranker.ranked(step, scores, text_after)[0][1] < CLEAR
+        return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
 
     def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
         """Add a step's task. Returns why there is none, or None."""
@@ -108,18 +104,30 @@ class StepPlanner:
         if ranked and self._repeats_tool(step, ranked[0][0]):
             self._linker.discourse.give(step.text)
             return None
-        likely = [(spec, score) for spec, score in ranked if score >= max(LEAST, ranked[0][1] - MARGIN)]
+        likely = [
+            (spec, score)
+            for spec, score in ranked
+            if score >= max(WEIGHTS.understood, ranked[0][1] - WEIGHTS.margin)
+        ]
         if refusal := self._refusal(step, scores, likely):
             return refusal
         reasons = []
         for spec, _ in likely:
+            planned = len(self._linker.tasks)
             try:
                 made = self._linker.add(step, spec, text_after)
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
+            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
+                continue
             return self._accompany(step, spec, made)
-        return reasons[0]
+        return reasons[0] if reasons else None
+
+    def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
+        """Whether a step that would only repeat a planned task clearly means another one."""
+        others = [score for other, score in likely if other is not spec]
+        return bool(others) and others[0] >= WEIGHTS.clear and bool(START.match(step.text))
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
@@ -138,8 +146,8 @@ class StepPlanner:
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _CHART.search(step.text):
             return f"{self._quoted(step)} is nothing that an expert model does"
-        lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else MARGIN
-        if nearness >= LEAST and (not likely or likely[0][1] < nearness - lead):
+        lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else WEIGHTS.margin
+        if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
                 return f"{self._quoted(step)} is nothing that an expert model does"
             return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
@@ -171,7 +179,7 @@ class StepPlanner:
 
     def _quoted(self, step: Step) -> str:
         original = step.original or self._masked.restored(step.text)
-        return f"“{shorten(original.strip(' .,;!?'), _LONGEST_TOLD)}”"
+        return f"“{shorten(original.strip(' .,;!?'), _MOST_QUOTED)}”"
 
 
 def _goes_with(row: Companion, spec: TaskSpec) -> bool:
