@@ -76,7 +76,6 @@ _CUTS = (
     rf"{_JOIN}(?=(?:what|how|who|where|when|which|why|whether)\b)",
     r"(?:\s*,)?\s+(?=(?:before|after|upon|by(?: first)?|followed by)\s+(?:first\s+)?"
     rf"(?:{_VERB}|(?:the )?\w*(?:tion|ment|ing|sis)\b))",
-    rf"(?<=[^,;.]{{4}})\s+to\s+(?={_VERB})",
 )
 _CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
 REFERS_BACK = re.compile(
@@ -97,12 +96,6 @@ _GENERIC = re.compile(
 )
 """Verbs that say little: with the verb after them they make one clause ("identify and label the objects")."""
 _LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
-_USING = re.compile(
-    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}(?:use|utili[sz]e)\b"
-    r"(?!.*\b(?:detection|estimation|recognition|editing|tool|model)\b)",
-    re.IGNORECASE,
-)
-"""A clause that only leads to its purpose ("use the summary to create a video")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,25 +170,12 @@ def _grouped(parts: Sequence[Part], classes: Sequence[str]) -> list[str]:
 
 def parts_of(text: str) -> list[Part]:
     """Every part into which a step may be cut."""
-    pieces = [piece.strip(" ,;:-–") for piece in _pieces(text)]
+    pieces = [piece.strip(" ,;:-–") for piece in _CUT.split(text)]
     pieces = _with_objects([piece for piece in pieces if re.search(rf"\w|{MARK}", piece)])
     return [
         Part(piece, bool(REFERS_BACK.match(piece)), place > 0 and bool(_LATER.match(piece)))
         for place, piece in enumerate(pieces)
     ]
-
-
-def _pieces(sentence: str) -> list[str]:
-    """A sentence in pieces; what only leads to its purpose, or sums up what follows, goes with it."""
-    pieces: list[str] = []
-    start = 0
-    for cut in _CUT.finditer(sentence):
-        before = sentence[start : cut.start()]
-        if cut.group().strip() == "to" and not _USING.match(before):
-            continue
-        pieces.append(before)
-        start = cut.end()
-    return [*pieces, sentence[start:]]
 
 
 def _with_objects(pieces: list[str]) -> list[str]:

@@ -184,6 +184,9 @@ class Ranker:
     def _repeats(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step would do to the last result what made it."""
         last = next((thing.maker for thing in reversed(self._discourse.things) if thing.maker), None)
+        named = [t.maker for t in self._discourse.things if t.maker and t.is_called(step.text)]
+        if any(maker.name == spec.name for maker in named) and not self._masked.within(step.text):
+            return True
         is_same = last is not None and last.name == spec.name and not self._masked.within(step.text)
         return is_same and any(arg.required and arg.kind in spec.outputs for arg in spec.inputs)
 

@@ -29,11 +29,11 @@ RENDERERS: Mapping[str, str] = {"image": "text-to-image", "audio": "text-to-spee
 
 SPEAKER = "text-to-speech"
 """The task that speaks what was made last, whatever else it was made of."""
-OF_IT = re.compile(r"\b(?:it|its)\b", re.IGNORECASE)
 
 TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control": "depth-estimation"}
 """By task that makes a control map: another one whose image serves as such a map."""
 
+OF_WHOLE = re.compile(r"\b(?:it|its)\b|^(?:give|show|tell) me the\b", re.IGNORECASE)
 GOES_BY = re.compile(
     r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b",
     re.IGNORECASE,
@@ -123,7 +123,7 @@ class Supply:
         if fed is None or (made is not None and made.is_called(self.text)) or bank_name(spec) == SPEAKER:
             return []
         is_summary = made is not None and made.maker is not None and bank_name(made.maker) == "summarization"
-        of_whole = is_summary and bank_name(spec) in LABELLING
+        of_whole = is_summary and bank_name(spec) in LABELLING and OF_WHOLE.search(self.text)
         return list(fed.values) if self._is_beside or of_whole else []
 
     def made_before(self, kind: Modality) -> list[str]:

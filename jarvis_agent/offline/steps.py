@@ -103,7 +103,8 @@ class StepPlanner:
             )
         if ranked and self._repeats_tool(step, ranked[0][0]):
             self._linker.discourse.give(step.text)
-            return None
+            asks = START.match(step.text)
+            return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
         likely = [
             (spec, score)
             for spec, score in ranked
@@ -119,8 +120,10 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
-                continue
+            if len(self._linker.tasks) == planned:
+                if self._has_another(step, spec, likely):
+                    continue
+                return f"{self._quoted(step)} repeats the task {spec.name}"
             return self._accompany(step, spec, made)
         return reasons[0] if reasons else None
 

@@ -48,7 +48,7 @@ class _Weights(NamedTuple):
     """The step asks which of several files, and the task compares them."""
     thing: float = 0.12
     """A detector knows the thing that the step looks for; the other detector loses as much."""
-    repeats: float = -0.1
+    repeats: float = -0.15
     """The task made the last result, and the step names nothing else."""
     sure: float = 1.0
     """The step is known to mean the task."""
