@@ -52,7 +52,7 @@ class ArgumentFiller:
         """The values of each argument that the step gives.
 
         Raises:
-            PlanError: an argument is missing without which the task can not run.
+            PlanError: an argument is missing that the task needs.
         """
         found = self._found
         for arg in sorted(self._spec.inputs, key=_turn):

@@ -53,7 +53,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules, the first that fits wins, and the words by which clauses speak of things.
+    """The rules, in order, and the words that clauses use for things.
 
     Attributes:
         all: the rules in their order.

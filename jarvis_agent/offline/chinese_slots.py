@@ -59,7 +59,7 @@ class Clause:
         return spaced.strip()
 
     def plain(self) -> str:
-        """Its words for people and language models: quoted texts as they are, files called what they are."""
+        """Its words with quoted texts as they are, and with nouns for files."""
         words = clue("noun twice").sub(r"\1", "".join(self._called(character) for character in self.text))
         return clue("opener").sub("", words).strip(" ，,。：:！!")
 

@@ -231,7 +231,7 @@ def question(text: str, place: str = "it") -> str | None:
 
 
 def asked(text: str) -> str | None:
-    """What a step wants to know where that is put as an order ("find the total in \ue000")."""
+    """The question of a step that is an order ("find the total in \ue000")."""
     words = re.sub(r"\s+", " ", _FILE_PHRASE.sub("", without_lead_in(text))).strip(" .,:;")
     return words if len(words.split()) > 2 else None
 

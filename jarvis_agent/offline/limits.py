@@ -15,8 +15,7 @@ MOST_LETTERS = 600
 """What is longer than that without a line break gets one: after a sentence, else between words."""
 
 MOST_READ = 10_000
-"""Of a text of more letters only the beginning and the end are read, each half as long as this: whoever
-pastes a book says before or after it what is to be done with it."""
+"""The most letters of a text that are read: half of them from its beginning, half from its end."""
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r"\n[ \n]+")

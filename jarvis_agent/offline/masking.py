@@ -1,4 +1,4 @@
-"""Files and quoted texts of a request, each put as one character, so that splitting can not cut through them.
+"""Masking: each file and quoted text of a request becomes one character, which no rule cuts through.
 
 masked = mask_entities('Translate "Hi. How are you?" and describe cat.jpg', files)
 masked.text         # 'Translate \\ue000 and describe \\ue001'
@@ -166,7 +166,7 @@ def spelling(file: Resource) -> str:
 
 
 def _names(files: Iterable[Resource]) -> Iterator[tuple[str, Resource]]:
-    """Spellings by which the request may name each file; a word that merely looks like a name is none."""
+    """The spellings of each file; a word that only looks like a file name is skipped."""
     for file in files:
         is_real = file.path is not None or "://" in file.name or file.kind in MEDIA - {"file"}
         if is_real:

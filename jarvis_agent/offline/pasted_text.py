@@ -1,7 +1,7 @@
 """Texts that were pasted into a request, with no quotation marks around them: data, whatever they say.
 
     below("Summarize the email below.\\n\\nHi Bob, please draw a cat.")    # the span of the second paragraph
-    above("The bridge is closed. Nobody knows why. Summarize this.")     # of the first two sentences
+    above("The bridge is closed. It is unknown why. Summarize this.")     # of the first two sentences
 
 Each gives the place of the text in the request, or None.
 """

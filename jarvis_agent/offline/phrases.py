@@ -41,7 +41,7 @@ class Wording:
 
     Attributes:
         phrases: examples of a step that asks for it.
-        made: nouns by which a later step calls its result.
+        made: nouns that later steps use for its result.
         named: the task is considered only where this is found in the step; None: everywhere.
         holds: what a text that the step works on has in it, if the task is meant.
         text: what its argument `text` is: the text it works on, a prompt to create from, a question, an

@@ -7,7 +7,7 @@ likely than another loses some of it; files, questions, numbers and words such a
     scores = ranker.scores(steps)
     ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
 
-The numbers were set by hand on plain requests; a step's kinds of files exclude what can not take them.
+The weights are in `weights`. A task that cannot take the files of a step is excluded.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Ranker:
     ) -> tuple[float, float] | None:
         """The step's cosine to a task, by the kinds of its files, and the task's log-odds.
 
-        None if the task can not take the files, or is not named as it must be.
+        None if the task cannot take the files, or if a required word is missing.
         """
         if step.task == UNKNOWN and bank_name(spec) is not None:
             return None

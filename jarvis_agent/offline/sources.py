@@ -259,5 +259,5 @@ def _takes(spec: TaskSpec) -> str:
 
 
 def principal(spec: TaskSpec) -> str:
-    """Name of the first argument that a task can not do without."""
+    """The name of the first required argument."""
     return next((arg.name for arg in spec.inputs if arg.required), spec.inputs[0].name)

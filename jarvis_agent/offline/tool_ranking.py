@@ -35,7 +35,7 @@ _TEXT = re.compile(
     re.IGNORECASE,
 )
 _QUESTION = "question"
-"""The class of all tools that answer questions; what there is to ask about tells them apart."""
+"""The class of all tools that answer questions; their inputs distinguish them."""
 
 
 class ToolRanker:
@@ -81,7 +81,7 @@ class ToolRanker:
         return fit
 
     def _fit_of_answer(self, step: Step, spec: TaskSpec) -> float:
-        """How well the input of a tool that answers questions goes with what there is to ask about."""
+        """How well the input of a question-answering tool fits what the question is about."""
         meant = self._asked_about(step)
         if not any(arg.kind == "image" for arg in spec.inputs):
             return 0.0 if meant == "text" else WEIGHTS.kind_absent
