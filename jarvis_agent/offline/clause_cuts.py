@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from jarvis_agent.offline.classifier import NONE, Classifier
 from jarvis_agent.offline.clauses import Step
-from jarvis_agent.offline.delexicalise import SPEAKER, clause_words
+from jarvis_agent.offline.delexicalise import clause_words
 from jarvis_agent.offline.intents import START
 from jarvis_agent.offline.masking import MARK, MaskedText
+from jarvis_agent.offline.patterns import pattern, word
 from jarvis_agent.offline.phrases import load_clauses
 from jarvis_agent.offline.weights import WEIGHTS
 
@@ -35,30 +36,12 @@ def _forms(verb: str) -> list[str]:
 _VERB = (
     rf"(?:use(?! of\b)\b|(?:{'|'.join(dict.fromkeys(form for verb in _VERBS for form in _forms(verb)))})\b)"
 )
-_MADE = (
-    r"(?:summary|translation|description|caption|transcription|transcript|answer|response|reply|depth|"
-    r"segmentation|classification|video|image|picture|audio|speech|similarity|conversation|dialogue|version|"
-    r"paraphrase|story|text|paragraph|sentence|labels?|category|emotion|class)"
-)
-_DONE = (
-    r"(?:classified|translated|modified|edited|transcribed|converted|enhanced|summari[sz]ed|segmented|detected|"
-    r"estimated|extracted|changed|compared|labell?ed)"
-)
-_ADVERB = (
-    r"(?:(?:also|then|next|finally|lastly|first|afterwards?|after that|later|subsequently|eventually|please|"
-    r"kindly|help me|to|simply|just|instead|immediately|automatically|correctly|further|now|it|if possible|"
-    r"using that|"
-    r"(?:can|could|would) you)\b,?\s+){0,4}"
-)
-_JOIN = (
-    r"(?:\s*[,;:–—]\s*|\s+)(?:(?:and|but|then|plus|as well as|along with|together with|in addition to|"
-    r"followed by|while|also|or)\b,?\s+){1,3}"
-)
-_WISH = (
-    rf"{SPEAKER}(?:['’](?:d|ll)| would| will)?(?: also| then| really| just| still| finally)*\s+"
-    r"(?:likes?|wants?|needs?|wish(?:es)?|have|has)\b"
-)
-_LAST = r"(?:also |then |finally |lastly )?"
+_MADE = word("clause_cuts.MADE")
+_DONE = word("clause_cuts.DONE")
+_ADVERB = word("clause_cuts.ADVERB")
+_JOIN = word("clause_cuts.JOIN")
+_WISH = word("clause_cuts.WISH")
+_LAST = word("clause_cuts.LAST")
 _CUTS = (
     rf"(?<!\bi)(?<!\bwe)(?<!\buser){_JOIN}(?={_ADVERB}{_VERB})",
     rf"\s*[,;:–—]\s*(?={_ADVERB}{_VERB})",
@@ -78,22 +61,13 @@ _CUTS = (
     rf"(?:{_VERB}|(?:the )?\w*(?:tion|ment|ing|sis)\b))",
 )
 _CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
-REFERS_BACK = re.compile(
-    r"^\W*(?:(?:and|then|finally|next|also)\s+)*(?:after|once|upon|based on|using|with|from|following|given|"
-    r"when|according to|as)\b(?!\s+(?:that|this)\b,?\s+\w+\s+(?:the|an?)\b)",
-    re.IGNORECASE,
-)
-_LATER = re.compile(r"^\W*(?:after|once|following)\b", re.IGNORECASE)
+REFERS_BACK = pattern("clause_cuts.REFERS_BACK")
+_LATER = pattern("clause_cuts.LATER")
 _ALONE = re.compile(
     rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})[\s,.;:]*$",
     re.IGNORECASE,
 )
-_GENERIC = re.compile(
-    r"\b(?:analy[sz]|process|examin|identif|detect|find|label|recogni[sz]|read|check|know|determin|locat|help|work|us(?:e|ing)|"
-    r"understand|get|extract|measur|compar|creat|generat|mak|provid|produc|learn|look|start|continu|engag|tak|giv|obtain|"
-    r"evaluat|assess|mark|tag|return|show|calculat|pick|retriev)\w*\W*$",
-    re.IGNORECASE,
-)
+_GENERIC = pattern("clause_cuts.GENERIC")
 """Verbs that say little: with the verb after them they make one clause ("identify and label the objects")."""
 _LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
 

@@ -16,94 +16,35 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from jarvis_agent.offline.intents import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
+from jarvis_agent.offline.intents import ACTIONS, REFUSES, START
 from jarvis_agent.offline.masking import MARK
+from jarvis_agent.offline.patterns import pattern
 from jarvis_agent.offline.phrases import results
 
-_LEAD_IN = re.compile(rf"^{BEFORE}{OPENERS}", re.IGNORECASE)
-_INTRO = re.compile(
-    r"(?:i|we|there|here|this|these|the|an?|my|based|using|from|with|in|for|given|according|after|on|at|by|"
-    r"considering|following|but|because|since|as|it|they|he|she|you|that)\b",
-    re.IGNORECASE,
-)
-_STATES = re.compile(
-    r"^(?:but |because |since |as )?(?:(?:i|we|he|she|they|you|it)\b|"
-    r"[^,]*?\b(?:is|are|was|were|has|have|had|shows?|contains?|says?|will|can|could|should|must)\b|\w+['’](?:s|ve|re|m|d)\b)",
-    re.IGNORECASE,
-)
+_LEAD_IN = pattern("clauses.LEAD_IN")
+_INTRO = pattern("clauses.INTRO")
+_STATES = pattern("clauses.STATES")
 """A piece that says something by itself ("\ue000 is a sketch") and does not lead to the next."""
-_ONE = re.compile(r"\bone(?=(?: (?:from|of|for|out of|with|in|by|too|please)\b|\W*$))", re.IGNORECASE)
-_LAST_NOUN = re.compile(r"\b(an? [\w' -]{2,40})\W*$", re.IGNORECASE)
-_SETTING = re.compile(
-    rf"{BEFORE}{OPENERS}(?:use|take)\b(?!.*\bout\b)"
-    r"(?! (?:the|its) (?:audio|sound|voice|music|speech|frames?|stills?)\b)",
-    re.IGNORECASE,
-)
+_ONE = pattern("clauses.ONE")
+_LAST_NOUN = pattern("clauses.LAST_NOUN")
+_SETTING = pattern("clauses.SETTING")
 
-_REGARD = re.compile(
-    rf"{BEFORE}{OPENERS}(?:listen to|look at|watch|open|consider|check|inspect)\s+"
-    rf"(?:(?:the|this|my) (?:\w+ )?)?{MARK}\W*$",
-    re.IGNORECASE,
-)
+_REGARD = pattern("clauses.REGARD")
 """A piece that only turns to a file ("listen to \ue000")."""
-_ANSWERS = re.compile(rf"{BEFORE}{OPENERS}answer (?:the|this|my)(?: following)? question\W*$", re.IGNORECASE)
-_BARE_VERB = re.compile(
-    r"(?:analy[sz]e|process|examine|identify|detect|find|recogni[sz]e|check|determine|locate|inspect|extract)",
-    re.IGNORECASE,
-)
-_SENTENCE = re.compile(
-    r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=(?:[A-Z][a-z]+|I)\s)"
-)
-_THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
-_AND = r"(?:\s*,\s*|\s+)(?:(?:and|plus|as well as|but|while)\s+){1,3}(?:(?:next|please|finally)\s+)?"
-_BESIDE = re.compile(
-    r"^\W*(?:(?:and|but|please|now)\s+)*"
-    r"(?:also|separately|besides|in addition|additionally|meanwhile|at the same time)\b"
-    r"|\b(?:too|as well|also|at the same time)\W*$",
-    re.IGNORECASE,
-)
+_ANSWERS = pattern("clauses.ANSWERS")
+_BARE_VERB = pattern("clauses.BARE_VERB")
+_SENTENCE = pattern("clauses.SENTENCE")
+_BESIDE = pattern("clauses.BESIDE")
 """What says that a step goes beside the one before it, rather than on with what that one makes."""
-_BEFORE_THAT = r"\s*,?\s+before\s+(?:you\s+)?"
-_ORDER = (
-    r"(?!(?:with|in|on|of|from|for|to|at|by|as|into|over|under|about|after|is|are|was|has|have|if|that|which|"
-    r"then|also|or|not|all|both|only|just|its?|the|an?|using|like|than|me|you)\b)"
-    r"[a-z]{2,}\s+(?:(?:up|out|down|off|back)\s+)?"
-)
-"""A word that is a verb if what is done to something follows it: "lay it", "sum up the text"."""
-_CUT = re.compile(
-    rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{ACTIONS})\b)|\s*:\s+(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
-    rf"|(?<!\bwho)(?<!\bwhat)(?<!\bwhich)(?<!\bwhere){_AND}(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
-    rf"|\s*,?\s+and\s+(?={_ORDER}(?:it|them|this|that|these|those|both|the|my|{MARK})(?!\w))"
-    r"|\s*,?\s+and\s+(?=(?:is|are|was|were|does|did)\s+(?:the|it|there|this|any)\b)"
-    rf"|\s*,?\s+but\s+(?=(?:please\s+)?(?:do not|don['’]?t|without)\b)"
-    rf"|\s*,\s*(?={_ORDER}(?:it|them|both|these|the (?:two|three|result))\b)"
-    rf"|\s*,\s*(?={OPENERS}(?:{ACTIONS}|what|how|tell)\b)|{_AND}(?={VOICED})|\s*,\s*(?={VOICED})|\s+(?=also\s+(?:{ACTIONS})\b)",
-    re.IGNORECASE,
-)
-_SEEN = re.compile(
-    rf"(?<=\band )what (?:you (?:can )?see|is (?:shown|seen)|can be seen) (?:in|on) "
-    rf"(?={MARK}[^.!?]{{0,200}},)",
-    re.IGNORECASE,
-)
-_FOLLOWING = re.compile(
-    rf"\bthe following(?: (?:text|sentence|message|words?|lines?|note))?\b"
-    rf"([^.!?:{MARK[1:-1]}]* and [^.!?:{MARK[1:-1]}]*):\s*({MARK})",
-    re.IGNORECASE,
-)
+_CUT = pattern("clauses.CUT")
+_SEEN = pattern("clauses.SEEN")
+_FOLLOWING = pattern("clauses.FOLLOWING")
 """Where several steps stand before the text that the first one works on."""
-_GROUNDS = re.compile(
-    r"\W*(?:based|building|using|from|with|given|use|take|according|considering|combin\w+)\b", re.IGNORECASE
-)
+_GROUNDS = pattern("clauses.GROUNDS")
 """How a clause begins that says of what something is to be made."""
-_WISH_AFTER = re.compile(
-    rf",\s*(?={OPENERS}(?:{ACTIONS})\b)|\bi(?: would|['’]d)?(?: also)? (?:like|need|want)\s+", re.IGNORECASE
-)
+_WISH_AFTER = pattern("clauses.WISH_AFTER")
 """Where what is wanted begins after such a clause ("From \ue000 I need …")."""
-_INTO = re.compile(
-    r"^(.*?\b(?:turn|make|convert|change|transform|put)\b.*?)\s+"
-    r"(into\s+.+?),?\s+and\s+(?:also\s+)?(into\s+an?\b.+)$",
-    re.IGNORECASE,
-)
+_INTO = pattern("clauses.INTO")
 """Two results of one verb ("turn it into a video and into a model")."""
 
 

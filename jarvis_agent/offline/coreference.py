@@ -18,30 +18,21 @@ from functools import cached_property
 from typing import Any
 
 from jarvis_agent.offline.masking import Entity, MaskedText, spelling, without_references
+from jarvis_agent.offline.patterns import pattern, word
 from jarvis_agent.offline.phrases import bank_name, wording
 from jarvis_agent.request import Brief, Turn, mentions
 from jarvis_agent.tools.spec import MEDIA, Modality, TaskSpec
 
-_DETERMINER = r"(?:the|that|this|those|these|its|your|both|all|each|resulting|generated|new|created)"
-_EARLIER = re.compile(
-    r"\b(?:above|previous(?:ly)?|earlier|last|before|again|your answer|"
-    r"you (?:just )?(?:made|generated|created|said|wrote|gave))\b",
-    re.IGNORECASE,
-)
-_ORIGINAL = re.compile(r"\b(?:original|source|input|given|initial)\b", re.IGNORECASE)
-_PLURAL = re.compile(r"\b(?:both|they|them|these|those|all|each|every|two|three)\b", re.IGNORECASE)
-_POINTS = re.compile(r"\b(?:it|that|this)\b", re.IGNORECASE)
-_QUESTION = re.compile(r"\?|？|^\W*(?:what|how|who|where|when|why|which)\b", re.IGNORECASE)
+_DETERMINER = word("coreference.DETERMINER")
+_EARLIER = pattern("coreference.EARLIER")
+_ORIGINAL = pattern("coreference.ORIGINAL")
+_PLURAL = pattern("coreference.PLURAL")
+_POINTS = pattern("coreference.POINTS")
+_QUESTION = pattern("coreference.QUESTION")
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
 ORDINAL = rf"(?:{'|'.join(_PLACES)})"
-_ONE_OF = re.compile(
-    rf"\bthe ({ORDINAL})\s+(?:one|image|picture|photo|drawing|video|clip|text|recording)\b", re.IGNORECASE
-)
-_VIEW = re.compile(
-    r"\b(?:boxe[sd]|annotated|masked|labell?ed|masks?|segmented|result(?:ing)?|aloud|voice)\b"
-    r"|\b(?:the|that|this|these|those|its|each)\s+(?:\w+\s+)?segment(?:s|ation)\b",
-    re.IGNORECASE,
-)
+_ONE_OF = pattern("coreference.ONE_OF")
+_VIEW = pattern("coreference.VIEW")
 LABELLING = frozenset(
     {
         "text-classification",

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jarvis_agent.offline.clauses import without_lead_in
-from jarvis_agent.offline.coreference import ORDINAL
 from jarvis_agent.offline.extraction import language_phrase, prompt
 from jarvis_agent.offline.masking import MARK, Entity, MaskedText
+from jarvis_agent.offline.patterns import pattern, word
 from jarvis_agent.tools.spec import Modality
 
 _WORDS: Mapping[Modality, str] = {
@@ -25,43 +25,20 @@ _WORDS: Mapping[Modality, str] = {
     "text": "the text",
     "table": "the table",
 }
-_DOCUMENT = re.compile(
-    r"doc|invoice|receipt|page|form|letter|scan|contract|report|bill|paper|manual|slide|brochure|leaflet|handbook|statement|ticket",
-    re.IGNORECASE,
-)
-SPEAKER = r"(?:i|we|(?:(?:the|a|our|my) )?user)"
+_DOCUMENT = pattern("delexicalise.DOCUMENT")
+SPEAKER = word("words.SPEAKER")
 """The user, who may speak of himself in the third person."""
 _LONGEST_CLAUSE = 300
-_NOUN = (
-    r"(?:(?:the |this |my |an? )?(?:(?:attached|given|provided|following|input|called|named)\s+)*"
-    r"(?:image|picture|photo|audio|text|document|article|file|recording|question|video|sentence)?\s*"
-    r"(?:files?|images?)?\s*(?:named |called |titled )?)"
-)
-_LEFT_OVER = re.compile(
-    r"^\W*(?:(?:and|then|also|next|finally|lastly|afterwards?|after that|that|which|so|to|by|first|please|"
-    rf"{SPEAKER}(?:(?:['’]d| would)?(?: also| then| really)? (?:like|want|need|wish)(?:e?s)?(?: to)?(?: see)?"
-    r"| can)|"
-    r"you|the system|could|can|me|help|it is|but|if possible|once done|as well)\b[\s,]*)+",
-    re.IGNORECASE,
-)
+_NOUN = word("delexicalise.NOUN")
+_LEFT_OVER = pattern("delexicalise.LEFT_OVER")
 
-_GROUNDS = re.compile(
-    r"^(\W*\w+\s+\w.*?),?\s+(?:(?:based|depending|building) (?:up)?on|according to|"
-    r"in accordance with|considering|on the (?:output|result)s? of|related to (?:the|that|this|my|its)|"
-    r"(?:by )?using (?:the|those|that|these|this|its|my))\b.*$",
-    re.IGNORECASE,
-)
+_GROUNDS = pattern("delexicalise.GROUNDS")
 """On what grounds something is to be made ("an image based on the summary") is not what is to be made."""
-_KIND = (
-    r"(?:image|picture|photo|photograph|recording|audio|video|clip|text|sentence|document|file|page|scan)s?"
-)
-_OF_ANOTHER = re.compile(
-    r"\b(?:summar(?:y|ies)|summari[sz]e|abstract|gist|captions?|descri(?:be|ption)|transcript(?:ion)?|transcribe)\b(?!.*\btranslat)",
-    re.IGNORECASE,
-)
+_KIND = word("delexicalise.KIND")
+_OF_ANOTHER = pattern("delexicalise.OF_ANOTHER")
 """Words for a text that is made; a language is the one that it shall be in ("a summary in Polish")."""
-_IT = re.compile(r"\b(?:it|this|that)\b(?=\W|$)(?! \w+s\b)", re.IGNORECASE)
-_ONE_OF_THEM = re.compile(rf"\bthe {ORDINAL} one\b", re.IGNORECASE)
+_IT = pattern("delexicalise.IT")
+_ONE_OF_THEM = pattern("delexicalise.ONE_OF_THEM")
 _STOCK_PROMPT = "a zeppelin"
 """Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
 

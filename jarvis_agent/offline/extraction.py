@@ -15,105 +15,23 @@ from functools import lru_cache
 
 from jarvis_agent.offline.clauses import without_lead_in
 from jarvis_agent.offline.masking import MARK
+from jarvis_agent.offline.patterns import pattern, patterns
 from jarvis_agent.selection.languages import LANGUAGES, find_language
 
-_FILE_PHRASE = re.compile(
-    rf"""
-    ,?\s*
-    (?:\b(?:in|on|of|from|at|for|inside|within|about|shown\ in|according\ to|based\ on|using)\s+)?
-    (?:\b(?:the|this|my|an?)\s+)?
-    (?:\b(?:attached|given|provided|following)\s+)?
-    (?:\b(?:image|picture|photo|photograph|document|file|page|scan|video|audio|recording|clip)s?\s+)?
-    (?:named\s+)?
-    {MARK}(?:(?:,|\s+and|\s)*{MARK})*
-    ,?
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_PLACE = re.compile(
-    rf"\s*\b(?:in|on|of|from|at|within)\s+(?:(?:the|this|my)\s+)?(?:(?:image|picture|photo)\s+)?{MARK}",
-    re.IGNORECASE,
-)
-_ANY_VARIATION = re.compile(r"\b(?:vari(?:ation|ant|ety)s?|similar|another (?:version|one))\b", re.IGNORECASE)
+_FILE_PHRASE = pattern("extraction.FILE_PHRASE")
+_PLACE = pattern("extraction.PLACE")
+_ANY_VARIATION = pattern("extraction.ANY_VARIATION")
 
-_QUESTION = re.compile(
-    r"(?:^|(?<=\s))(?:(?:on|in|at|for|from|to|with|by|of|since|until|under)\s(?=wh(?:at|ich|om|ose)\b))?(?:what|who|whom|whose|where|when|which|why|how|"
-    r"is|are|was|were|does|do|did|can|could|has|have)(?:'s|’s)?\s.+",
-    re.IGNORECASE,
-)
-_HANGS = re.compile(r"\b(?:is|are|was|were|there|shown|seen)$", re.IGNORECASE)
+_QUESTION = pattern("extraction.QUESTION")
+_HANGS = pattern("extraction.HANGS")
 
-_MADE = (
-    r"(?:image|picture|photo|photograph|drawing|illustration|painting|portrait|logo|poster|wallpaper|sketch|watercolou?r|cartoon|collage|artwork|icon|landscape|"
-    r"video|clip|movie|animation|film|scene|story|model|mesh|object|"
-    r"music|song|melody|tune|jingle|soundtrack|sound effect|sound)"
-)
-_MAKES = (
-    r"(?:generate|create|creating|make|making|draw|paint|produce|design|craft|render|film|compose|write|develop|"
-    r"imagine|show|turn|want|need|like|love|give me)"
-)
-_PROMPTS = (
-    re.compile(
-        rf"(?:^(?:(?:an?|some) (?:[\w-]+ ){{0,4}}?|(?:the )?(?:\w+ )?)|\b{_MAKES}\b.{{0,120}}?)"
-        rf"\b{_MADE}s?\b(?:\s+\w+)?\s+"
-        r"(?:of|showing|depicting|about|titled|called|where|in which|that shows|"
-        r"that represents|representing|inspired by|for|with)\s+(.+)",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        r"^(?:draw|paint|sketch|illustrate|visuali[sz]e|film|animate|imagine|depict|design|show)(?:\s+me)?\s+"
-        r"(?!(?:the |an? |some )?(?:\w+ )?(?:box(?:es)?|lines?|outlines?|masks?)\b)(.+)",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"^(?:(?:i(?: would|['’]d)? )?{_MAKES}\s+(?:me )?)?((?:an?|some)\s+.{{1,200}}?\s+"
-        r"(?:music|song|melody|tune|jingle|piece|beat|loop|ringtone|lullaby|sounds?|noises?))$",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        rf"^{_MAKES}\s+(?:me )?(?:an? )?(?:3d|three-dimensional)\s+(?!{_MADE}|shape)(.+)$", re.IGNORECASE
-    ),
-    re.compile(
-        rf"^(?:{_MAKES}|\w+)\s+(?:me )?((?:an?|the|some)\s+.{{1,300}}?)\s+"
-        r"(?:as|in) (?:an? )?(?:3-?d|three.dimension).*$",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"^{_MAKES}\s+((?:an?|some)\s+(?!new\b).{{1,300}}?)\s+{_MADE}$", re.IGNORECASE),
-)
-_HEARD = re.compile(
-    r"\b(?:sounds?|noises?|sound effects?|music|tune|song)\s+of\s+(.+?)"
-    r"(?=\s+(?:to|under|over|on|onto|behind|in|into|with)\b|\W*$)",
-    re.IGNORECASE,
-)
-_FOR_ME = re.compile(r",?\s+(?:(?:for|to) (?:me|us|my \w+)|please|thanks?(?: you)?)$", re.IGNORECASE)
-_WITH_WHAT = re.compile(
-    r"^(?:use|take|with) (?:it|that|this|them|the [\w ]{2,20}?),? (?:to|and|for) ", re.IGNORECASE
-)
-_DRAWN = re.compile(
-    rf"(?:^|,\s+)"
-    rf"(?:{_MAKES}|put|place|have|(?:it|the \w+|this|that) (?:should|must|ought to) (?:be|become|show))\s+"
-    rf"(?:(?:it|this|that|them|{MARK})\s+(?:in)?to\s+)?(?:me\s+)?"
-    rf"(?!(?:the|its?|this|that|{_MADE}|new)\b)(?:an? (?:new |real )?{_MADE} of )?(.+)$",
-    re.IGNORECASE,
-)
+_PROMPTS = patterns("extraction.PROMPTS")
+_HEARD = pattern("extraction.HEARD")
+_FOR_ME = pattern("extraction.FOR_ME")
+_WITH_WHAT = pattern("extraction.WITH_WHAT")
+_DRAWN = pattern("extraction.DRAWN")
 """What is made where a control map is there, so that no picture need be spoken of."""
-_PROMPT_END = re.compile(
-    r"""
-    ,?\s+(?:and\s+)?
-    (?:
-      (?:whose|(?:with\s+)?(?:her|his|its|their|the)(?:\s+same)?)\s+(?:\w+\s+)?(?:pose|outlines?|edges?|depth|lines)\b
-      | in\ the\ same\ pose | (?:that\ |which\ )?follow(?:s|ing)\b | based\ on | using | from\ the
-      | with\ the\ (?:same|pose|edges|outlines|depth) | like\ the\ one | as\ a\ response
-      | (?:(?:standing|sitting|posed?|moving|looking|just|exactly)\ ){0,2}
-        (?:like|with|from|over|along|on|in|to|out\ of)\ (?:it|that|this|them|there|these|those|me|him|her|us)
-        (?:\ (?:pose|map|sketch|drawing|layout|image|lines?|edges?))?$
-      | for\ (?:me|us)$
-      | (?:with|in|of|following)\ (?:the|that|this|its)\ (?:same\ )?
-        (?:layout|composition|arrangement|perspective|shape|stance|posture)$
-    ).*
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+_PROMPT_END = pattern("extraction.PROMPT_END")
 
 _INLINE: dict[str, tuple[str, ...]] = {
     "translation": (
@@ -129,93 +47,25 @@ _INLINE: dict[str, tuple[str, ...]] = {
 }
 """By task: patterns of a step that holds its text without quotation marks."""
 
-_TEXTS = (
-    r"(?:texts?|sentences?|words?|paragraphs?|passage|article|caption|description|summary|answer|transcript|"
-    r"transcription|translation|explanation|review|reply|response|slogan|quotes?|quotation|phrase|headline|lyrics|script|story|poem|result|output|message|letter|document|page|content|prompt|labels?|names?)"
-)
-_REFERENCE = re.compile(
-    r"(?:it|this|that|these|those|them|both|all|everything|ones?$|"
-    r"the (?:original|source|former|latter|whole|lot)\b|"
-    rf"(?:the|this|that|these|those|its|my|an?|your|each|any|some)\s+(?:\w+\s+){{0,3}}(?:{_TEXTS}|it|one|version))\b",
-    re.IGNORECASE,
-)
-_REFERS = re.compile(
-    r"\b(?:it|this|them|these|those|both|"
-    rf"(?:the|this|that|its|your|each|resulting|generated)\s+(?:[\w-]+\s+){{0,2}}?{_TEXTS}|"
-    r"the\s+(?:detected|classified|identified|extracted|recogni[sz]ed|found|labell?ed)\s+\w+)\b",
-    re.IGNORECASE,
-)
-QUERY = re.compile(
-    r"\b(?:query|question|search(?:ed|ing)? for|look(?:ed|ing)? for|asks?|asked|asking|wants? to know|"
-    r"(?<!these )(?<!the )(?<!following )answers?|relevan(?:t|ce) (?:to|for)|respect to)"
-    r"\W+(?:\w+\W+){0,2}$",
-    re.IGNORECASE,
-)
+_REFERENCE = pattern("extraction.REFERENCE")
+_REFERS = pattern("extraction.REFERS")
+QUERY = pattern("extraction.QUERY")
 """What stands before a text that others are to be ranked by."""
-_CUT_OUT = re.compile(
-    r"\b(?:crop|cut)\s+(?:out\s+)?(?:the|an?|my)\s+(?!image|photo|picture|object|thing|found|detected|box)"
-    r"(\w+(?: (?!out\b|from\b|in\b|of\b)\w+)?)\s+(?:out|from|in|of)\b",
-    re.IGNORECASE,
-)
-_DRAWN_FROM = re.compile(
-    rf"\b(?:from|based on|out of|using|with|of|for|by) (?:the|that|this|your|its) (?:\w+ )?{_TEXTS}s?\W*$",
-    re.IGNORECASE,
-)
-_FOUND = re.compile(
-    r"\b(?:found|detected|(?:that|the|its|this) (?:\w+ )?(?:box|object|thing|detection)|it|them|each|one)\b",
-    re.IGNORECASE,
-)
-_REWRITING = re.compile(
-    r"(?:re(?:write|phrase|ply|spond|word)|paraphrase|simplify|improve|correct|fix|explain|answer|expand|"
-    r"convert|turn|make (?:it|this|that|them|the))\b",
-    re.IGNORECASE,
-)
+_CUT_OUT = pattern("extraction.CUT_OUT")
+_DRAWN_FROM = pattern("extraction.DRAWN_FROM")
+_FOUND = pattern("extraction.FOUND")
+_REWRITING = pattern("extraction.REWRITING")
 
-_AMONG = r"\b(?:as|which of|into|between|among|from|one of|labels?|categories|classes|topics?|"
-_LABELS = re.compile(
-    rf"{_AMONG}whether (?:it|the \w+|this)? ?(?:is|are)(?: about)?)(?: either)?(?: one of)?"
-    r"(?:\s+(?:the\s+)?(?:following\s+)?(?:labels|categories|classes|topics))?\s*:?\s+(.+)$",
-    re.IGNORECASE,
-)
-_CHOICE = re.compile(
-    r"(?:^|\b(?:whether|if)\s+)(?:is|are|does|do|did|would|could|can)?\b\s*"
-    r"(?:it|this|that|they|there|the \w+)?"
-    r"(?:\s*\b(?:is|are|shows?|depicts?|contains?|be|looks? (?:more )?like|resembles?))?"
-    r"\s+(?:more (?:of|like) )?(an? [\w ,]+ or (?:more (?:of|like) )?an? [\w ]+?)\W*$",
-    re.IGNORECASE,
-)
-_EITHER = re.compile(
-    r"^(?:is|are|was|were|does|do|did|should|would|whether|if)\b.*?\s((?:(?!(?:is|are|the|an?)\b)[\w-]+,\s*)*"
-    r"(?!(?:is|are|the|an?)\b)[\w-]+,?\s+or\s+[\w-]+)\W*$",
-    re.IGNORECASE,
-)
+_LABELS = pattern("extraction.LABELS")
+_CHOICE = pattern("extraction.CHOICE")
+_EITHER = pattern("extraction.EITHER")
 """A question that ends with one word or another ("is it ripe, unripe or rotten")."""
-_THING_SOUGHT = re.compile(
-    r"^(?:find|locate|spot|where(?:\s+(?:is|are)|['’]s)|detect|point out|look for|search for|mark|pinpoint|"
-    r"(?:draw|put) (?:\w+ )?box(?:es)? (?:a?round|on))\s+"
-    r"(?:all |every |each |any |some )?(?:of )?(?:the |an? |my )?"
-    r"((?!(?:in|on|at)\b)[\w'-]+(?: (?!(?:and|that|which|who|is|are|in|on|at)\b)[\w'-]+){0,2}?)"
-    r"(?:\s+(?:in|on|at|from|within|of|here|there)\b.*)?\W*$",
-    re.IGNORECASE,
-)
-_A_THING = r"(?:the|an?|all|any)\s+[\w -]{2,30}?"
-_THINGS_SOUGHT = re.compile(
-    r"^(?:find|locate|spot|detect|point out|look for|search for|mark|pinpoint|where are)\s+"
-    rf"({_A_THING}(?:,\s*{_A_THING})*,?\s+(?:and|or)\s+{_A_THING})"
-    r"(?:\s+(?:in|on|at|from|within|here|there)\b.*)?\W*$",
-    re.IGNORECASE,
-)
-_LISTED = r"((?!it\b|this\b|that\b)[\w -]+(?:,\s*[\w -]+)*,?\s+or\s+[\w -]+?)\W*$"
-_TOPICS = re.compile(
-    rf"\b(?:shows?|depicts?|about|look like|belongs? (?:in|to)|falls? under|"
-    rf"(?:tag|label|mark|file)\b.*?\b(?:with|under|by))\s+{_LISTED}",
-    re.IGNORECASE,
-)
-_SOUGHT = re.compile(r"\b(?:look|search|check|scan)\b.{0,20}?\bfor\s+(.+?)\W*$", re.IGNORECASE)
-_QUOTED_LABELS = re.compile(
-    rf"{_AMONG}is)\b\W[^{MARK[1:-1]}]{{0,30}}?({MARK}(?:[\s,/]*(?:or|and)?\s*{MARK})+)", re.IGNORECASE
-)
-_BETWEEN_LABELS = re.compile(r"\s*,\s*(?:(?:or|and)\s+)?|\s+(?:or|and)\s+|\s*[/;]\s*|、|或", re.IGNORECASE)
+_THING_SOUGHT = pattern("extraction.THING_SOUGHT")
+_THINGS_SOUGHT = pattern("extraction.THINGS_SOUGHT")
+_TOPICS = pattern("extraction.TOPICS")
+_SOUGHT = pattern("extraction.SOUGHT")
+_QUOTED_LABELS = pattern("extraction.QUOTED_LABELS")
+_BETWEEN_LABELS = pattern("extraction.BETWEEN_LABELS")
 
 
 def question(text: str, place: str = "it") -> str | None:
@@ -239,8 +89,8 @@ def asked(text: str) -> str | None:
 def prompt(text: str) -> str | None:
     """What is to be seen in the picture or video that a step asks for."""
     clause = _WITH_WHAT.sub("", _FOR_ME.sub("", without_lead_in(text)))
-    for pattern in _PROMPTS:
-        match = pattern.search(clause)
+    for form in _PROMPTS:
+        match = form.search(clause)
         if match is None:
             continue
         found = _PROMPT_END.sub("", match.group(1)).strip(" .,;:!?")
@@ -282,8 +132,8 @@ def instruction(text: str, noun: str = "the image") -> str | None:
 def inline_text(text: str, task: str) -> str | None:
     """A text that stands in the step without quotation marks ("translate good morning into German")."""
     clause = without_lead_in(text)
-    for pattern in _INLINE.get(task, ()):
-        match = re.fullmatch(pattern, clause, re.IGNORECASE)
+    for form in _INLINE.get(task, ()):
+        match = re.fullmatch(form, clause, re.IGNORECASE)
         if match and not is_reference(match.group(1)) and not re.search(MARK, match.group(1)):
             return match.group(1).strip()
     return None

@@ -14,25 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jarvis_agent.offline.extraction import language_phrase
+from jarvis_agent.offline.patterns import pattern
 
-_ALOUD = re.compile(
-    r"\b(?:aloud|out loud|(?:with|in|using) (?:your|an?(?: \w+)?) voice|as (?:speech|audio|a voice message)|"
-    r"help me (?:to )?read|read me|read(?: it| this| them)? out\b|"
-    r"(?:let me|want to|can i|(?:like|love) to) hear|(?:an?|as|into) spoken|"
-    r"spoken (?:summary|description|caption|answer|translation|version)|(?:read|speak|say)\b.*\bto me)\b",
-    re.IGNORECASE,
-)
-_IN_DETAIL = re.compile(
-    r"\b(?:as (?:much|many) details?|as detailed as|every detail|all (?:the )?details|"
-    r"everything (?:you can|about))\b",
-    re.IGNORECASE,
-)
-_DUBBED = re.compile(
-    r"\bdub\b|"
-    r"\b(?:on top of|over|under|onto) (?:it|that|(?:the|this|my) (?:clip|video|movie|film|animation))\b",
-    re.IGNORECASE,
-)
-_COUNTING = re.compile(r"\bhow many\b|\bcount\b", re.IGNORECASE)
+_ALOUD = pattern("implied.ALOUD")
+_IN_DETAIL = pattern("implied.IN_DETAIL")
+_DUBBED = pattern("implied.DUBBED")
+_COUNTING = pattern("implied.COUNTING")
 
 
 def _words_of(pattern: re.Pattern[str]) -> Callable[[str], str | None]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePath
 
-from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
+from jarvis_agent.offline.intents import START
 from jarvis_agent.offline.limits import MOST_READ, bounded, ends, single_spaced
 from jarvis_agent.offline.pasted_text import Span, above, below
+from jarvis_agent.offline.patterns import pattern, word
 from jarvis_agent.tools.spec import MEDIA, Modality
 from jarvis_agent.types import Resource
 
@@ -23,12 +24,9 @@ FIRST_MARK, LAST_MARK = "\ue000", "\uf8ff"
 MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
 """Pattern of a mark: a character of Unicode's private use area."""
 
-_PAIRS = (
-    r"\"(?P<a>[^\"]+)\"|“(?P<b>[^“”]+)”|「(?P<c>[^「」]+)」|『(?P<d>[^『』]+)』|«(?P<e>[^«»]+)»|`(?P<f>[^`\n]+)`"
-    r"|‘(?P<g>[^‘\n]+?)’(?!\w)"
-)
+_PAIRS = word("masking.PAIRS")
 _QUOTES = re.compile(_PAIRS)
-_APOSTROPHES = re.compile(rf"{_PAIRS}|(?<!\w)'(?P<h>[^\n']+(?:'(?=\w)[^\n']*){{0,200}}?)'(?!\w)")
+_APOSTROPHES = pattern("masking.APOSTROPHES")
 MOST_APOSTROPHES = 2000
 """In a text of more of them they are no quotation marks: each might end at any of those after it."""
 MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
@@ -36,31 +34,17 @@ MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
 more would take time without end."""
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[\w/\\]", re.ASCII), re.compile(r"\.?\w", re.ASCII)
 _LONGEST_SENTENCE = 1000
-_FIELD = re.compile(
-    r"(?P<label>\b(?:questions?|query|context|labels?|categories|classes|things|objects|items|prompt|following|text|sentences?|paragraph|"
-    r"passage|article|message|review|comment|tweet|words?|story|poem|line|quote|phrase|email|note|document|"
-    r"translate|summari[sz]e|say|speak|read|aloud|speech|french|german|spanish|chinese|english)\b"
-    r"[^:.!?\n]{0,40}):[ \t]*\n*"
-    r"(?P<value>(?:[^\n]|\n(?!\s*\n))+)",
-    re.IGNORECASE,
-)
+_FIELD = pattern("masking.FIELD")
 _ROLES = {
     "question": "question",
     "query": "question",
     "context": "context",
     "passage": "context",
 } | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
-_NEXT_FIELD = re.compile(
-    r"(?<![\s,;])[\s,;]+(?:and\s+)?(?:the\s+)?(?:question|query|context|labels?|categories|prompt|text)\s*:",
-    re.IGNORECASE,
-)
-_AFTER_COLON = re.compile(
-    r"(?P<label>^|[.!?;\n])(?P<asks>[^.!?;:\n]{4,}):[ \t]+(?P<value>(?:[^\n]|\n(?!\s*\n))+)", re.IGNORECASE
-)
-_ORDERS = re.compile(rf"\W*{OPENERS}(?:{ACTIONS})\b", re.IGNORECASE)
-_NEXT_STEP = re.compile(
-    r"(?<=[.!?\"”])\s+(?=(?:and |then|also|next|after|finally|please|now)\b)", re.IGNORECASE
-)
+_NEXT_FIELD = pattern("masking.NEXT_FIELD")
+_AFTER_COLON = pattern("masking.AFTER_COLON")
+_ORDERS = pattern("masking.ORDERS")
+_NEXT_STEP = pattern("masking.NEXT_STEP")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,27 +12,13 @@ import re
 from dataclasses import dataclass
 
 from jarvis_agent.offline.intents import START
+from jarvis_agent.offline.patterns import pattern
 
-_TEXTS = (
-    r"(?:text|e-?mail|article|message|letter|paragraph|passage|story|review|note|comment|post|report|poem|speech|"
-    r"minutes|transcript|abstract|document|essay|sentence|dialogue|conversation)s?"
-)
-_BELOW = re.compile(
-    rf"[^\n]*(?:(?P<original>\b(?:the )?following\s+(?:\w+\s+)?{_TEXTS}|\b{_TEXTS}\b[^.:\n]{{0,30}}\bbelow|"
-    rf"\b{_TEXTS}\s*:)|\bthis\s+(?:\w+\s+)?{_TEXTS})[^\w\n]*\n[^\S\n]*\n\s*(?P<text>\S)",
-    re.IGNORECASE,
-)
-_GOES_ON = re.compile(
-    r"\n[^\S\n]*\n(?=(?:and |then|also|next|after that|finally|lastly|please|now)\b)", re.IGNORECASE
-)
-_LAST = re.compile(r"(?:(?<=[.!?])\s+|\n\s*)(?P<order>[^.!?\n]+)[.!?]?\s*$")
-_THIS = re.compile(rf"\b(?:this|that|(?:the|this) (?:above|{_TEXTS})|it)\b", re.IGNORECASE)
-_TOLD = re.compile(
-    r"\W*(?:(?:i|we)\b.{0,12}\b(?:have|need|want|like|love|am|got|took|found)\b|i['’]|here\b|there\b|this\b|these\b|"
-    r"my\b|hi\b|hello\b|hey\b|thanks?\b|that\b|you\b|it\b|they\b|he\b|she\b|both\b)"
-    r"|.*\byou (?:just )?(?:made|gave|said|sent|drew|wrote|showed)\b",
-    re.IGNORECASE,
-)
+_BELOW = pattern("pasted_text.BELOW")
+_GOES_ON = pattern("pasted_text.GOES_ON")
+_LAST = pattern("pasted_text.LAST")
+_THIS = pattern("pasted_text.THIS")
+_TOLD = pattern("pasted_text.TOLD")
 _FEWEST_WORDS, LONGEST_ORDER = 6, 150
 
 

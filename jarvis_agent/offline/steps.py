@@ -14,9 +14,10 @@ from jarvis_agent.errors import PlanError
 from jarvis_agent.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.offline.clauses import Step, first_of
 from jarvis_agent.offline.implied import COMPANIONS, Companion
-from jarvis_agent.offline.intents import ACTIONS, OPENERS, START
+from jarvis_agent.offline.intents import START
 from jarvis_agent.offline.linking import PlanLinker
 from jarvis_agent.offline.masking import MARK, MaskedText
+from jarvis_agent.offline.patterns import pattern
 from jarvis_agent.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
 from jarvis_agent.offline.ranking import Ranker, Scores
 from jarvis_agent.offline.sources import DETECTOR, FINDER
@@ -28,21 +29,11 @@ from jarvis_agent.tools.spec import TaskSpec
 _MOST_QUOTED = 200
 """Letters of a step that a note repeats."""
 
-_AGAIN = re.compile(
-    r"\W*(?:i|we)(?: would|'d|’d)?(?: only| just| really)? (?:need|want|like)(?: to have)? "
-    r"(?:it|this|that|them|the)\b",
-    re.IGNORECASE,
-)
-_IN_ALL = re.compile(
-    rf"\W*{OPENERS}(?:do (?:both|all(?: of)?|it|so|this|that|these|them)(?: all)?"
-    rf"|(?:{ACTIONS})(?:\s+it)?\s+(?:first|afterwards|after that|next|last|second))\W*$",
-    re.IGNORECASE,
-)
+_AGAIN = pattern("steps.AGAIN")
+_IN_ALL = pattern("steps.IN_ALL")
 """A step that only sums up, or puts in order, what the others ask for."""
-_BOXES = re.compile(
-    rf"\W*{OPENERS}(?:draw|put) (?:\w+ )?box(?:es)? a?round (?:it|them|each|all)\b", re.IGNORECASE
-)
-_CHART = re.compile(r"\b(?:charts?|graphs?|plots?|histograms?|diagrams?)\b", re.IGNORECASE)
+_BOXES = pattern("steps.BOXES")
+_CHART = pattern("steps.CHART")
 """What tables are drawn as, which no task does."""
 
 

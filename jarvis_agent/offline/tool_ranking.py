@@ -16,6 +16,7 @@ from jarvis_agent.offline.clauses import Step
 from jarvis_agent.offline.coreference import Discourse
 from jarvis_agent.offline.delexicalise import clause_words
 from jarvis_agent.offline.masking import MaskedText
+from jarvis_agent.offline.patterns import pattern
 from jarvis_agent.offline.phrases import clause_class
 from jarvis_agent.offline.weights import WEIGHTS
 from jarvis_agent.tools.spec import MEDIA, TaskSpec
@@ -24,16 +25,10 @@ _KINDS = {
     "image": re.compile(r"\b(?:images?|pictures?|photos?|photograph|visual|drawing)\b", re.IGNORECASE),
     "audio": re.compile(r"\b(?:audio|recordings?|speech|voice|sound|spoken|speaker)\b", re.IGNORECASE),
 }
-_IT = re.compile(r"\b(?:it|its|this)\b", re.IGNORECASE)
-_DOCUMENT = re.compile(
-    r"\b(?:documents?|invoice|receipt|contract|form|letter|report|table|chart)\b", re.IGNORECASE
-)
-_IMAGE = re.compile(r"\b(?:images?|pictures?|photos?|visual|colou?rs?|scene|depicted|shown)\b", re.IGNORECASE)
-_TEXT = re.compile(
-    r"\b(?:texts?|passage|paragraph|article|transcri\w+|extracted|translat\w+|summar\w+|conversation|response|"
-    r"sentences?|description|audio|speech|entities|classification|classified)\b",
-    re.IGNORECASE,
-)
+_IT = pattern("tool_ranking.IT")
+_DOCUMENT = pattern("tool_ranking.DOCUMENT")
+_IMAGE = pattern("tool_ranking.IMAGE")
+_TEXT = pattern("tool_ranking.TEXT")
 _QUESTION = "question"
 """The class of all tools that answer questions; their inputs distinguish them."""
 
