@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.embeddings import load_embedder
-from jarvis_agent.offline.phrases import DATA, Wording, bank_name, clause_classes, load_bank, wording
+from jarvis_agent.offline.phrases import DATA, bank_name, clause_classes, load_bank, wording
 from jarvis_agent.offline.weights import WEIGHTS
 from jarvis_agent.settings import Settings
 from jarvis_agent.threads import go_on
@@ -37,6 +37,8 @@ CLAUSES_MODEL, PHRASES_MODEL = DATA / "clauses.npz", DATA / "phrases.npz"
 WORD_COLUMNS = 4096
 """Columns to which words and pairs of words are hashed."""
 _EMBEDDING = 384
+_MOST_KEPT = 1024
+"""Descriptions whose vectors are kept."""
 _BATCH = 16
 """Texts that are embedded in one call; a long request can be cancelled between two calls."""
 
@@ -94,7 +96,10 @@ class Classifier:
 
         bank, weights = self._bank
         rows = self._encode(texts)
-        vectors = {**bank, **{s.name: self._vectors_of(wording(s)) for s in specs if bank_name(s) is None}}
+        vectors = {
+            **bank,
+            **{s.name: self._vectors_of(wording(s).phrases) for s in specs if bank_name(s) is None},
+        }
         near = rows @ np.concatenate(list(vectors.values())).T
         starts = np.cumsum([0, *(len(phrases) for phrases in vectors.values())])[:-1]
         nearest = np.maximum.reduceat(near, starts, axis=1)
@@ -125,8 +130,8 @@ class Classifier:
             return found
         taken = {bank_name(spec) for spec in specs.values()} - {None}
         classes = {name: one for name, one in clause_classes().items() if one.task not in taken}
-        about = self._vectors_of(Wording(tuple(one.description for one in classes.values())))
-        described = self._encode([spec.description or spec.name for spec in unknown])
+        about = self._vectors_of(tuple(one.description for one in classes.values()))
+        described = [self._vectors_of((spec.description or spec.name,))[0] for spec in unknown]
         pairs = sorted(
             (
                 (float(described[row] @ about[column]), row, name)
@@ -172,10 +177,13 @@ class Classifier:
             names = tuple(str(name) for name in stored["names"])
             return ClauseModel(names, stored["weights"].astype(np.float32), stored["bias"].astype(np.float32))
 
-    def _vectors_of(self, words: Wording) -> Floats:
-        if words.phrases not in self._vectors:
-            self._vectors[words.phrases] = self._embedder.encode(words.phrases)
-        return self._vectors[words.phrases]
+    def _vectors_of(self, texts: tuple[str, ...]) -> Floats:
+        """The vectors of descriptions, which are the same in every request."""
+        if len(self._vectors) > _MOST_KEPT:
+            self._vectors.clear()
+        if texts not in self._vectors:
+            self._vectors[texts] = self._embedder.encode(texts)
+        return self._vectors[texts]
 
 
 @lru_cache(maxsize=1)

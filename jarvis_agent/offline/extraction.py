@@ -33,19 +33,6 @@ _DRAWN = pattern("extraction.DRAWN")
 """What is made where a control map is there, so that no picture need be spoken of."""
 _PROMPT_END = pattern("extraction.PROMPT_END")
 
-_INLINE: dict[str, tuple[str, ...]] = {
-    "translation": (
-        r"translate\s+(.+?)\s+(?:from\s+\w+\s+)?(?:in)?to\s+\w+",
-        r"how (?:do|would|can) (?:you|i|we) say\s+(.+?)\s+in\s+\w+",
-        r"what is\s+(.+?)\s+in\s+\w+",
-    ),
-    "fill-mask": (
-        r"(?:what is|which word is|guess|fill in|complete|find)\s+[^:]*:\s*(.+)",
-        r"(?:complete|fill in)\s+(.+)",
-    ),
-    "text-to-speech": (r"(?:say|speak|pronounce)\s+(.+?)(?:\s+(?:aloud|out loud|with .*voice))?",),
-}
-"""By task: patterns of a step that holds its text without quotation marks."""
 
 _REFERENCE = pattern("extraction.REFERENCE")
 _REFERS = pattern("extraction.REFERS")
@@ -132,8 +119,8 @@ def instruction(text: str, noun: str = "the image") -> str | None:
 def inline_text(text: str, task: str) -> str | None:
     """A text that stands in the step without quotation marks ("translate good morning into German")."""
     clause = without_lead_in(text)
-    for form in _INLINE.get(task, ()):
-        match = re.fullmatch(form, clause, re.IGNORECASE)
+    for form in patterns(f"inline_texts.{task}"):
+        match = form.fullmatch(clause)
         if match and not is_reference(match.group(1)) and not re.search(MARK, match.group(1)):
             return match.group(1).strip()
     return None

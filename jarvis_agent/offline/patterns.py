@@ -36,10 +36,11 @@ def pattern(name: str) -> re.Pattern[str]:
     return re.compile(word(name))
 
 
+@lru_cache
 def patterns(name: str) -> tuple[re.Pattern[str], ...]:
-    """The list of that name, compiled."""
+    """The list of that name, compiled; empty if there is none."""
     table, _, key = name.partition(".")
-    return tuple(re.compile(_expanded(text, table)) for text in _tables()[table][key])
+    return tuple(re.compile(_expanded(text, table)) for text in _tables()[table].get(key, ()))
 
 
 def _expanded(text: str, table: str) -> str:

@@ -81,9 +81,13 @@ class Ranker:
 
     def scores(self, steps: Sequence[Step]) -> list[Scores]:
         """The scores of all steps, in one pass of the embedder."""
+        recognised = [clause_class(spec) is not None for spec in self._specs]
+        if any(recognised):
+            self._tools.read(steps)
+        if all(recognised):
+            return [Scores(Nearness({}, {}), Nearness({}, {}), Nearness({}, {}))] * len(steps)
         read = [readings(step.text, self._masked, step.context) for step in steps]
         texts = list(dict.fromkeys(text for r in read for text in (*r.as_is, r.as_text, r.as_sound)))
-        self._tools.read(steps)
         near = dict(zip(texts, self._classifier.near(texts, self._specs), strict=True))
         return [
             Scores(_nearest([near[text] for text in r.as_is]), near[r.as_text], near[r.as_sound])
@@ -131,6 +135,8 @@ class Ranker:
 
     def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
         """What the step is nearest to of all that is not on offer, out-of-scope wishes among it."""
+        if not scores.as_is.odds:
+            return "", 0.0
         if step.task:
             is_missing = step.task in scores.as_is.cosines and step.task not in self._offered
             return (step.task, WEIGHTS.sure) if is_missing else ("", 0.0)

@@ -1,4 +1,4 @@
-"""Each step gets the likeliest task that it can feed; what comes to nothing gets a note.
+"""Each step gets the likeliest task whose arguments it gives; other steps get a note.
 
     StepPlanner(ranker, linker, masked).add_all(steps)     # fills the linker, returns the notes
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from jarvis_agent.errors import PlanError
 from jarvis_agent.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.offline.clauses import Step, first_of
-from jarvis_agent.offline.implied import COMPANIONS, Companion
+from jarvis_agent.offline.implied import IMPLIED, Implied
 from jarvis_agent.offline.intents import START
 from jarvis_agent.offline.linking import PlanLinker
 from jarvis_agent.offline.masking import MARK, MaskedText
@@ -111,11 +111,11 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            if len(self._linker.tasks) == planned:
-                if self._has_another(step, spec, likely):
-                    continue
-                return f"{self._quoted(step)} repeats the task {spec.name}"
-            return self._accompany(step, spec, made)
+            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
+                continue
+            note = self._add_implied(step, spec, made)
+            is_repeated = note is None and len(self._linker.tasks) == planned
+            return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
         return reasons[0] if reasons else None
 
     def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
@@ -147,26 +147,27 @@ class StepPlanner:
             return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
         return None if likely else f"{self._quoted(step)} is not understood"
 
-    def _accompany(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
+    def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
         """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
-        for row in COMPANIONS:
-            words = row.cue(step.text)
-            if words is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
+        for row in IMPLIED:
+            found = row.cue(step.text)
+            if found is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
                 continue
+            words = found if isinstance(found, str) else found.group()
             files = "".join(re.findall(MARK, step.text))
             text = f"the result {words}" if row.on_result else f"what is in the picture {files}"
             for name in row.tasks:
-                note = self._add_companion(step, text, name)
+                note = self._add_one(step, text, name)
                 if note is not None and row.on_result:
                     return note
         return None
 
-    def _add_companion(self, step: Step, text: str, name: str) -> str | None:
-        companion = self._linker.offered.get(name)
-        if companion is None:
+    def _add_one(self, step: Step, text: str, name: str) -> str | None:
+        implied = self._linker.offered.get(name)
+        if implied is None:
             return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
         try:
-            self._linker.add(Step(text), companion)
+            self._linker.add(Step(text), implied)
         except PlanError as error:
             return f"{self._quoted(step)}: {error}"
         return None
@@ -176,5 +177,5 @@ class StepPlanner:
         return f"“{shorten(original.strip(' .,;!?'), _MOST_QUOTED)}”"
 
 
-def _goes_with(row: Companion, spec: TaskSpec) -> bool:
+def _goes_with(row: Implied, spec: TaskSpec) -> bool:
     return (bank_name(spec) in row.after) if row.after else spec.makes("text")
