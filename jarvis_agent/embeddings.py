@@ -108,10 +108,6 @@ class Embedder:
         pooled = [states[span].mean(0) for span in spans]
         return [vector / np.linalg.norm(vector) for vector in pooled]
 
-    def knows(self, word: str) -> bool:
-        """Whether a word in small letters is one of the model's 30,000 tokens, so that it is no slip."""
-        return self._tokenizer.token_to_id(word) is not None
-
     def _states(self, tokens: NDArray[np.int64], spans: list[slice]) -> Floats:
         """BERT's last hidden states. The tokens of all texts stand in one row, so that nothing is padded."""
         import numpy as np

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from jarvis_agent.errors import ConfigError, MissingExtraError
 from jarvis_agent.offline import chinese
+from jarvis_agent.offline.classifier import Classifier as Matcher
+from jarvis_agent.offline.clauses import first_of, split
+from jarvis_agent.offline.delexicalise import readings
 from jarvis_agent.offline.limits import ends
 from jarvis_agent.offline.masking import mask_entities
-from jarvis_agent.offline.delexicalise import readings
-from jarvis_agent.offline.clauses import first_of, split
-from jarvis_agent.offline.classifier import Classifier as Matcher
 from jarvis_agent.offline.phrases import load_bank, wording
 from jarvis_agent.request import Brief, mentions
 from jarvis_agent.settings import Settings

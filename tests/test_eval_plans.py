@@ -104,7 +104,9 @@ def test_its_own_plan_is_exact_for_every_request() -> None:
 
 
 def test_no_request_is_a_phrase_that_the_offline_planner_holds() -> None:
-    bank = json.loads((data_file("").parents[1] / "data" / "phrases.json").read_text(encoding="utf-8"))
+    bank = json.loads(
+        (data_file("").parents[1] / "offline" / "data" / "phrases.json").read_text(encoding="utf-8")
+    )
     phrases = {phrase.casefold() for entry in bank.values() for phrase in entry["phrases"]}
     assert not phrases & {asked.request.casefold().rstrip("?.!") for asked in REQUESTS}
 

@@ -5,10 +5,7 @@
     classifier.log_probs(["translate it into French"])[0]      # {"translation": -0.1, "none": -4.2, …}
     classifier.recognise(specs)       # tools of unknown names, with the class of task that each one performs
 
-Notes:
-- `near` compares a step with the phrases of data/phrases.json and with the descriptions of other tools.
-- `log_probs` knows classes of clauses; its training templates are in data/clauses.json.
-- Both models are fitted by benchmarks/train_offline.py and stored without pickle.
+Both models are fitted by benchmarks/train_offline.py and stored without pickle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How likely each task is for a step: its nearest phrase, its odds, and what the step names.
 
-The cosine of the nearest phrase is the base. A task that the regression on the phrases (`odds`) finds less
-likely than another loses some of it; files, questions, numbers and words such as "canny" move it.
+The base is the cosine of the nearest phrase. Log-odds, files, questions, numbers and words such as "canny" move it.
 
     ranker = Ranker(classifier, masked, discourse, specs)
     scores = ranker.scores(steps)
