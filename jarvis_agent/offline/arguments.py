@@ -16,7 +16,6 @@ from jarvis_agent.offline import extraction
 from jarvis_agent.offline.clauses import without_lead_in
 from jarvis_agent.offline.masking import MARK
 from jarvis_agent.offline.phrases import bank_name, clause_class, wording
-from jarvis_agent.offline.quantities import amount
 from jarvis_agent.offline.sources import DETECTOR, FINDER, SPEAKER, Supply
 from jarvis_agent.offline.tool_arguments import tool_argument
 from jarvis_agent.tools.spec import MEDIA, Arg, Modality, TaskSpec
@@ -116,7 +115,7 @@ class ArgumentFiller:
 
     def _number(self, arg: Arg) -> list[Any]:
         """A number, or a box: as the step says it, else the boxes of what is found in the image."""
-        said = amount(arg.name, self._text)
+        said = extraction.amount(arg.name, self._text)
         if said is not None or arg.name != "box":
             return [] if said is None else [said]
         if extraction.refers_to_found(self._text) and (known := self._supply.boxes((DETECTOR, FINDER))):

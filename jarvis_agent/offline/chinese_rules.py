@@ -36,7 +36,7 @@ class Rule:
     Attributes:
         pattern: of the clause, its marks as signs. A digit at the end of a group's name does not count.
         english: with slots, which `chinese_slots` fills.
-        task: the task that is meant, by its name in the bank of wordings; "" where the English words decide;
+        task: the task that is meant, by its name in the phrase bank; "" where the English words decide;
             CONTEXT for a clause that only says what another one is about.
         kinds: the clause must speak of something of one of them, if there are any.
         noun: what `{it}` is where the clause names nothing.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from jarvis_agent.offline.intents import ACTIONS, REFUSES, START
+from jarvis_agent.offline.intents import ACTIONS, OPENERS, REFUSES, START
 from jarvis_agent.offline.masking import MARK
 from jarvis_agent.offline.patterns import pattern
 from jarvis_agent.offline.phrases import results
@@ -60,7 +60,7 @@ class Step:
         text: its words, with marks for files and quoted texts.
         context: sentences around it that ask for nothing but may name what it is about.
         original: the clause as the user wrote it, where `text` puts it in other words.
-        task: the task that is meant, by its name in the bank of wordings, where that is known already.
+        task: the task that is meant, by its name in the phrase bank, where that is known already.
         is_beside: whether it is about what the step before is about, rather than about what that one makes.
     """
 
@@ -71,12 +71,18 @@ class Step:
     is_beside: bool = False
 
 
-def split(text: str) -> list[Step]:
-    """The steps of a masked text, in its order. Where no clause asks for anything, each sentence is one."""
+def split(text: str, verbs: Sequence[str] = ()) -> list[Step]:
+    """The steps of a masked text, in its order. Where no clause asks for anything, each sentence is one.
+
+    Args:
+        verbs: further verbs with which a step begins, from the names of tools.
+    """
+    own = re.compile(rf"(?i)\W*{OPENERS}(?:{'|'.join(map(re.escape, verbs)) or '(?!)'})\b")
+    text = re.sub(rf"(?i),? and (?={own.pattern.removeprefix('(?i)')})", ". ", text) if verbs else text
     text = _FOLLOWING.sub(r"\2\1", _SEEN.sub("the description of ", text))
     sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [
-        [(clause, asks and not REFUSES.match(clause)) for clause, asks in _clauses(sentence)]
+        [(c, bool(asks or own.match(c)) and not REFUSES.match(c)) for c, asks in _clauses(sentence)]
         for sentence in sentences
     ]
     if not any(asks for sentence in clauses for _, asks in sentence):

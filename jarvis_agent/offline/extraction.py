@@ -4,6 +4,7 @@
     prompt("generate an image of a red fox in the snow")               # "a red fox in the snow"
     labels("sort it into sports, politics or science")                  # ["sports", "politics", "science"]
     languages("translate it from English to French")                # {"src_lang": ["en"], "tgt_lang": ["fr"]}
+    amount("width", "resize \\ue000 to 640x480")                      # 640
 
 Every function takes a step's text with marks and gives None, or nothing, where the step does not say it.
 """
@@ -53,6 +54,16 @@ _TOPICS = pattern("extraction.TOPICS")
 _SOUGHT = pattern("extraction.SOUGHT")
 _QUOTED_LABELS = pattern("extraction.QUOTED_LABELS")
 _BETWEEN_LABELS = pattern("extraction.BETWEEN_LABELS")
+_IN_WORDS = {
+    "two": "2",
+    "three": "3",
+    "four": "4",
+    "five": "5",
+    "six": "6",
+    "eight": "8",
+    "ten": "10",
+    "twelve": "12",
+}
 
 
 def question(text: str, place: str = "it") -> str | None:
@@ -251,3 +262,14 @@ def _language() -> str:
 def _code(name: str) -> str:
     language = find_language(name)
     return language.code if language else name
+
+
+def amount(name: str, text: str) -> int | list[int] | None:
+    """The number, or the list of numbers, that a step gives for an argument; None if it gives none."""
+    if name in ("count", "horizon"):
+        text = re.sub(r"\w+", lambda word: _IN_WORDS.get(word[0].lower(), word[0]), text)
+    for form in patterns(f"quantities.{name}"):
+        if found := form.search(text):
+            numbers = [int(group) for group in found.groups()]
+            return numbers[0] if len(numbers) == 1 else numbers
+    return None

@@ -33,7 +33,7 @@ class PlanLinker:
         tasks: the tasks so far; each comes after those that it needs.
         left_out: how many tasks were too many for a plan.
         discourse: what the request has spoken of so far.
-        offered: the task types that may be used, by their name in the bank of wordings, else their own.
+        offered: the task types that may be used, by their name in the phrase bank, else their own.
     """
 
     def __init__(self, masked: MaskedText, brief: Brief) -> None:

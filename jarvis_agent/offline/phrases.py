@@ -60,7 +60,7 @@ class Wording:
 
 @lru_cache(maxsize=1)
 def load_bank() -> Mapping[str, Wording]:
-    """The wordings of the built-in tasks, by task name, and of small talk."""
+    """The entries of the bank by name: tasks of the catalogue, small talk and what is out of scope."""
     return {
         name: Wording(
             phrases=tuple(entry["phrases"]),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from jarvis_agent.offline.clause_cuts import split_finer
 from jarvis_agent.offline.clauses import Step, first_of, split
 from jarvis_agent.offline.linking import PlanLinker
 from jarvis_agent.offline.masking import MaskedText, mask_entities
+from jarvis_agent.offline.phrases import bank_name
 from jarvis_agent.offline.ranking import Ranker
 from jarvis_agent.offline.steps import StepPlanner
 from jarvis_agent.plan import Plan
@@ -114,7 +116,7 @@ def plan_request(brief: Brief, settings: Settings) -> Plan:
     brief = replace(brief, specs=classifier.recognise(brief.specs))
     masked = mask_entities(brief.request, brief.files)
     linker = PlanLinker(masked, brief)
-    steps = _steps(masked, classifier, linker.discourse.at_hand)
+    steps = _steps(masked, classifier, linker.discourse.at_hand, brief.specs.values())
     go_on()
     ranker = Ranker(classifier, masked, linker.discourse, brief.specs.values())
     notes = StepPlanner(ranker, linker, masked).add_all(steps)
@@ -130,10 +132,17 @@ def split_request(
     return [step.original or masked.restored(step.text) for step in first_of(steps)]
 
 
-def _steps(masked: MaskedText, classifier: Classifier, at_hand: Iterable[str] = ()) -> list[Step]:
+def _steps(
+    masked: MaskedText,
+    classifier: Classifier,
+    at_hand: Iterable[str] = (),
+    specs: Iterable[TaskSpec] = (),
+) -> list[Step]:
     if chinese.is_chinese(masked.text):
         return chinese.steps(masked, set(at_hand))
-    return split_finer(split(masked.text), masked, classifier)
+    first = (re.split(r"[\W_]", spec.name)[0] for spec in specs if bank_name(spec) is None)
+    names = list(filter(None, first))
+    return split_finer(split(masked.text, names), masked, classifier)
 
 
 def _as_brief(given: Mapping[str, Any], tools: Iterable[Any] | Mapping[str, Any] | None) -> Brief:

@@ -1,6 +1,6 @@
 """How likely each task is for a step: its nearest phrase, its odds, and what the step names.
 
-The base is the cosine of the nearest phrase. Log-odds, files, questions, numbers and words such as "canny" move it.
+The base is the cosine of the nearest phrase. Log-odds, files, questions, numbers and words move it.
 
     ranker = Ranker(classifier, masked, discourse, specs)
     scores = ranker.scores(steps)
@@ -21,7 +21,14 @@ from jarvis_agent.offline.classifier import Classifier, Nearness
 from jarvis_agent.offline.clauses import Step, without_lead_in
 from jarvis_agent.offline.coreference import Discourse
 from jarvis_agent.offline.delexicalise import is_document, readings
-from jarvis_agent.offline.extraction import drawn, offers_choice, question, refers_to_text, thing_sought
+from jarvis_agent.offline.extraction import (
+    amount,
+    drawn,
+    offers_choice,
+    question,
+    refers_to_text,
+    thing_sought,
+)
 from jarvis_agent.offline.masking import Entity, MaskedText
 from jarvis_agent.offline.phrases import (
     DATA,
@@ -33,7 +40,6 @@ from jarvis_agent.offline.phrases import (
     verbs,
     wording,
 )
-from jarvis_agent.offline.quantities import amount
 from jarvis_agent.offline.sources import BRIDGES, DETECTOR, FINDER
 from jarvis_agent.offline.tool_ranking import ToolRanker
 from jarvis_agent.offline.weights import WEIGHTS

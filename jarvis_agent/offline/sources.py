@@ -186,7 +186,7 @@ class Supply:
         return list(thing.values) if thing else []
 
     def offers(self, name: str) -> TaskSpec | None:
-        """The offered task of that name in the bank of wordings."""
+        """The offered task of that name in the phrase bank."""
         return self._plans.offered.get(name)
 
     def run(self, name: str, values: list[str], needed_for: str, **more: list[Any]) -> list[str]:

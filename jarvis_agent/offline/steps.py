@@ -132,15 +132,14 @@ class StepPlanner:
 
     def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
         """Why none of the offered tasks is meant; None if one of them is."""
-        if likely and likely[0][0].category == "tool":
-            return None
         wanted, nearness = self._ranker.not_on_offer(step, scores)
-        # A wish that is out of scope for the Hub's tasks may be just what a tool of the user's own is for.
-        is_own = bool(likely) and bank_name(likely[0][0]) is None
+        is_own = bool(likely) and likely[0][0].category == "tool"
+        if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
+            return None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _CHART.search(step.text):
             return f"{self._quoted(step)} is nothing that an expert model does"
-        lead = 0.0 if wanted == OUT_OF_SCOPE and not is_own else WEIGHTS.margin
+        lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
                 return f"{self._quoted(step)} is nothing that an expert model does"
