@@ -1,10 +1,8 @@
-"""Sentences of a length that rules can be tried on, however long a text somebody pastes.
+"""Limits on the length of sentences and requests, which bound the time of the rules.
 
     bounded("describe          \\ue000")     # "describe \\ue000"
     ends(text)                              # the same text, or its beginning and its end
-
-The time that regular expressions take grows with the square of a sentence's length, or worse, and nothing
-can interrupt them. No order that people give is near the bounds.
+Regular expressions take quadratic time or worse and cannot be interrupted.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def plan_request(brief: Brief, settings: Settings) -> Plan:
     brief = replace(brief, specs=classifier.recognise(brief.specs))
     masked = mask_entities(brief.request, brief.files)
     linker = PlanLinker(masked, brief)
-    steps = _steps(masked, classifier, linker.discourse.at_hand, brief.specs.values())
+    steps = _steps(masked, classifier, brief, linker.discourse.at_hand)
     go_on()
     ranker = Ranker(classifier, masked, linker.discourse, brief.specs.values())
     notes = StepPlanner(ranker, linker, masked).add_all(steps)
@@ -128,21 +128,18 @@ def split_request(
 ) -> list[str]:
     """The steps of a request, as the user wrote them."""
     masked = mask_entities(request, files)
-    steps = _steps(masked, load_classifier(settings or Settings()))
+    steps = _steps(masked, load_classifier(settings or Settings()), Brief(request))
     return [step.original or masked.restored(step.text) for step in first_of(steps)]
 
 
 def _steps(
-    masked: MaskedText,
-    classifier: Classifier,
-    at_hand: Iterable[str] = (),
-    specs: Iterable[TaskSpec] = (),
+    masked: MaskedText, classifier: Classifier, brief: Brief, at_hand: Iterable[str] = ()
 ) -> list[Step]:
     if chinese.is_chinese(masked.text):
         return chinese.steps(masked, set(at_hand))
-    first = (re.split(r"[\W_]", spec.name)[0] for spec in specs if bank_name(spec) is None)
-    names = list(filter(None, first))
-    return split_finer(split(masked.text, names), masked, classifier)
+    tools = (spec.name for spec in brief.specs.values() if bank_name(spec) is None)
+    verbs = [verb for name in tools if (verb := re.split(r"[\W_]", name)[0])]
+    return split_finer(split(masked.text, verbs), masked, classifier)
 
 
 def _as_brief(given: Mapping[str, Any], tools: Iterable[Any] | Mapping[str, Any] | None) -> Brief:
