@@ -13,8 +13,8 @@ from figures import Figure
 from langchain_core.tools import BaseTool, tool
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.graph import DurableAgent
-from jarvis_agent.request import Brief
+from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent.core.request import RunContext
 
 TASKS = 20
 TIMES = 7
@@ -28,7 +28,7 @@ class Fixed:
         rows = [Task(task="work", id=i, dep=deps(i), args={"text": f"text {i}"}) for i in range(TASKS)]
         self.made = Plan(tasks=rows)
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         for task in self.made.tasks:
             on_task(task)
         return self.made

@@ -22,9 +22,9 @@ from typing import Any
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.execute import Executor
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
+from jarvis_agent.execution.executor import Executor
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -92,7 +92,7 @@ async def one_after_the_other(agent: JarvisAgent, asked: dict[str, Any]) -> None
     store = ResourceStore(agent.settings)
     for name in asked["files"]:
         await store.grant(name)
-    brief = Brief(asked["input"], specs={name: worker.spec for name, worker in workers.items()})
+    brief = RunContext(asked["input"], specs={name: worker.spec for name, worker in workers.items()})
     store.prepare()
     async with Executor(workers, store, brief, agent.settings) as executor:
         for place in range(len(plan.tasks)):

@@ -30,18 +30,18 @@ from typing import Any
 
 from small_llm import INSTALL, WEIGHTS, served
 
-from jarvis_agent.errors import JarvisError, in_words
-from jarvis_agent.eval.predict import named_files
-from jarvis_agent.llm import Controller, resolve_model
-from jarvis_agent.plan import Plan
-from jarvis_agent.planner import LLMPlanner
-from jarvis_agent.prompting import load_prompts
-from jarvis_agent.refs import ref, substitute
-from jarvis_agent.request import Brief
-from jarvis_agent.settings import load_settings
-from jarvis_agent.tools.spec import MEDIA
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Task, Usage
+from jarvis_agent.core.errors import JarvisError, describe_error
+from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.llm.client import LLMClient, resolve_model
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.core.references import ref, substitute
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.settings import load_settings
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Task, Usage
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
 
@@ -114,7 +114,7 @@ async def _row(name: str, cases: list[Case], url: str, model: str, show: bool) -
     settings = load_settings(base_url=url, model=model, llm_timeout=300, **fields)
     chat = resolve_model(None, settings)
     assert chat is not None
-    planner = LLMPlanner(Controller(chat, settings), settings, load_prompts(settings.prompts))
+    planner = LLMPlanner(LLMClient(chat, settings), settings, load_prompts(settings.prompts))
     outcomes = []
     for case in cases:
         outcomes.append(await _outcome(case, planner))
@@ -141,12 +141,12 @@ def _show(case: Case, outcome: Outcome) -> None:
 
 
 async def _outcome(case: Case, planner: LLMPlanner) -> Outcome:
-    brief = Brief(case.request, tuple(named_files(case.request)), specs=TASKS)
+    brief = RunContext(case.request, tuple(named_files(case.request)), specs=TASKS)
     began, plan, failure = perf_counter(), Plan(), ""
     try:
         plan = await planner.plan(brief, lambda task: None)
     except JarvisError as error:
-        failure = in_words(error)
+        failure = describe_error(error)
     if Plan.parse(plan.to_json()).tasks != plan.tasks:
         failure = "the plan is not valid"
     usage = sum(brief.meter.usage.values(), Usage())

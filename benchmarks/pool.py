@@ -24,10 +24,10 @@ from jarvis_agent import Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.transformers.backend import TransformersBackend
-from jarvis_agent.sources.hub import HubSource, is_of_the_hub
+from jarvis_agent.selection.sources.hub import HubSource, is_of_the_hub
 from jarvis_agent.testing import HubDouble
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Candidate, Resource
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
 
 CALLS = 16
 SETTINGS = Settings(device="cpu", offline=True)

@@ -19,11 +19,11 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import Settings
-from jarvis_agent.execute import Executor, Step
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
-from jarvis_agent.tools.spec import Arg, TaskSpec
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 
 PACE = 15
 PLANS = 16
@@ -35,7 +35,7 @@ class Sleeper:
 
     spec = TaskSpec("sleep", "tool", "Sleep.", (Arg("seconds", "any"), Arg("fails", "any")), ("text",))
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         return None
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
@@ -105,7 +105,7 @@ async def execute(tasks: list[Task], folder: Path) -> float:
     """The makespan in the executor, in the plan's seconds."""
     settings = Settings(output_dir=folder, max_parallel=1_000)
     began = perf_counter()
-    async with Executor({"sleep": Sleeper()}, ResourceStore(settings), Brief(request=""), settings) as run:
+    async with Executor({"sleep": Sleeper()}, ResourceStore(settings), RunContext(request=""), settings) as run:
         results = await run.join(tasks)
     took = perf_counter() - began
     assert len(results) == len(tasks)

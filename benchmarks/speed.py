@@ -18,13 +18,13 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import JarvisAgent, Plan, Settings
-from jarvis_agent.execute import Executor, Step
-from jarvis_agent.request import Brief
-from jarvis_agent.resources import ResourceStore
+from jarvis_agent.execution.executor import Executor, Step
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.spec import Arg, TaskSpec
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Resource, Selection, Task, TaskResult
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 
 HEAVY = ("torch", "transformers", "diffusers", "langgraph", "fastapi")
 
@@ -34,7 +34,7 @@ class NoOp:
 
     spec = TaskSpec("rest", "tool", "Do nothing.", (Arg("text", "text", required=False),), ("text",))
 
-    async def select(self, task: Task, brief: Brief) -> Selection | None:
+    async def select(self, task: Task, brief: RunContext) -> Selection | None:
         return None
 
     async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
@@ -62,7 +62,7 @@ def imports() -> list[Figure]:
     heavy = subprocess.run([sys.executable, "-c", f"{agent}; {loaded}"], check=False)
     base = process_seconds("from langchain_core.tools import BaseTool")
     print(f"     baseline: the part of langchain-core that it stands on takes {base:.3f} s")
-    helped = "from jarvis_agent.cli import main; import sys; sys.argv = ['jarvis', '--help']; main()"
+    helped = "from jarvis_agent.interfaces.cli.app import main; import sys; sys.argv = ['jarvis', '--help']; main()"
     return [
         Figure("import jarvis_agent", process_seconds("import jarvis_agent"), 0.35, "s"),
         Figure(agent, process_seconds(agent), 1.2, "s"),
@@ -75,7 +75,7 @@ async def execute(tasks: list[Task]) -> float:
     """Seconds that the executor takes for a plan."""
     settings = Settings(output_dir=Path(tempfile.gettempdir()) / "jarvis-bench", max_parallel=1_000)
     began = perf_counter()
-    async with Executor({"rest": NoOp()}, ResourceStore(settings), Brief(request=""), settings) as run:
+    async with Executor({"rest": NoOp()}, ResourceStore(settings), RunContext(request=""), settings) as run:
         results = await run.join(tasks)
     assert all(result.status == "ok" for result in results)
     return perf_counter() - began

@@ -18,23 +18,23 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from jarvis_agent.embeddings import load_embedder
-from jarvis_agent.offline.classifier import (
+from jarvis_agent.backends.starter.embeddings import load_embedder
+from jarvis_agent.planning.offline.classifier import (
     CLAUSES_MODEL,
     NONE,
     PHRASES_MODEL,
     ClauseModel,
     clause_features,
 )
-from jarvis_agent.offline.phrases import load_bank, load_clauses
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.starter import MINILM
+from jarvis_agent.planning.offline.phrases import load_bank, load_clauses
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.starter.models import MINILM
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from jarvis_agent.embeddings import Embedder, Floats
+    from jarvis_agent.backends.starter.embeddings import Embedder, Floats
 
 SHRINKAGE, STEPS, RATE = 1.2e-5, 300, 12.0
 """Of the regression on phrases: weight decay, steps of gradient descent with momentum, learning rate."""

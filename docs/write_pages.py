@@ -14,17 +14,18 @@ from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
 from jarvis_agent.backends import sentence_transformers
-from jarvis_agent.backends.diffusers import tasks as diffusers_tasks
-from jarvis_agent.backends.media.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.media.opencv import CONTROL_MAPS
-from jarvis_agent.backends.remote.hosted_calls import CALLS
-from jarvis_agent.backends.remote.openai_compatible import ORDERS
-from jarvis_agent.backends.tabular import chronos, sklearn
-from jarvis_agent.backends.transformers import tasks as transformers_tasks
-from jarvis_agent.sources.recommended import recommended
-from jarvis_agent.sources.starter import STARTERS
+from jarvis_agent.backends.diffusers import pipelines as diffusers_tasks
+from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.backends.hosted.provider_calls import CALLS
+from jarvis_agent.backends.hosted.openai_compatible import ORDERS
+from jarvis_agent.backends.tabular import sklearn
+from jarvis_agent.backends.tabular import time_series as chronos
+from jarvis_agent.backends.transformers import pipelines as transformers_tasks
+from jarvis_agent.selection.sources.recommended import recommended
+from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.tools import TASKS, TaskSpec
-from jarvis_agent.tools.hub_tasks import NOT_CALLABLE
+from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 
 _SETTINGS = """\
 # Settings
@@ -92,8 +93,8 @@ _CATEGORIES = {
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": {task for model in STARTERS.values() for task in model.tasks},
     "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
-    "transformers": transformers_tasks.TASK_WAYS,
-    "diffusers": diffusers_tasks.TASK_WAYS,
+    "transformers": transformers_tasks.PIPELINES,
+    "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.TASKS_DONE,
     "skops": sklearn.TASKS_DONE,
     "chronos": {chronos.TASK},

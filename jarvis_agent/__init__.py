@@ -14,38 +14,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jarvis_agent.agent import JarvisAgent as JarvisAgent
-    from jarvis_agent.backends.table import default_backends as default_backends
-    from jarvis_agent.catalog import RegisteredSource as RegisteredSource
-    from jarvis_agent.plan import Plan as Plan
-    from jarvis_agent.request import Request as Request
-    from jarvis_agent.run import Run as Run
-    from jarvis_agent.settings import Settings as Settings
-    from jarvis_agent.sources.table import default_sources as default_sources
-    from jarvis_agent.tools.spec import TaskSpec as TaskSpec
-    from jarvis_agent.tools.table import register_task as register_task
+    from jarvis_agent.agent.agent import JarvisAgent as JarvisAgent
+    from jarvis_agent.backends.registry import default_backends as default_backends
+    from jarvis_agent.selection.sources.base import RegisteredSource as RegisteredSource
+    from jarvis_agent.planning.plan import Plan as Plan
+    from jarvis_agent.core.request import Request as Request
+    from jarvis_agent.execution.run import Run as Run
+    from jarvis_agent.core.settings import Settings as Settings
+    from jarvis_agent.selection.sources.builtin import default_sources as default_sources
+    from jarvis_agent.core.tasks.spec import TaskSpec as TaskSpec
+    from jarvis_agent.core.tasks.registry import register_task as register_task
     from jarvis_agent.tools.toolkit import JarvisToolkit as JarvisToolkit
     from jarvis_agent.tools.toolkit import hf_tools as hf_tools
-    from jarvis_agent.types import Resource as Resource
-    from jarvis_agent.types import Task as Task
-    from jarvis_agent.types import TaskResult as TaskResult
+    from jarvis_agent.core.types import Resource as Resource
+    from jarvis_agent.core.types import Task as Task
+    from jarvis_agent.core.types import TaskResult as TaskResult
 
 _HOME = {
-    "JarvisAgent": "agent",
+    "JarvisAgent": "agent.agent",
     "JarvisToolkit": "tools.toolkit",
-    "Plan": "plan",
-    "RegisteredSource": "catalog",
-    "Request": "request",
-    "Resource": "types",
-    "Run": "run",
-    "Settings": "settings",
-    "Task": "types",
-    "TaskResult": "types",
-    "TaskSpec": "tools.spec",
-    "default_backends": "backends.table",
-    "default_sources": "sources.table",
+    "Plan": "planning.plan",
+    "RegisteredSource": "selection.sources.base",
+    "Request": "core.request",
+    "Resource": "core.types",
+    "Run": "execution.run",
+    "Settings": "core.settings",
+    "Task": "core.types",
+    "TaskResult": "core.types",
+    "TaskSpec": "core.tasks.spec",
+    "default_backends": "backends.registry",
+    "default_sources": "selection.sources.builtin",
     "hf_tools": "tools.toolkit",
-    "register_task": "tools.table",
+    "register_task": "core.tasks.registry",
 }
 __all__ = sorted(_HOME)
 __version__ = "0.1.0"

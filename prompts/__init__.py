@@ -1,1 +1,1 @@
-"""The prompts and demonstrations, as data. Read them with jarvis_agent.prompting."""
+"""The prompts and demonstrations, as data. Read them with jarvis_agent.llm.prompts."""

@@ -7,7 +7,7 @@ import wave
 import tiny_audio
 from task_case import Artifact, Case, files
 
-from jarvis_agent.media import read_audio
+from jarvis_agent.media.files import read_audio
 
 SPEECH = {"audio": "@speech"}
 SOUND = {"audio": "@tone"}

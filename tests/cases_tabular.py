@@ -8,8 +8,8 @@ import pytest
 import tiny_tabular
 from task_case import Artifact, Case, files
 
-from jarvis_agent.tables import Columns, read_table
-from jarvis_agent.types import Resource
+from jarvis_agent.media.tables import Columns, read_table
+from jarvis_agent.core.types import Resource
 
 ROWS = 24
 
@@ -41,8 +41,8 @@ def _adds_up(artifact: Artifact) -> None:
 
 
 def _follows_the_sales(artifact: Artifact) -> None:
-    within = range(12)  # the forest was trained on sales from 0 to 24
-    assert [artifact["output"][month] for month in within] == pytest.approx([2 * m for m in within], abs=4)
+    run_with_timeout = range(12)  # the forest was trained on sales from 0 to 24
+    assert [artifact["output"][month] for month in run_with_timeout] == pytest.approx([2 * m for m in run_with_timeout], abs=4)
     assert _table(artifact)["prediction"] == pytest.approx(artifact["output"])
 
 

@@ -57,7 +57,7 @@ def _no_network() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_grudges() -> Iterator[None]:
     """What failed in one test is asked in the next one."""
-    from jarvis_agent import breaker
+    from jarvis_agent.backends import circuit_breaker as breaker
 
     yield
     breaker.shared.reset()

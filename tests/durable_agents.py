@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, tool
 from small_agents import Row, plan
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.graph import DurableAgent
+from jarvis_agent.agent.graph import DurableAgent
 from jarvis_agent.testing import ScriptedLLM
 
 THREAD: Any = {"configurable": {"thread_id": "a"}}

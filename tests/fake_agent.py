@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.plan import Plan
-from jarvis_agent.run import Event, Run
-from jarvis_agent.types import Attempt, Resource, Selection, Task, TaskResult, Usage
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult, Usage
 
 CAPTION = Task(task="image-to-text", id=0, args={"image": "cat.jpg"})
 SPEECH = Task(task="text-to-speech", id=1, dep=[0], args={"text": "<resource>-0"})

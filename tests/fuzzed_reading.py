@@ -17,13 +17,13 @@ from fuzzed import KINDS, good_files, ruined
 from PIL import Image
 from result_bench import adapting_in
 
-from jarvis_agent.errors import BadInputError, InputError, UnsupportedError
-from jarvis_agent.media import open_image, read_audio
-from jarvis_agent.resources import ResourceStore
-from jarvis_agent.settings import Settings
-from jarvis_agent.tables import read_table
-from jarvis_agent.types import Resource
-from jarvis_agent.video import probe_video, spread_frames
+from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
+from jarvis_agent.media.files import open_image, read_audio
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.media.tables import read_table
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media.video import probe_video, spread_frames
 
 CONTROL = 64_000_000
 """Bytes of the picture by which it is shown that the memory of decoders is seen."""

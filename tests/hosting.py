@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.remote.hosted import HostedBackend
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Candidate
+from jarvis_agent.backends.hosted.inference_providers import HostedBackend
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate
 
 SETTINGS = Settings(hf_token="hf_secret", offline=False, attempt_timeout=20)
 LABELS = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]

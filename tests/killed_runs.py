@@ -28,8 +28,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.graph import DurableAgent
-from jarvis_agent.request import Brief
+from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent.core.request import RunContext
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
 """The plan: for each task the ones that it needs."""
@@ -44,7 +44,7 @@ MOST = 5
 class Whim:
     """A planner that names other words at each call: a plan that is made again is another one."""
 
-    async def plan(self, brief: Brief, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         whim = os.urandom(3).hex()
         tasks = [
             Task(

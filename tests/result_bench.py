@@ -11,11 +11,11 @@ from typing import Any
 from PIL import Image
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.adapters import adapt
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import TASKS
-from jarvis_agent.types import Candidate, Resource
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
 
 Adapting = Callable[..., tuple[Any, list[Resource]]]
 

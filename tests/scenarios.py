@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.plan import Plan
-from jarvis_agent.refs import refs_in, substitute
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.core.references import refs_in, substitute
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 CAPTION = "a girl is reading a book on a bench"

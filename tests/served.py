@@ -1,4 +1,4 @@
-"""A server on this machine, for the tests of `jarvis_agent.serve`."""
+"""A server on this machine, for the tests of `jarvis_agent.interfaces.server`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from langserve import RemoteRunnable
 from PIL import Image
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.serve import create_app
+from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 # LangServe's client starts a thread pool when it is collected in a thread with a running loop. That can be

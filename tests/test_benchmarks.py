@@ -10,7 +10,7 @@ import figures
 import pytest
 import scheduling
 
-from jarvis_agent.types import Task
+from jarvis_agent.core.types import Task
 
 
 def sleep(number: int, deps: list[int], seconds: float, fails: bool = False) -> Task:

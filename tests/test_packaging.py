@@ -152,7 +152,7 @@ def test_the_extra_all_is_every_extra_but_the_gpl_voice() -> None:
     ("statement", "unwanted"),
     [
         ("import jarvis_agent", HEAVY | {"langchain", "langchain_core", "pydantic", "huggingface_hub"}),
-        ("import jarvis_agent.cli", HEAVY | {"langchain", "langchain_core", "huggingface_hub", "PIL"}),
+        ("import jarvis_agent.interfaces.cli.app", HEAVY | {"langchain", "langchain_core", "huggingface_hub", "PIL"}),
         ("from jarvis_agent import TaskSpec, register_task", HEAVY | {"langchain", "langchain_core"}),
         ("from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings", HEAVY),
     ],
@@ -242,7 +242,7 @@ def test_the_wheel_made_from_the_sdist_is_whole(built: Path, tmp_path: Path) -> 
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         archive.extractall(tmp_path)
     assert names == _files_of_the_packages()
-    code = "import jarvis_agent.tools.table as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
+    code = "import jarvis_agent.core.tasks.registry as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
     assert [Path(word).parent for word in _run(code, cwd=tmp_path, path=tmp_path).split()] == [
         tmp_path / "jarvis_agent" / "tools",
         tmp_path / "jarvis_agent" / "prompts",

@@ -28,13 +28,14 @@ from readme_blocks import Block, Command, blocks_of, commands_of, is_kept, promi
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends import sentence_transformers
-from jarvis_agent.backends.diffusers import tasks as diffusers_tasks
-from jarvis_agent.backends.media.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.media.opencv import CONTROL_MAPS
-from jarvis_agent.backends.remote.hosted_calls import CALLS
-from jarvis_agent.backends.tabular import chronos, sklearn
-from jarvis_agent.backends.transformers import tasks as transformers_tasks
-from jarvis_agent.sources.starter import STARTERS
+from jarvis_agent.backends.diffusers import pipelines as diffusers_tasks
+from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.backends.hosted.provider_calls import CALLS
+from jarvis_agent.backends.tabular import sklearn
+from jarvis_agent.backends.tabular import time_series as chronos
+from jarvis_agent.backends.transformers import pipelines as transformers_tasks
+from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.testing import OpenAIDouble, first_candidate
 from jarvis_agent.testing.openai import ToolUse
 from jarvis_agent.tools import TASKS, HFTaskTool
@@ -198,7 +199,7 @@ def _close(names: Mapping[str, Any]) -> None:
 
 
 def jarvis(*args: str) -> list[str]:
-    return [sys.executable, "-c", "from jarvis_agent.cli import main; main()", *args]
+    return [sys.executable, "-c", "from jarvis_agent.interfaces.cli.app import main; main()", *args]
 
 
 @pytest.fixture
@@ -313,7 +314,7 @@ def test_the_table_of_extras_names_them_all() -> None:
 def test_the_table_of_commands_names_them_all() -> None:
     from typer.main import get_command
 
-    from jarvis_agent.cli import app
+    from jarvis_agent.interfaces.cli.app import app
 
     group: Any = get_command(app)
     named = {shlex.split(command)[1] for command, _ in table("command")} - {"request"}
@@ -347,7 +348,7 @@ def test_how_many_task_types_there_are_and_can_be_run() -> None:
     optional = {task for model in STARTERS.values() if model.extra is None for task in model.tasks}
     starters = {task for model in STARTERS.values() for task in model.tasks} - optional
     starters |= CONTROL_MAPS.keys() | MEDIA_TOOLS.keys()
-    on_this_machine = {*transformers_tasks.TASK_WAYS, *diffusers_tasks.TASK_WAYS, *sklearn.TASKS_DONE}
+    on_this_machine = {*transformers_tasks.PIPELINES, *diffusers_tasks.PIPELINES, *sklearn.TASKS_DONE}
     on_this_machine |= {*sentence_transformers.TASKS_DONE, chronos.TASK}
     assert f"do {len(starters)} of the {len(TASKS)} task types" in TEXT
     assert starters | on_this_machine | CALLS.keys() >= TASKS.keys()

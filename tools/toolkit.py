@@ -13,14 +13,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, BaseToolkit
 from pydantic import ConfigDict, PrivateAttr
 
-from jarvis_agent import portal
+from jarvis_agent.core import sync as portal
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.table import Factory
-from jarvis_agent.catalog import ModelSource
-from jarvis_agent.experts import Experts
-from jarvis_agent.settings import Settings, load_settings
-from jarvis_agent.tools.table import TASKS, known_task
-from jarvis_agent.tools.task_tool import HFTaskTool
+from jarvis_agent.backends.registry import Factory
+from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.tasks.registry import TASKS, known_task
+from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 
 def hf_tools(
@@ -64,17 +64,17 @@ def open_experts(
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
     models: Mapping[str, str] | None = None,
-) -> Experts:
+) -> ModelRegistry:
     """The experts for a set of tools, with the language model that selects among them."""
-    from jarvis_agent.llm import Controller, resolve_model
-    from jarvis_agent.prompting import load_prompts
+    from jarvis_agent.llm.client import LLMClient, resolve_model
+    from jarvis_agent.llm.prompts import load_prompts
 
     chat = resolve_model(model, settings)
-    return Experts(
+    return ModelRegistry(
         settings,
         sources=sources,
         backends=backends,
-        controller=Controller(chat, settings) if chat is not None else None,
+        controller=LLMClient(chat, settings) if chat is not None else None,
         prompts=load_prompts(settings.prompts, settings.history_turns) if chat is not None else None,
         pins=models,
     )

@@ -3,7 +3,7 @@
     class Backend(Protocol):
         name = "transformers"
         local = True
-        def why_not(self, spec, candidate): ...      # cheap: no heavy import, no network
+        def unsupported_reason(self, spec, candidate): ...      # cheap: no heavy import, no network
         async def run(self, call): ...               # raw output, as the task's adapter takes it
 
 A local model is best written as a LocalBackend: `load` gives a callable, the pool keeps it loaded.
@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from jarvis_agent.errors import MissingExtraError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from jarvis_agent.backends.pool import ModelPool
@@ -60,7 +60,7 @@ class Backend(Protocol):
     name: ClassVar[str]
     local: ClassVar[bool]
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if this backend can run the candidate for the task, else the reason why not, for people.
 
         A missing optional package is such a reason ('needs the extra "local": pip install …'). It is asked
@@ -72,7 +72,7 @@ class Backend(Protocol):
         """Run the candidate once and return its raw output, in the form that the task's adapter takes.
 
         Raises:
-            ExpertError: one of its kinds, which decides what happens next (see jarvis_agent.errors).
+            ExpertError: one of its kinds, which decides what happens next (see jarvis_agent.core.errors).
         """
         ...
 
@@ -98,7 +98,7 @@ Expert = Callable[[Call], Any]
 
 
 class LocalBackend(ABC):
-    """Base of the backends that load models on this machine. Override `why_not` and `load`.
+    """Base of the backends that load models on this machine. Override `unsupported_reason` and `load`.
 
     `needs` are the modules that `load` imports, `extra` the one of pyproject's extras that brings them.
     """
@@ -109,12 +109,12 @@ class LocalBackend(ABC):
     extra: ClassVar[str] = "local"
 
     def __init__(self, pool: ModelPool, settings: Settings | None = None) -> None:
-        """`settings` are those that `why_not` goes by; a call brings its own."""
+        """`settings` are those that `unsupported_reason` goes by; a call brings its own."""
         self.pool = pool
         self.settings = settings or Settings()
 
     @abstractmethod
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if `load` can load the candidate, else the reason."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.types import Resource
+from jarvis_agent.core.types import Resource
 
 LONGEST_TEXT = 2_000
 """Characters."""

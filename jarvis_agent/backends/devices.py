@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.errors import ConfigError
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Settings
 
 Chooser = Callable[[Mapping[str, int], int | None], str | None]
 """Given each GPU's limit and the bytes of a model (None: unknown), names a GPU; None: it fits on none."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jarvis_agent.backends.weights import is_out_of_memory
-from jarvis_agent.errors import JarvisError, UnsupportedError
-from jarvis_agent.sources.cards import brief_text
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import JarvisError, UnsupportedError
+from jarvis_agent.backends.hub.model_card import brief_text
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 @contextmanager

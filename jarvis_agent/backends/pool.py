@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.batches import batch_of, fits_a_batch
-from jarvis_agent.backends.budget import RAM, Budget, measure, total
+from jarvis_agent.backends.memory import RAM, Budget, measure, total
 from jarvis_agent.backends.devices import choosing
 from jarvis_agent.backends.weights import free_caches, is_out_of_memory
-from jarvis_agent.errors import ExpertError, JarvisError, OutOfMemoryError, in_words
-from jarvis_agent.threads import Crew
+from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
+from jarvis_agent.core.threads import Crew
 
 logger = logging.getLogger(__name__)
 
@@ -300,7 +300,7 @@ class ModelPool:
             try:
                 return [(result, None) for result in self._with_room(lambda: batch(calls))]
             except Exception as error:
-                model, why = calls[0].candidate.id, in_words(error)
+                model, why = calls[0].candidate.id, describe_error(error)
                 logger.info("%d calls of %s are run one by one: %s", len(calls), model, why)
         return [self._outcome(expert, job) for job in jobs]
 
@@ -406,6 +406,6 @@ def _as_expert_error(error: BaseException, call: Call) -> JarvisError:
             "take a smaller model, or another device (JARVIS_DEVICE)"
         )
     else:
-        wrapped = ExpertError(in_words(error))
+        wrapped = ExpertError(describe_error(error))
     wrapped.__cause__ = error
     return wrapped

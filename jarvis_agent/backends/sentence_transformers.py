@@ -18,17 +18,17 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
 from jarvis_agent.backends.devices import pick_dtype, place
-from jarvis_agent.backends.layouts import SENTENCE_TRANSFORMERS
+from jarvis_agent.backends.hub.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import model_folder, refusal
+from jarvis_agent.backends.hub.snapshot import model_folder, refusal
 from jarvis_agent.backends.transformers.loading import LOADING, hush
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import BadInputError, UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.cards import read_json, strings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.hub.model_card import read_json, strings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 LIBRARY = "sentence-transformers"
 
@@ -119,7 +119,7 @@ class SentenceTransformersBackend(LocalBackend):
     name = "sentence-transformers"
     needs = ("torch", "sentence_transformers")
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if sentence-transformers is there, is for the task, and may load the candidate."""
         if spec.name not in TASKS_DONE:
             return f"sentence-transformers does not do {spec.name}"

@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from jarvis_agent.errors import OutOfMemoryError
+from jarvis_agent.core.errors import OutOfMemoryError
 
 _MANY = 100
 """Longer lists and dicts hold data, and no models."""

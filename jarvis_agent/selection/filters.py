@@ -1,6 +1,6 @@
 """Which candidates stay for a task, why the others go, and in which order the rest is tried.
 
-    listed = shortlist(merged(lists, settings), Case(task, spec, settings, wanted={"ocr": True}), backends)
+    listed = shortlist(merged(lists, settings), SelectionQuery(task, spec, settings, wanted={"ocr": True}), backends)
     listed.kept         # the best first, each with the backend that runs it
     listed.rejected     # {"org/model": "it is gated: …"}
     listed.ladder(listed.kept[0], 5)      # what is tried: that one, then four others, then both elsewhere
@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.catalog import RegisteredSource
+from jarvis_agent.selection.sources.base import RegisteredSource
 from jarvis_agent.selection.hints import language_gap
-from jarvis_agent.selection.languages import find_language
-from jarvis_agent.selection.places import Places, hosted_first, places_of, runs_here
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate, Task
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.selection.placement import Placement, hosted_first, places_of, runs_here
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate, Task
 
 _PLACE = ("local", "path", "revision", "size", "backend", "library", "source")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SelectionQuery:
     """What a model is looked for: the task, its type, the user's settings, and the hints in the request.
 
     `language` is the language of the request, as `hints.script` tells it.
@@ -96,9 +96,9 @@ def _said(candidate: Candidate) -> dict[str, Any]:
     return {name: value for name, value in candidate if value}
 
 
-def shortlist(candidates: Iterable[Candidate], case: Case, backends: Sequence[Backend]) -> Shortlist:
+def shortlist(candidates: Iterable[Candidate], case: SelectionQuery, backends: Sequence[Backend]) -> Shortlist:
     """Filter and rank the candidates. Those that stay have their `backend` filled in."""
-    found: list[Places] = []
+    found: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
         reason = refusal(candidate, case)
@@ -123,12 +123,12 @@ def shortlist(candidates: Iterable[Candidate], case: Case, backends: Sequence[Ba
     )
 
 
-def refusal(candidate: Candidate, case: Case) -> str | None:
+def refusal(candidate: Candidate, case: SelectionQuery) -> str | None:
     """Why a model is not to be used for a task, wherever it runs; None if it may be."""
     return next((reason for check in CHECKS if (reason := check(candidate, case))), None)
 
 
-def _license(candidate: Candidate, case: Case) -> str | None:
+def _license(candidate: Candidate, case: SelectionQuery) -> str | None:
     allowed = {name.lower() for name in case.settings.licenses}
     if not allowed or not case.spec.needs_model or (candidate.license or "").lower() in allowed:
         return None
@@ -136,17 +136,17 @@ def _license(candidate: Candidate, case: Case) -> str | None:
     return f"{has}, and only {', '.join(sorted(allowed))} may be used (JARVIS_LICENSES)"
 
 
-def _gate(candidate: Candidate, case: Case) -> str | None:
+def _gate(candidate: Candidate, case: SelectionQuery) -> str | None:
     if not candidate.gated or candidate.local or case.settings.token:
         return None
     return f"it is gated: accept its terms at https://huggingface.co/{candidate.id} and set HF_TOKEN"
 
 
-def _language(candidate: Candidate, case: Case) -> str | None:
+def _language(candidate: Candidate, case: SelectionQuery) -> str | None:
     return language_gap(candidate.languages, case.task, case.spec)
 
 
-def _direction(candidate: Candidate, case: Case) -> str | None:
+def _direction(candidate: Candidate, case: SelectionQuery) -> str | None:
     """Why a translator of one direction ("from:en", "to:fr") is not the one that is asked for."""
     for prefix, name in (("from:", "src_lang"), ("to:", "tgt_lang")):
         asked = find_language(str(case.task.args.get(name) or ""))
@@ -158,13 +158,13 @@ def _direction(candidate: Candidate, case: Case) -> str | None:
     return None
 
 
-def _purpose(candidate: Candidate, case: Case) -> str | None:
+def _purpose(candidate: Candidate, case: SelectionQuery) -> str | None:
     if case.wanted.get("ocr") is False and _only_reads(candidate):
         return "it only reads text, and a description is asked for"
     return None
 
 
-CHECKS: tuple[Callable[[Candidate, Case], str | None], ...] = (
+CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
     _license,
     _gate,
     _language,
@@ -178,7 +178,7 @@ def _only_reads(candidate: Candidate) -> bool:
     return "ocr" in candidate.traits and "caption" not in candidate.traits
 
 
-def _rank(places: Places, case: Case) -> tuple[bool, bool, bool, int]:
+def _rank(places: Placement, case: SelectionQuery) -> tuple[bool, bool, bool, int]:
     """Where a candidate stands; smaller is better."""
     candidate, here = places.candidate, runs_here(places.backends[0], places.candidate)
     return (
@@ -189,7 +189,7 @@ def _rank(places: Places, case: Case) -> tuple[bool, bool, bool, int]:
     )
 
 
-def _speaks_otherwise(candidate: Candidate, case: Case) -> bool:
+def _speaks_otherwise(candidate: Candidate, case: SelectionQuery) -> bool:
     """Whether a model does not know the request's language, which a recording is likely to be in."""
     if not case.language or case.spec.arg("audio") is None or not candidate.languages:
         return False

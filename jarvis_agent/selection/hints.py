@@ -1,6 +1,6 @@
 """What the words of a request say about how a task is meant, beyond the task itself.
 
-    hints(Task(task="image-to-text", …, args={"image": "a.png"}), Brief("Read a.png aloud"))    {"ocr": True}
+    hints(Task(task="image-to-text", …, args={"image": "a.png"}), RunContext("Read a.png aloud"))    {"ocr": True}
     language_gap(["en", "de"], Task(…, args={"text": "Hello", "tgt_lang": "fr"}), spec)    "… and not fr"
 
 The rules are patterns over plain English and Chinese; where they find nothing, nothing is assumed.
@@ -13,11 +13,11 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
-from jarvis_agent.refs import refs_in
-from jarvis_agent.request import Brief, mentions
-from jarvis_agent.selection.languages import find_language
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Task
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.request import RunContext, mentions
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
 
 _THING = (
     r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"
@@ -55,7 +55,7 @@ _HAN, _KANA, _HANGUL = (
 _OF_LETTERS = {"zh", "ja", "ko"}
 
 
-def hints(task: Task, brief: Brief) -> dict[str, Any]:
+def hints(task: Task, brief: RunContext) -> dict[str, Any]:
     """What a backend should know: {"ocr": True} or {"ocr": False} for image-to-text, {} for other tasks.
 
     Text is asked for where the part of the request that names the image asks for it ("read", "what does it
@@ -72,7 +72,7 @@ def _asks_for_text(words: str) -> bool:
     return bool(_PERHAPS.search(words)) and not _DESCRIBES.search(words)
 
 
-def _about(image: Any, brief: Brief) -> str:
+def _about(image: Any, brief: RunContext) -> str:
     """The part of a request that is about one image.
 
     For one that the request names, the clause that names it; for one that another task makes, the clauses

@@ -18,17 +18,17 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from jarvis_agent.deadline import uncounted
-from jarvis_agent.errors import LLMError, in_words
-from jarvis_agent.parsing.loose_json import JsonReader
-from jarvis_agent.request import Announced, Brief
-from jarvis_agent.selection.choice import Choice, read_choice
-from jarvis_agent.types import Candidate, Task
+from jarvis_agent.core.concurrency import uncounted
+from jarvis_agent.core.errors import LLMError, describe_error
+from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.core.request import Announced, RunContext
+from jarvis_agent.selection.chain import Choice, read_choice
+from jarvis_agent.core.types import Candidate, Task
 
 Question = tuple[Task, Sequence[Candidate]]
 """A task, and the models that it may have."""
 
-Ask = Callable[[Sequence[Question], Brief], Awaitable[str]]
+Ask = Callable[[Sequence[Question], RunContext], Awaitable[str]]
 """Has the language model answer all questions at once; gives its reply."""
 
 
@@ -53,12 +53,12 @@ class JointChoice:
         candidates: gives what a task of a plan may choose from; fewer than two are no question.
     """
 
-    def __init__(self, ask: Ask, candidates: Callable[[Task, Brief], Awaitable[Sequence[Candidate]]]) -> None:
+    def __init__(self, ask: Ask, candidates: Callable[[Task, RunContext], Awaitable[Sequence[Candidate]]]) -> None:
         self._ask = ask
         self._candidates = candidates
         self._rounds: WeakKeyDictionary[Announced, _Round] = WeakKeyDictionary()
 
-    async def choice(self, task: Task, candidates: Sequence[Candidate], brief: Brief) -> Choice | None:
+    async def choice(self, task: Task, candidates: Sequence[Candidate], brief: RunContext) -> Choice | None:
         """The chosen candidate and why, or None and what was wrong; None alone where the plan lacks the task.
 
         Raises:
@@ -82,7 +82,7 @@ class JointChoice:
             return None, "the language model chose nothing for this task"
         return read_choice(said, candidates)
 
-    async def _answer(self, turn: _Round, planned: Sequence[Task], brief: Brief) -> None:
+    async def _answer(self, turn: _Round, planned: Sequence[Task], brief: RunContext) -> None:
         lists = await asyncio.gather(*(self._candidates(task, brief) for task in planned))
         open_questions = [(task, found) for task, found in zip(planned, lists, strict=True) if len(found) > 1]
         try:
@@ -92,7 +92,7 @@ class JointChoice:
             turn.failure = TimeoutError
             raise
         except Exception as error:
-            turn.failure = partial(LLMError, in_words(error))
+            turn.failure = partial(LLMError, describe_error(error))
             raise
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.catalog import is_loopback
-from jarvis_agent.errors import ConfigError
-from jarvis_agent.sources import cards
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.tools.table import known_task
-from jarvis_agent.types import Candidate
+from jarvis_agent.selection.sources.base import is_loopback
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.backends.hub import model_card as cards
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.registry import known_task
+from jarvis_agent.core.types import Candidate
 
 _SPACE = "space:"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 class FakeBackend:
@@ -53,7 +53,7 @@ class FakeBackend:
         self._used: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if there is a result for the task or the model."""
         if candidate.backend not in (None, self.name):
             return f"it wants the backend {candidate.backend}"

@@ -29,7 +29,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
-from jarvis_agent.prompting import STAGE_MARK
+from jarvis_agent.llm.prompts import STAGE_MARK
 from jarvis_agent.testing.script import Script
 
 Piece = str | float | BaseException | AIMessageChunk

@@ -1,7 +1,7 @@
 """Runs models of the Hub with diffusers: images, videos, sounds and shapes from texts and images.
 
     backend = DiffusersBackend(pool, settings)
-    backend.why_not(spec, candidate)       # None, or why it can not run this candidate
+    backend.unsupported_reason(spec, candidate)       # None, or why it can not run this candidate
     raw = await backend.run(call)
 
 What it can do is the table in tasks.py.
@@ -15,28 +15,28 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
 from jarvis_agent.backends.diffusers.loading import (
     Loaded,
-    Way,
+    PipelineSpec,
     base_model,
     choose_way,
     class_name,
     load_pipeline,
 )
-from jarvis_agent.backends.diffusers.tasks import TASK_WAYS
-from jarvis_agent.backends.layouts import DIFFUSERS
+from jarvis_agent.backends.diffusers.pipelines import PIPELINES
+from jarvis_agent.backends.hub.layouts import DIFFUSERS
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import marker_folder, model_folder, refusal
+from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder, refusal
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class DiffusersExpert:
     """A loaded pipeline that does one task, or several alike."""
 
-    way: Way
+    way: PipelineSpec
     loaded: Loaded
     nbytes: int
 
@@ -50,9 +50,9 @@ class DiffusersBackend(LocalBackend):
     name = "diffusers"
     needs = ("torch", "diffusers")
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if diffusers is there, has a way to do the task, and may load the candidate."""
-        if spec.name not in TASK_WAYS:
+        if spec.name not in PIPELINES:
             return f"diffusers has no way here to do {spec.name}"
         if candidate.library not in (None, "diffusers"):
             return f"it is made for {candidate.library}, not for diffusers"
@@ -62,7 +62,7 @@ class DiffusersBackend(LocalBackend):
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
         """One loaded pipeline serves all tasks that have the same ways."""
-        alike = next(task for task, ways in TASK_WAYS.items() if ways is TASK_WAYS[spec.name])
+        alike = next(task for task, ways in PIPELINES.items() if ways is PIPELINES[spec.name])
         return (self.name, alike, candidate.id, candidate.revision or "")
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
@@ -82,7 +82,7 @@ class DiffusersBackend(LocalBackend):
 def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
     _hush()
     name = class_name(marker_folder(candidate, settings, DIFFUSERS))
-    way = choose_way(TASK_WAYS[spec.name], name)
+    way = choose_way(PIPELINES[spec.name], name)
     if way is None:
         raise UnsupportedError(f"{candidate.id} is a {name}, which can not do {spec.name}")
     folder = model_folder(candidate, settings, DIFFUSERS)

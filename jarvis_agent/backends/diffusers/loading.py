@@ -19,12 +19,12 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place
-from jarvis_agent.backends.layouts import DIFFUSERS, variant
+from jarvis_agent.backends.hub.layouts import DIFFUSERS, variant
 from jarvis_agent.backends.transformers.loading import LOADING
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 CONFIG = "config.json"
 
@@ -58,7 +58,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PipelineSpec:
     """One way to do a task with diffusers.
 
     Attributes:
@@ -103,12 +103,12 @@ def _read(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def choose_way(ways: Sequence[Way], name: str) -> Way | None:
+def choose_way(ways: Sequence[PipelineSpec], name: str) -> PipelineSpec | None:
     """The first way that fits a model of that class; imports diffusers if an auto pipeline is asked."""
     return next((way for way in ways if re.fullmatch(way.classes, name) and _fits(way, name)), None)
 
 
-def _fits(way: Way, name: str) -> bool:
+def _fits(way: PipelineSpec, name: str) -> bool:
     if way.part or way.loads not in AUTO:
         return True
     from diffusers.pipelines import auto_pipeline
@@ -150,7 +150,7 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
 
 
 def load_pipeline(
-    way: Way,
+    way: PipelineSpec,
     name: str,
     folder: Path,
     candidate: Candidate,

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.diffusers.calls import ask, options, parameters
+from jarvis_agent.backends.diffusers.generate import ask, options, parameters
 from jarvis_agent.backends.diffusers.loading import Loaded
 from jarvis_agent.backends.transformers.text import text_of
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.media import open_image
-from jarvis_agent.video import probe_video, spread_frames
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.media.files import open_image
+from jarvis_agent.media.video import probe_video, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image

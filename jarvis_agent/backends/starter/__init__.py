@@ -1,4 +1,4 @@
-"""Runs the starter models (see jarvis_agent.sources.starter): one reader a model format, each a small module.
+"""Runs the starter models (see jarvis_agent.backends.starter.models): one reader a model format, each a small module.
 
     load = READERS["whisper"]            # (weights, settings) → expert
     expert = load(Path("…/model.bin"), Settings())
@@ -24,10 +24,10 @@ from jarvis_agent.backends.starter import (
     smollm,
     whisper,
 )
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.starter import STARTERS, fetch_weights, find_weights
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.starter.models import STARTERS, fetch_weights, find_weights
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 Reader = Callable[[Path, Settings], Expert]
 """Loads weights (their principal file, the others beside it) and returns what runs them."""
@@ -49,7 +49,7 @@ class StarterBackend(LocalBackend):
 
     name = "starter"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if the model does this task and its reader and weights are there or can be had."""
         model = STARTERS.get(candidate.id)
         if model is None or spec.name not in model.tasks:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.pool import abandoned
-from jarvis_agent.errors import ConfigError, UnsupportedError
-from jarvis_agent.media import read_audio
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.packaged import packaged_file
+from jarvis_agent.core.errors import ConfigError, UnsupportedError
+from jarvis_agent.media.files import read_audio
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.hub.packaged import packaged_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.errors import ConfigError
-from jarvis_agent.media import open_image
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.media.files import open_image
+from jarvis_agent.core.settings import Settings
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.errors import BadInputError
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ TEMPERATURE = 0.05
 
 def load(weights: Path, settings: Settings) -> Expert:
     """The embedder that the offline planner uses too."""
-    from jarvis_agent.embeddings import load_embedder
+    from jarvis_agent.backends.starter.embeddings import load_embedder
 
     encode = load_embedder(settings).encode
 

@@ -14,10 +14,10 @@ from statistics import median
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.errors import ConfigError
-from jarvis_agent.media import open_image
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.packaged import packaged_file
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.media.files import open_image
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.hub.packaged import packaged_file
 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")

@@ -14,8 +14,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.pool import abandoned
-from jarvis_agent.errors import BadInputError
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.settings import Settings
 
 PAUSE = 0.25
 """Seconds of silence between sentences."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.media import read_audio
-from jarvis_agent.settings import Settings
+from jarvis_agent.media.files import read_audio
+from jarvis_agent.core.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np

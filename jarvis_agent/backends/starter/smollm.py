@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.errors import BadInputError
-from jarvis_agent.settings import Settings
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.settings import Settings
 
 LONGEST = 200
 """Most tokens of an answer."""

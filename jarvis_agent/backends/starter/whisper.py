@@ -11,8 +11,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.pool import abandoned
-from jarvis_agent.media import read_audio
-from jarvis_agent.settings import Settings
+from jarvis_agent.media.files import read_audio
+from jarvis_agent.core.settings import Settings
 
 RATE = 16_000
 

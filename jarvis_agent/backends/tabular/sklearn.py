@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.layouts import SKOPS
+from jarvis_agent.backends.hub.layouts import SKOPS
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import model_folder, refusal
+from jarvis_agent.backends.hub.snapshot import model_folder, refusal
 from jarvis_agent.backends.tabular.sklearn_trees import TREE, check_trees
-from jarvis_agent.errors import BadInputError, UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.sources.cards import read_json, strings
-from jarvis_agent.tables import Columns, read_table
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.hub.model_card import read_json, strings
+from jarvis_agent.media.tables import Columns, read_table
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 TASKS_DONE = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
 """The tasks, and the function of sklearn.base that tells a model for each."""
@@ -89,7 +89,7 @@ class SklearnBackend(LocalBackend):
     needs = ("skops", "sklearn", "pandas")
     extra = "tabular"
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if skops is there, is for the task and the model, and may load it."""
         if spec.name not in TASKS_DONE:
             return f"scikit-learn does not do {spec.name} here"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jarvis_agent.errors import UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 
 TREE = "sklearn.tree._tree.Tree"
 """The type's name, as skops tells it."""

@@ -8,15 +8,15 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.chance import seeded
-from jarvis_agent.backends.model_files import model_folder
+from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.backends.transformers.generation import pieces, stopping
 from jarvis_agent.backends.transformers.loading import LOADING, Loaded
 from jarvis_agent.backends.transformers.text import BEST, text_of
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.media import read_audio
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.media.files import read_audio
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 LONG = 30.0
 """Seconds of sound beyond which it is heard in pieces."""

@@ -1,7 +1,7 @@
 """Runs models of the Hub with transformers, from a directory, the Hub's cache, or a download.
 
     backend = TransformersBackend(pool, settings)
-    backend.why_not(spec, candidate)       # None, or why it can not run this candidate
+    backend.unsupported_reason(spec, candidate)       # None, or why it can not run this candidate
     raw = await backend.run(call)
 
 What it can do is the table in tasks.py.
@@ -16,22 +16,22 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, LocalBackend
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.model_files import config_file, model_folder, refusal
+from jarvis_agent.backends.hub.snapshot import config_file, model_folder, refusal
 from jarvis_agent.backends.transformers.control import CONTROL_MAPS
-from jarvis_agent.backends.transformers.loading import Loaded, Way, choose_way, hush, load_model, try_out
-from jarvis_agent.backends.transformers.tasks import TASK_WAYS
+from jarvis_agent.backends.transformers.loading import Loaded, PipelineSpec, choose_way, hush, load_model, try_out
+from jarvis_agent.backends.transformers.pipelines import PIPELINES
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.tools.spec import TaskSpec
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class TransformersExpert:
     """A loaded model that does one task, and the control maps that are drawn from it."""
 
-    way: Way
+    way: PipelineSpec
     loaded: Loaded
     nbytes: int
 
@@ -53,9 +53,9 @@ class TransformersBackend(LocalBackend):
     name = "transformers"
     needs = ("torch", "transformers")
 
-    def why_not(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """None if transformers is there, has a way to do the task, and may load the candidate."""
-        if spec.name not in TASK_WAYS:
+        if spec.name not in PIPELINES:
             return f"transformers has no way here to do {spec.name}"
         if candidate.library not in (None, "transformers"):
             return f"it is made for {candidate.library}, not for transformers"
@@ -88,7 +88,7 @@ def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
     remote = settings.trust_remote_code
     folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
     config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
-    way = choose_way(TASK_WAYS[spec.name], config)
+    way = choose_way(PIPELINES[spec.name], config)
     if way is None:
         raise UnsupportedError(f"{candidate.id} is a {config.model_type} model, which can not do {spec.name}")
     if not remote and not candidate.local and candidate.path is None:

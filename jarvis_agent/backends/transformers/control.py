@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.media import control_maps as maps
+from jarvis_agent.backends.algorithms import control_maps as maps
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.vision import picture
-from jarvis_agent.errors import UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

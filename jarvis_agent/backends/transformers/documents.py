@@ -13,8 +13,8 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.text import ANSWERS, best_spans, text_of
 from jarvis_agent.backends.transformers.vision import page_words, picture
-from jarvis_agent.errors import BadInputError
-from jarvis_agent.types import Resource
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.types import Resource
 
 if TYPE_CHECKING:
     from PIL.Image import Image

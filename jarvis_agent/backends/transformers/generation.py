@@ -13,7 +13,7 @@ from typing import Any
 
 from jarvis_agent.backends.pool import abandoned
 from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.errors import UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 
 
 def stopping() -> list[Any]:

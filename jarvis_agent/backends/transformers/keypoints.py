@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.model_files import model_folder
-from jarvis_agent.backends.transformers.loading import Loaded, Way, load_model
+from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.transformers.loading import Loaded, PipelineSpec, load_model
 from jarvis_agent.backends.transformers.vision import LEAST_SCORE, detect, picture
-from jarvis_agent.errors import ExpertError
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import ExpertError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,7 +31,7 @@ DETECTOR = "PekingU/rtdetr_r50vd"
 MOST_POINTS = 500
 """How many of the points of a model without people are given, the best ones."""
 
-_DETECTION = Way("AutoModelForObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
+_DETECTION = PipelineSpec("AutoModelForObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
 
 
 def detector_of(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:

@@ -19,9 +19,9 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.transformers.processors import check_packages, load_processor
 from jarvis_agent.backends.weights import weight_bytes
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 LOADING = threading.Lock()
 """transformers (and diffusers, which uses it) changes torch's default dtype and initialisers while it builds
@@ -73,7 +73,7 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PipelineSpec:
     """One way to do a task with transformers.
 
     Attributes:
@@ -97,7 +97,7 @@ class Way:
     batch: Callable[[Loaded, Sequence[Call]], list[Any]] | None = None
 
 
-def choose_way(ways: Sequence[Way], config: Any) -> Way | None:
+def choose_way(ways: Sequence[PipelineSpec], config: Any) -> PipelineSpec | None:
     """The way that fits a model's config: one for its very architecture if there is, else the first."""
     import transformers
 
@@ -132,7 +132,7 @@ def hush() -> None:
         logging.set_verbosity_error()
 
 
-def try_out(way: Way, config: Any) -> None:
+def try_out(way: PipelineSpec, config: Any) -> None:
     """Build the model without weights or memory: what its code needs and lacks shows before a download.
 
     So does what its processor needs, where that is known.
@@ -149,7 +149,7 @@ def try_out(way: Way, config: Any) -> None:
         getattr(transformers, way.auto).from_config(config)
 
 
-def load_model(way: Way, folder: Path, candidate: Candidate, settings: Settings) -> Loaded:
+def load_model(way: PipelineSpec, folder: Path, candidate: Candidate, settings: Settings) -> Loaded:
     """Load the model in a directory.
 
     Raises:

@@ -17,9 +17,9 @@ from jarvis_agent.backends.transformers.generation import generate
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.transformers.vision import picture
-from jarvis_agent.errors import UnsupportedError
-from jarvis_agent.media import read_audio
-from jarvis_agent.video import spread_frames
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.video import spread_frames
 
 REPLY_TOKENS = 512
 FRAMES = 8

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.errors import UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 
 _KIN = {"SmolVLMProcessor": "Idefics3Processor"}
 """Processors that can be made only with further packages → the one that does the same with images."""

@@ -15,8 +15,8 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.generation import generate, token_limit
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.text import text_of
-from jarvis_agent.errors import MissingExtraError, UnsupportedError
-from jarvis_agent.tables import read_table
+from jarvis_agent.core.errors import MissingExtraError, UnsupportedError
+from jarvis_agent.media.tables import read_table
 
 ANSWER_TOKENS = 64
 """Most tokens of an answer that is written."""

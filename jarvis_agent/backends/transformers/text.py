@@ -12,8 +12,8 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.generation import generate, pieces, token_limit
 from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.errors import BadInputError, UnsupportedError
-from jarvis_agent.selection.languages import Language, find_language, language_of_script
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.core.languages import Language, find_language, language_of_script
 
 BEST = 5
 """Labels that a classification gives at most."""

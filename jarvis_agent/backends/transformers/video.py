@@ -7,7 +7,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.text import BEST
-from jarvis_agent.video import spread_frames
+from jarvis_agent.media.video import spread_frames
 
 _COUNTS = ("num_frames", "frames_per_clip")
 """Names under which configs say how many frames the model looks at."""

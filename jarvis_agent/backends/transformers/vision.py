@@ -12,9 +12,9 @@ from jarvis_agent.backends.transformers.chat import Content, ask, decoded
 from jarvis_agent.backends.transformers.generation import generate
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.text import BEST, text_of
-from jarvis_agent.errors import MissingExtraError, UnsupportedError
-from jarvis_agent.settings import Settings
-from jarvis_agent.types import Candidate
+from jarvis_agent.core.errors import MissingExtraError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -187,7 +187,7 @@ def page_reader(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
         MissingExtraError: it is not installed.
     """
     from jarvis_agent.backends.starter import READERS
-    from jarvis_agent.sources.starter import STARTERS, fetch_weights
+    from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
 
     reader = next(model for model in STARTERS.values() if model.reader == "ocr")
     if any(find_spec(module) is None for module in reader.needs):

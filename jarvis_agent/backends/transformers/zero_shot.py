@@ -9,7 +9,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.boxes import best_apart
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.backends.transformers.vision import picture
-from jarvis_agent.errors import BadInputError
+from jarvis_agent.core.errors import BadInputError
 
 LEAST_SCORE = 0.1
 """Score below which OWL-ViT's finds do not count; its scores are low."""

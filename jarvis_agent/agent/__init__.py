@@ -1,0 +1,1 @@
+"""JarvisAgent and the pipeline of one run: plan, select, execute, respond."""

@@ -1,0 +1,224 @@
+"""Pictures that guide a ControlNet, drawn from what models found: depth, surface directions, poses, regions.
+
+    depth_map(near)                      # float (h, w), larger = nearer → grey, white = near
+    normal_map(near)                     # → RGB: red faces left, green faces up, blue faces the viewer
+    pose_map(people, (640, 480))         # keypoints → OpenPose's stick figures on black
+    segment_map(regions, (640, 480))     # masks with labels → the colours of ADE20K
+
+Each follows the drawings that ControlNets were trained on (Zhang et al., 2023, "Adding Conditional Control to
+Text-to-Image Diffusion Models"). They need numpy and Pillow alone. Maps that need no model are in opencv.py.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import csv
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+Colour = tuple[int, int, int]
+Point = tuple[float, float]
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+RELIEF = 2.0
+"""How steep a plane is drawn that rises from farthest to nearest over the shorter side: the tangent."""
+
+LEAST_SCORE = 0.3
+"""Score below which a joint is not drawn."""
+
+_COCO_OF = (0, None, 6, 8, 10, 5, 7, 9, 12, 14, 16, 11, 13, 15, 2, 1, 4, 3)
+"""For each of OpenPose's 18 joints, its place among COCO's 17; the neck, which COCO lacks, is None."""
+
+_NECK_OF = (5, 6)
+"""COCO's shoulders: the neck is in the middle of them."""
+
+_LIMBS = (
+    *((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10)),
+    *((1, 11), (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17)),
+)
+"""Pairs of OpenPose's joints, in the order in which they get their colours."""
+
+_HUES: tuple[Colour, ...] = tuple(
+    (round(r * 255), round(g * 255), round(b * 255))
+    for r, g, b in (colorsys.hsv_to_rgb(n / 18, 1, 1) for n in range(18))
+)
+"""OpenPose's 18 colours go once round the circle of hues."""
+
+
+def depth_map(near: Any) -> Image:
+    """Grey, mode L: white where it is nearest, black where it is farthest. `near` is float (h, w)."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray((_scaled(near) * 255).round().astype(np.uint8))
+
+
+def nearness(depth: Any, *, distance: bool) -> Any:
+    """Float (h, w), larger = nearer, from a model's depth.
+
+    Args:
+        depth: float (h, w).
+        distance: it is measured from the viewer on (metres), and not, as MiDaS has it, its reciprocal.
+    """
+    import numpy as np
+
+    depth = np.nan_to_num(np.asarray(depth, dtype=np.float32))
+    if not distance:
+        return depth
+    # One point at distance 0 would make all others black.
+    return 1 / np.maximum(depth, max(float(np.percentile(depth, 1)), 1e-3))
+
+
+def normal_map(near: Any) -> Image:
+    """The directions in which surfaces face, in RGB, from `near`, float (h, w), larger = nearer.
+
+    (x, y, z) from -1 to 1 becomes (red, green, blue) from 0 to 255: x to the left, y up, z to the viewer, as
+    ControlNet draws them from MiDaS's depth and with NormalBae. Depth without a scale does not tell how steep
+    a slope is: see RELIEF.
+    """
+    import numpy as np
+    from PIL import Image
+
+    scaled = _scaled(near)
+    down, across = (
+        np.gradient(scaled, axis=axis) if scaled.shape[axis] > 1 else scaled * 0 for axis in (0, 1)
+    )
+    steep = RELIEF * min(scaled.shape)
+    facing = np.stack([steep * across, steep * down, np.ones_like(scaled)], axis=-1)
+    facing /= np.linalg.norm(facing, axis=-1, keepdims=True)
+    return Image.fromarray((facing * 127.5 + 127.5).round().astype(np.uint8))
+
+
+def _scaled(near: Any) -> Any:
+    """Float (h, w) from 0 (farthest) to 1 (nearest); all 0 where everything is equally far."""
+    import numpy as np
+
+    near = np.nan_to_num(np.asarray(near, dtype=np.float32))
+    low, high = float(near.min()), float(near.max())
+    return (near - low) / (high - low) if high > low else near * 0
+
+
+def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
+    """OpenPose's stick figures on black, in RGB: limbs dimmed, joints bright.
+
+    Args:
+        people: each with `keypoints`, of which the first 17 are COCO's joints: {x, y, score} in pixels.
+
+    Raises:
+        UnsupportedError: a person has fewer keypoints than that.
+    """
+    from PIL import Image, ImageDraw
+
+    drawing = Image.new("RGB", size)
+    pen = ImageDraw.Draw(drawing)
+    thick = max(4 * min(size) / 512, 1.0)
+    for person in people:
+        joints = openpose_joints(person["keypoints"])
+        for (start, end), hue in zip(_LIMBS, _HUES, strict=False):
+            if (a := joints[start]) and (b := joints[end]):
+                pen.polygon(_ellipse(a, b, thick), fill=_dimmed(hue))
+        for joint, hue in zip(joints, _HUES, strict=True):
+            if joint:
+                _dot(pen, joint, thick, hue)
+    return drawing
+
+
+def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None]:
+    """OpenPose's 18 joints from COCO's 17; None for those that are not seen.
+
+    Raises:
+        UnsupportedError: there are fewer than 17.
+    """
+    if len(keypoints) < 17:
+        raise UnsupportedError(f"a pose needs COCO's 17 joints, and the model gave {len(keypoints)} points")
+    seen = [
+        (float(point["x"]), float(point["y"])) if point["score"] >= LEAST_SCORE else None
+        for point in keypoints[:17]
+    ]
+    left, right = (seen[place] for place in _NECK_OF)
+    neck = ((left[0] + right[0]) / 2, (left[1] + right[1]) / 2) if left and right else None
+    return [neck if place is None else seen[place] for place in _COCO_OF]
+
+
+def _dimmed(colour: Colour) -> Colour:
+    return (int(colour[0] * 0.6), int(colour[1] * 0.6), int(colour[2] * 0.6))
+
+
+def _ellipse(a: Point, b: Point, thick: float) -> list[Point]:
+    """The outline of an ellipse from a to b, `thick` pixels from its axis at the widest."""
+    middle = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
+    along = ((b[0] - a[0]) / 2, (b[1] - a[1]) / 2)
+    half = math.hypot(*along) or 1.0
+    aside = (-along[1] / half * thick, along[0] / half * thick)
+    turns = [n * math.tau / 36 for n in range(36)]
+    return [
+        (
+            middle[0] + along[0] * math.cos(turn) + aside[0] * math.sin(turn),
+            middle[1] + along[1] * math.cos(turn) + aside[1] * math.sin(turn),
+        )
+        for turn in turns
+    ]
+
+
+def _dot(pen: ImageDraw, at: Point, radius: float, colour: Colour) -> None:
+    pen.ellipse((at[0] - radius, at[1] - radius, at[0] + radius, at[1] + radius), fill=colour)
+
+
+def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
+    """Each region in the colour of its class, the small ones over the large, the rest black; RGB.
+
+    Args:
+        regions: (label, mask), a PIL image in mode L of `size`, at least 128 where the region is.
+    """
+    import numpy as np
+    from PIL import Image
+
+    masks = [(label, np.asarray(mask) >= 128) for label, mask in regions]
+    drawing = np.zeros((size[1], size[0], 3), np.uint8)
+    for label, mask in sorted(masks, key=lambda region: -int(region[1].sum())):
+        drawing[mask] = class_colour(label)
+    return Image.fromarray(drawing)
+
+
+def class_colour(label: str) -> Colour:
+    """ADE20K's colour for a class, by any of its names; for other classes one that is always the same.
+
+    The names of other data sets are understood where they are alike: COCO's "dog" is an animal, its
+    "wall-brick" a wall.
+    """
+    known = ade20k_colours()
+    for name in (label, *label.split(","), label.split("-")[0]):
+        if (colour := known.get(name.strip().lower())) is not None:
+            return colour
+    hue = zlib.crc32(label.strip().lower().encode()) % 360 / 360
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.7, 0.9)
+    return (round(red * 255), round(green * 255), round(blue * 255))
+
+
+@cache
+def ade20k_colours() -> Mapping[str, Colour]:
+    """Colours of the 150 classes of the ADE20K scene parsing benchmark (Zhou et al., 2017), by their names.
+
+    The colours and most of the names are those that MIT CSAIL publishes with the benchmark
+    (github.com/CSAILVision/sceneparsing: color150.mat and objectInfo150.txt); some are COCO's.
+    """
+    text = files("jarvis_agent").joinpath("data/ade20k.csv").read_text("utf-8")
+    colours: dict[str, Colour] = {}
+    others: dict[str, Colour] = {}
+    for row in csv.DictReader(text.splitlines()):
+        red, green, blue = bytes.fromhex(row["colour"][1:])
+        first, *rest = row["names"].split("|")
+        colours[first] = (red, green, blue)
+        others |= dict.fromkeys(rest, (red, green, blue))
+    return others | colours  # a blind is called a screen too, but a screen is first of all a screen

@@ -1,0 +1,1 @@
+"""Models as files: snapshots, layouts, model cards and models inside packages."""

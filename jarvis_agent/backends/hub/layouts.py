@@ -1,0 +1,217 @@
+"""How the files of a model lie in its folder, library by library: which of them are read, and which are not.
+
+    names = DIFFUSERS.choose("org/model", files_in(folder), DIFFUSERS.read_index(folder), settings)
+    variant(DIFFUSERS.weights(folder, settings))            # "fp16": what from_pretrained must be told
+
+A layout is a row. Of every folder that belongs to the model it takes the small files and one copy of the
+weights: safetensors, and a pickle only where the settings allow it; never ONNX, Flax, OpenVINO, or a
+checkpoint in one file beside the folders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jarvis_agent.backends.devices import computes_in_half
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.settings import Settings
+
+_SMALL = (".json", ".txt", ".model", ".jinja", ".spm", ".bpe", ".tiktoken", ".vocab")
+_SHARD = r"(?P<shard>-\d+-of-\d+)?"
+_PLAIN = ("",)
+_HALF = "fp16"
+
+
+def _weights(stems: str, suffix: str, *, variants: bool = False) -> re.Pattern[str]:
+    """Names of weight files: `model.safetensors`, `model-00001-of-00002.safetensors`, `model.fp16.…`."""
+    variant = r"(?:\.(?P<variant>fp16|bf16))?" if variants else "(?P<variant>)"
+    later = r"(?:\.(?:fp16|bf16))?" if variants else ""
+    return re.compile(rf"(?:{stems}){variant}{_SHARD}{later}\.(?:{suffix})")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How one library lays its models out.
+
+    Attributes:
+        library: its name.
+        markers: files at the top of which one must be there; none: any model is taken for whole.
+        index: the marker that tells which folders belong to the model, where the library has one.
+        safe, pickled: names of its weight files in either format; groups `variant` and `shard`.
+        example: the weight file that a model usually has, for people.
+        folders: gives the folders that belong to the model by the content of its index; "" is the top.
+        variants: precisions in which the weights may be stored, the preferred one first.
+        unpickles: whether JARVIS_ALLOW_PICKLE=1 lets pickles be read; otherwise nothing does.
+    """
+
+    library: str
+    markers: tuple[str, ...]
+    safe: re.Pattern[str]
+    pickled: re.Pattern[str]
+    example: str
+    index: str | None = None
+    folders: Callable[[Any], tuple[str, ...]] = lambda index: ("",)
+    variants: tuple[str, ...] = _PLAIN
+    unpickles: bool = True
+
+    def marker(self, names: Iterable[str]) -> str | None:
+        """The marker among a model's files; None if there is none, or the layout knows none."""
+        there = set(names)
+        return next((name for name in self.markers if name in there), None)
+
+    def choose(self, model: str, names: Iterable[str], index: Any, settings: Settings) -> list[str]:
+        """Which of a model's files are read.
+
+        Args:
+            model: its id, for the error.
+            names: paths of its files in its folder, with slashes.
+            index: content of its index; None if it has none, which means that all lies at the top.
+
+        Raises:
+            UnsupportedError: it has no weights, or only such as may not be read.
+        """
+        suffixes = (*_SMALL, ".py") if settings.trust_remote_code else _SMALL
+        every = list(names)
+        small = [name for name in every if name == self.index]
+        weights: list[str] = []
+        folders = ("",) if index is None else self.folders(index)
+        if not any(self._match(name) and _is_in(folder, name) for folder in folders for name in every):
+            folders = ("", *folders)  # early pipelines have the files of their parts at the top
+        for folder in folders:
+            inside = [name for name in every if _is_in(folder, name)]
+            small += [name for name in inside if name.endswith(suffixes)]
+            weights += self._weights_in(model, inside, settings)
+        if not weights:
+            raise UnsupportedError(f"{model} has no weights that {self.library} reads ({self.example})")
+        return list(dict.fromkeys([*small, *weights]))
+
+    def weights(self, folder: Path, settings: Settings) -> list[Path]:
+        """The weight files in a model's folder that are read.
+
+        Raises:
+            UnsupportedError: as `choose`.
+        """
+        chosen = self.choose(folder.name, files_in(folder), self.read_index(folder), settings)
+        return [folder / name for name in chosen if self._match(name)]
+
+    def read_index(self, folder: Path) -> Any:
+        """The content of a model's index; None if it has none.
+
+        Raises:
+            UnsupportedError: it is damaged.
+        """
+        if self.index is None or not (file := folder / self.index).exists():
+            return None
+        try:
+            return json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UnsupportedError(f"{file} is damaged: {error}; download the model again") from error
+
+    def _weights_in(self, model: str, names: list[str], settings: Settings) -> list[str]:
+        """One copy of the weights in one folder; [] if it holds none."""
+        safe = [name for name in names if self.safe.fullmatch(PurePosixPath(name).name)]
+        pickled = [name for name in names if self.pickled.fullmatch(PurePosixPath(name).name)]
+        if pickled and not safe and not (settings.allow_pickle and self.unpickles):
+            allow = "if you trust it, allow it with JARVIS_ALLOW_PICKLE=1"
+            raise UnsupportedError(
+                f"{model} has its weights only as a pickle, which can run code when it is loaded; "
+                + (allow if self.unpickles else f"it is never loaded: ask its author for {self.example}")
+            )
+        copies: dict[tuple[str, str], list[str]] = {}
+        for name in safe or pickled:
+            copies.setdefault((str(PurePosixPath(name).parent), self._variant(name)), []).append(name)
+        chosen: list[str] = []
+        for parent in dict.fromkeys(parent for parent, _ in copies):
+            stored = [variant for above, variant in copies if above == parent]
+            chosen += _whole_or_shards(copies[parent, self._preferred(stored, settings)], self._match)
+        return chosen
+
+    def _match(self, name: str) -> re.Match[str] | None:
+        file = PurePosixPath(name).name
+        return self.safe.fullmatch(file) or self.pickled.fullmatch(file)
+
+    def _variant(self, name: str) -> str:
+        return variant([Path(name)]) or "" if len(self.variants) > 1 else ""
+
+    def _preferred(self, stored: list[str], settings: Settings) -> str:
+        """The plain weights, or those of 16 bits where nothing else is there or no more is computed with."""
+        ranked = [name for name in self.variants if name in stored] or stored
+        if len(ranked) > 1 and _HALF in ranked and computes_in_half(settings):
+            return _HALF
+        return ranked[0]
+
+
+def _components(index: Any) -> tuple[str, ...]:
+    """The folders of a pipeline's components, as its model_index.json names them."""
+    rows = index.items() if isinstance(index, dict) else ()
+    return tuple(name for name, value in rows if isinstance(value, list) and any(value))
+
+
+def _modules(index: Any) -> tuple[str, ...]:
+    """The top, and the folders of the modules that a modules.json names."""
+    rows = [row for row in index if isinstance(row, dict)] if isinstance(index, list) else []
+    return tuple(dict.fromkeys(["", *(str(row.get("path", "")) for row in rows)]))
+
+
+TRANSFORMERS = Layout(
+    library="transformers",
+    markers=("config.json",),
+    safe=_weights("model", "safetensors"),
+    pickled=_weights("pytorch_model", "bin"),
+    example="model.safetensors",
+)
+DIFFUSERS = Layout(
+    library="diffusers",
+    markers=("model_index.json", "config.json"),
+    safe=_weights("model|diffusion_pytorch_model", "safetensors", variants=True),
+    pickled=_weights("pytorch_model|diffusion_pytorch_model", "bin", variants=True),
+    example="diffusion_pytorch_model.safetensors",
+    index="model_index.json",
+    folders=_components,
+    variants=("", _HALF, "bf16"),
+)
+SENTENCE_TRANSFORMERS = Layout(
+    library="sentence-transformers",
+    markers=("modules.json", "config.json"),
+    safe=_weights("model", "safetensors"),
+    pickled=_weights("pytorch_model", "bin"),
+    example="model.safetensors",
+    index="modules.json",
+    folders=_modules,
+)
+SKOPS = Layout(
+    library="skops",
+    markers=(),
+    safe=_weights(".+", "skops"),
+    pickled=_weights(".+", "pkl|pickle|joblib"),
+    example="a .skops file",
+    unpickles=False,
+)
+
+
+def variant(weights: Iterable[Path]) -> str | None:
+    """The precision that the names of weight files tell ("fp16", "bf16"); None: the plain one."""
+    for path in weights:
+        if found := re.search(r"\.(fp16|bf16)[.-]", path.name):
+            return found[1]
+    return None
+
+
+def files_in(folder: Path) -> list[str]:
+    """Paths of the files in a folder and below it, with slashes."""
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+
+
+def _is_in(folder: str, name: str) -> bool:
+    """Whether a file belongs to a folder: at the top directly, below a component at any depth."""
+    return name.startswith(f"{folder}/") if folder else "/" not in name
+
+
+def _whole_or_shards(names: list[str], match: Callable[[str], re.Match[str] | None]) -> list[str]:
+    whole = [name for name in names if (found := match(name)) and not found["shard"]]
+    return whole or names

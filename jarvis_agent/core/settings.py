@@ -1,0 +1,259 @@
+"""One frozen Settings object; every field can be set from the environment with the prefix JARVIS_.
+
+Settings(policy="local-only", task_timeout=60)
+JARVIS_POLICY=local-only jarvis "…"
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.redaction import register_secret, redact
+
+logger = logging.getLogger(__name__)
+
+Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
+
+
+class Settings(BaseSettings):
+    """What a user may decide. Times are seconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
+    )
+
+    # The language model (see jarvis_agent.llm.client for the order in which one is looked for).
+    model: str | None = Field(None, description="init_chat_model string, or a model name for base_url")
+    base_url: str | None = Field(None, description="an OpenAI-compatible server")
+    api_key: SecretStr | None = Field(None, description="key for base_url, if it wants one")
+    llm_timeout: float = Field(60.0, gt=0, description="longest silence of the LLM, in seconds")
+    structured: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="ask for a JSON schema: where the model can, as far as is known, always, or never",
+    )
+    logit_bias: float | None = Field(
+        None, description="the paper's bias toward task names (0.2), where the model takes one"
+    )
+
+    # Prompts and planning.
+    prompts: Literal["default", "paper", "small"] | Path = Field(
+        "default",
+        description="prompt set (small: for models of about a billion weights), or a directory of one",
+    )
+    demos: Literal["auto", "paper", "default", "knn"] = Field(
+        "auto",
+        description="worked examples for the planner: the paper's, a fixed set, or those nearest to it; "
+        "auto: those of the prompt set if it has its own, else the nearest",
+    )
+    demos_shown: int | None = Field(
+        None,
+        ge=0,
+        description="how many of the nearest examples are shown; None: 6, or 3 in the small prompts",
+    )
+    tools_offered: Literal["auto", "all", "narrowed"] = Field(
+        "auto",
+        description="task types that the planner is shown: all, or those likely for the request; "
+        "auto: those, unless the model is known to have a long context",
+    )
+    repair_rounds: int = Field(1, ge=0, description="how often the LLM may mend a broken plan")
+    max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
+    history_turns: int = Field(
+        10, ge=0, description="earlier turns of the chat that the prompts show in words"
+    )
+    context_tokens: int | None = Field(
+        None, ge=1024, description="tokens that the LLM can read; None: what its profile says, else 8192"
+    )
+
+    # Caches of what the LLM said, each off unless a place is given.
+    llm_cache: Path | None = Field(None, description="directory of whole replies")
+    plan_cache: Path | None = Field(None, description="directory of plans, by request")
+    selection_cache: Path | None = Field(None, description="directory of chosen models, by request and task")
+    cache_days: float = Field(7.0, gt=0, description="for how long cached plans and choices are good")
+
+    # Selection.
+    selection: Literal["per-task", "joint", "rank"] = Field(
+        "per-task",
+        description="how models are chosen: an LLM call a task as soon as it is known, one for a whole plan, "
+        "or none",
+    )
+    policy: Policy = Field("local-first", description="where models run")
+    policies: Annotated[dict[str, Policy], NoDecode] = Field(
+        {}, description="other policies by task, `text-to-image=hosted-first,translation=local-only`"
+    )
+    models_file: Path | None = Field(
+        None, description="YAML file of your own models, which are offered besides all others"
+    )
+    top_k: int = Field(5, ge=1, description="candidates that the LLM chooses from")
+    licenses: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="allowed licences, as the Hub spells them; empty: all"
+    )
+    offline: bool = Field(
+        False,
+        validation_alias=AliasChoices("JARVIS_OFFLINE", "HF_HUB_OFFLINE"),
+        description="never ask the Hub",
+    )
+    hf_token: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("JARVIS_HF_TOKEN", "HF_TOKEN"),
+        description="token of the Hugging Face Hub",
+    )
+    bill_to: str | None = Field(None, description="organisation of the Hub that pays for inference providers")
+    max_download: int = Field(2_000_000_000, ge=0, description="largest model to download, in bytes; 0: none")
+    allow_pickle: bool = Field(False, description="load weights that are not safetensors from the Hub")
+    trust_remote_code: bool = Field(False, description="run code that comes with models of the Hub")
+
+    # Execution.
+    max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
+    run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
+    plan_timeout: float = Field(300.0, gt=0, description="longest planning, in seconds")
+    respond_timeout: float = Field(120.0, gt=0, description="longest writing of the answer, in seconds")
+    task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
+    select_timeout: float = Field(
+        60.0,
+        gt=0,
+        description="longest choice of a model, in seconds; half of it for any source and for the LLM",
+    )
+    attempt_timeout: float = Field(240.0, gt=0, description="longest try of one candidate, in seconds")
+    retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
+    max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
+    breaker_failures: int = Field(
+        5, ge=0, description="failures in a row after which a provider or model is left alone; 0: never"
+    )
+    breaker_pause: float = Field(30.0, ge=0, description="how long it is left alone, in seconds")
+    memory_budget: int | None = Field(
+        None,
+        ge=0,
+        description="bytes of weights kept loaded in RAM, and of the largest model; 0: none is kept; "
+        "None: half of RAM",
+    )
+    gpu_memory_budget: int | None = Field(
+        None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
+    )
+    max_batch: int = Field(8, ge=1, description="calls of one model that may be computed as one batch")
+    device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
+    dtype: str = Field(
+        "auto", description='numbers they compute with: "auto", "float32", "bfloat16", "float16"'
+    )
+    seed: int = Field(0, description="seed of models that draw at random")
+
+    # Files.
+    output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
+    allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
+        (), description="directories that any request may read"
+    )
+    request_paths: bool = Field(
+        True, description="files that the request names may be read; a server sets this False"
+    )
+    allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
+    max_files: int = Field(100, ge=0, description="most files and attachments of one request")
+    max_file_bytes: int = Field(500_000_000, gt=0, description="largest file to read or fetch, in bytes")
+    max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
+    max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
+    url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
+    upload_seconds: float = Field(
+        86_400.0, gt=0, description="how long a server keeps uploads, and what its runs wrote, in seconds"
+    )
+    upload_bytes: int = Field(
+        20_000_000_000, gt=0, description="how much it keeps of either, in bytes; the oldest goes first"
+    )
+
+    # Tracing.
+    trace_contents: bool = Field(
+        False, description="put requests, arguments, answers and error messages into OpenTelemetry spans"
+    )
+
+    @field_validator("licenses", "allowed_dirs", mode="before")
+    @classmethod
+    def _listed(cls, value: Any, info: Any) -> Any:
+        """The variables hold lists as a shell would write them ("mit,bsd", "/a:/b"), or as JSON."""
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
+        return [part.strip() for part in parts if part.strip()]
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _paired(cls, value: Any) -> Any:
+        """The variable holds pairs as a shell would write them ("a=b,c=d"), or JSON."""
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("{"):
+            return json.loads(value)
+        pairs = (part.partition("=") for part in value.split(",") if part.strip())
+        return {task.strip(): policy.strip() for task, _, policy in pairs}
+
+    def model_post_init(self, context: Any) -> None:
+        """The keys are masked from now on."""
+        for key in (self.api_key, self.hf_token):
+            if key is not None:
+                register_secret(key.get_secret_value())
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What is printed: an address without its login and its query."""
+        for name, value in super().__repr_args__():
+            yield name, redact(value) if isinstance(value, str) else value
+
+    def policy_for(self, task: str) -> Policy:
+        """Where models of a task run: the task's own policy, else the general one."""
+        return self.policies.get(task, self.policy)
+
+    @property
+    def token(self) -> str | None:
+        """The Hugging Face token: HF_TOKEN, or that of `hf auth login`; None without any."""
+        if self.hf_token:
+            return self.hf_token.get_secret_value()
+        from huggingface_hub import get_token
+
+        return get_token()
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes of model weights that may stay loaded."""
+        if self.memory_budget is not None:
+            return self.memory_budget
+        if hasattr(os, "sysconf"):
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        return 4_000_000_000
+
+
+def load_settings(**given: Any) -> Settings:
+    """The settings that are given, and those of the environment for the fields that are absent or None.
+
+    Variables that look like a setting and are none are told in the log.
+
+    Raises:
+        ConfigError: one of them can not be used; the message names the field, or the variable.
+    """
+    for strange, nearest in misspelt_variables(os.environ).items():
+        logger.warning("%s is no setting and changes nothing; did you mean %s?", strange, nearest)
+    given = {field: value for field, value in given.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
+        raise ConfigError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+
+
+def misspelt_variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of the variables that look like a setting and are none, each with the one that it is nearest to.
+
+    What merely begins like ours (`JARVIS_HOME` of another program) is left alone.
+    """
+    ours = [f"JARVIS_{field.upper()}" for field in Settings.model_fields]
+    strange = (name for name in names if name.startswith("JARVIS_") and name not in ours)
+    nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in strange}
+    return {name: close[0] for name, close in nearest.items() if close}

@@ -1,0 +1,104 @@
+"""The one table of task types: `TASKS`, by name, and the way to add to it.
+
+    register_task(TaskSpec(name="sketch-cleanup", category="vision", …))
+    find_task("ASR")  →  TASKS["automatic-speech-recognition"]
+
+Names are the Hub's. The paper's short names (image-cls, VQA, ASR, …) are aliases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import get_args
+
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.tasks.hub_tasks import HUB_TASKS, NOT_CALLABLE
+from jarvis_agent.core.tasks.extra_tasks import OWN_TASKS
+from jarvis_agent.core.tasks.spec import Category, Modality, TaskSpec
+
+TASKS: dict[str, TaskSpec] = {}
+"""Every known task type, by its name."""
+
+_ALIASES: dict[str, str] = {}
+_NAME = re.compile("[a-z0-9_-]{1,64}")
+
+
+def canonical(name: str) -> str:
+    """The spelling that names are compared in: lower case, words joined by dashes."""
+    return re.sub(r"[\s_/]+", "-", name.strip().lower())
+
+
+# The names on offer are a fixed stock; what a model or a user wrote is nothing to keep.
+_kept_canonical = lru_cache(maxsize=1024)(canonical)
+
+
+def register_task(spec: TaskSpec) -> TaskSpec:
+    """Add a task type, or replace the one of the same name. Returns the spec.
+
+    Raises:
+        ValueError: the name or a kind of its inputs or outputs is none that can be used, or an alias belongs
+            to another task already.
+    """
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
+    for what, said, known in (
+        ("category", [spec.category], get_args(Category)),
+        ("kind of input", [arg.kind for arg in spec.inputs], (*get_args(Modality), "any")),
+        ("kind of output", spec.outputs, get_args(Modality)),
+    ):
+        if strange := [one for one in said if one not in known]:
+            raise ValueError(f"{spec.name}: {strange[0]!r} is no {what}; there are {', '.join(known)}")
+    for alias in spec.aliases:
+        owner = _ALIASES.get(canonical(alias))
+        if owner not in (None, spec.name):
+            raise ValueError(f"the alias {alias!r} of task {spec.name!r} belongs to {owner!r}")
+    TASKS[spec.name] = spec
+    _ALIASES.update({canonical(alias): spec.name for alias in spec.aliases})
+    return spec
+
+
+def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpec | None:
+    """The task of that name or alias, in any spelling; None if there is none.
+
+    Args:
+        name: "object-detection", "Object Detection", "object_detection", "object-det", …
+        extra: further task types (such as the user's own tools), which come first.
+    """
+    extra = extra or {}
+    if name in extra:
+        return extra[name]
+    key = canonical(name)
+    for table in (extra, TASKS):
+        found = next((spec for known, spec in table.items() if _kept_canonical(known) == key), None)
+        if found:
+            return found
+    owner = _ALIASES.get(key)
+    return TASKS.get(owner) if owner else None
+
+
+def known_task(name: str) -> TaskSpec:
+    """The task of that name or alias, in any spelling.
+
+    Raises:
+        ConfigError: there is none, and those that are close to it are named; or it can not be run.
+    """
+    spec = find_task(name)
+    if spec is None:
+        if reason := NOT_CALLABLE.get(canonical(name)):
+            raise ConfigError(f"the Hub's task type {canonical(name)} can not be run: {reason}")
+        close = ", ".join(closest_tasks(name))
+        hint = f"close to it: {close}" if close else "`jarvis tasks` lists them all"
+        raise ConfigError(f"there is no task {name!r}; {hint}")
+    return spec
+
+
+def closest_tasks(name: str, count: int = 3) -> list[str]:
+    """Names of tasks that are spelt nearly like `name`, the nearest first."""
+    return get_close_matches(canonical(name), TASKS, n=count, cutoff=0.5)
+
+
+for _spec in (*HUB_TASKS, *OWN_TASKS):
+    register_task(_spec)

@@ -1,0 +1,1 @@
+"""Stage 3: tasks run as soon as their inputs are ready."""

@@ -1,0 +1,1 @@
+"""Adapters over the agent: the command line and the server."""

@@ -1,0 +1,1 @@
+"""The language model: how it is found, called, prompted, and how its JSON is read."""

@@ -1,0 +1,183 @@
+"""Tables as columns by name, read from CSV files as people's programs write them, and written as plain CSV.
+
+columns = read_table(resource)            # {"month": [1, 2], "city": ["Oslo", None], "sales": [3.5, 4.0]}
+write_table(Path("forecast.csv"), columns)
+
+Notes:
+- The delimiter (comma, semicolon, tab or bar) and the encoding (UTF-8, UTF-16 with a mark, else Windows-1252)
+  are told by the content.
+- A column is of numbers if every cell is a number or says that there is none ("", "NA", "null" …).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jarvis_agent.core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from jarvis_agent.core.types import Resource
+
+Cell = str | float | int | None
+"""What stands in a table; None where a cell is empty."""
+
+Columns = dict[str, list[Cell]]
+"""A table: its columns by name, all of the same length."""
+
+MAX_BYTES = 500_000_000
+"""Largest file that is read, unless said otherwise (`Settings.max_file_bytes`)."""
+
+MAX_ROWS = 1_000_000
+"""Most rows that a table may have."""
+
+MAX_CELLS = 20_000_000
+"""Most cells; each takes some fifty bytes of memory, and may take two in the file."""
+
+MAX_LINE = 1_000_000
+"""Most letters of a line."""
+
+_DELIMITERS = ",;\t|"
+_SAMPLE = 20
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
+
+
+def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
+    """The columns of a CSV file whose first line names them, in the order of the file.
+
+    Args:
+        resource: a table with a path.
+        max_bytes: largest file to read, in bytes.
+
+    Raises:
+        BadInputError: there is no file, it is empty or too large, holds no text, or has rows of different
+            lengths; the message names the line.
+    """
+    path = resource.path
+    if path is None:
+        raise BadInputError("a table must be a file; give the path or URL of a CSV file")
+    try:
+        size = path.stat().st_size
+        content = path.read_bytes() if size <= max_bytes else b""
+    except OSError as error:
+        raise BadInputError(f"{path} can not be read: {error.strerror or error}") from error
+    if size > max_bytes:
+        raise BadInputError(
+            f"{path.name} has {size:,} bytes, more than the limit of {max_bytes:,} (JARVIS_MAX_FILE_BYTES)"
+        )
+    text = _decoded(content, path.name)
+    if any(len(line) > MAX_LINE for line in io.StringIO(text, newline="")):
+        raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} letters; it is no table")
+    return _parse(text, path.name)
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
+    """Write columns of one length as CSV: UTF-8, commas, a line of names first, empty cells for None.
+
+    Raises:
+        ValueError: the columns are not of one length.
+        OSError: the disk has something against it.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _decoded(content: bytes, name: str) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", errors="replace")
+    if b"\0" in content[:8192]:
+        raise BadInputError(f"{name} is no text, and so no CSV file; export the table as CSV")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace")
+
+
+def _parse(text: str, name: str) -> Columns:
+    delimiter = _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    header: list[str] | None = None
+    rows: list[list[str]] = []
+    try:
+        for row in reader:
+            if not row:
+                continue
+            if header is None:
+                header = _checked_names([column.strip() for column in row], name)
+            elif len(row) != len(header):
+                raise BadInputError(
+                    f"line {reader.line_num} of {name} has {len(row)} cells, but its first line names "
+                    f"{len(header)} columns"
+                )
+            elif len(rows) == MAX_ROWS:
+                raise BadInputError(f"{name} has more than {MAX_ROWS:,} rows; give a part of it")
+            elif (len(rows) + 1) * len(header) > MAX_CELLS:
+                raise BadInputError(f"{name} has more than {MAX_CELLS:,} cells; give a part of it")
+            else:
+                rows.append(row)
+    except csv.Error as error:
+        raise BadInputError(f"line {reader.line_num} of {name} can not be read: {error}") from error
+    if header is None:
+        raise BadInputError(f"{name} is empty; its first line must name the columns")
+    if not rows:
+        raise BadInputError(f"{name} has no rows after its first line, which names the columns")
+    return {
+        column: _typed(cells, delimiter)
+        for column, cells in zip(header, zip(*rows, strict=True), strict=True)
+    }
+
+
+def _checked_names(header: list[str], name: str) -> list[str]:
+    twice = {column for column, count in Counter(header).items() if count > 1}
+    if twice:
+        raise BadInputError(f"line 1 of {name} names a column twice: {', '.join(map(repr, sorted(twice)))}")
+    return header
+
+
+def _delimiter(text: str) -> str:
+    """The delimiter by which most of the first rows have as many cells as the header, which has several."""
+
+    def fitness(delimiter: str) -> tuple[int, int]:
+        try:
+            rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), _SAMPLE))
+        except csv.Error:
+            return (0, 0)
+        rows = [row for row in rows if row]
+        width = len(rows[0]) if rows else 0
+        return (sum(len(row) == width for row in rows), width) if width > 1 else (0, 0)
+
+    return max(_DELIMITERS, key=fitness)
+
+
+def _typed(cells: Sequence[str], delimiter: str) -> list[Cell]:
+    """The cells as numbers if they all are, else as text."""
+    # Where semicolons part the cells, the comma is free to be the decimal point.
+    texts = [cell.strip() for cell in cells]
+    spelt = [text.replace(",", ".") for text in texts] if delimiter == ";" else texts
+    numbers = [_number(text) for text in spelt]
+    told = [number for number, text in zip(numbers, texts, strict=True) if text.lower() not in _MISSING]
+    if not told or None in told:
+        return [cell or None for cell in texts]
+    if any(isinstance(number, float) for number in told):
+        return [None if number is None else float(number) for number in numbers]
+    return list(numbers)
+
+
+def _number(text: str) -> int | float | None:
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None

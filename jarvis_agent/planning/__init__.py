@@ -1,0 +1,1 @@
+"""Stage 1: a request becomes a plan of typed tasks."""

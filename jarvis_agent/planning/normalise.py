@@ -1,0 +1,301 @@
+"""Draft: one task as its planner meant it, read from an object as its planner wrote it.
+
+    read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
+    # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
+
+Here names are brought to the one canon: of slots, tasks, arguments and references. What the references
+mean is found out later (`jarvis_agent.planning.binding`), when the tasks that they point at are known.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.core.references import is_nameless, refs_in, tidy
+from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
+from jarvis_agent.core.tasks.registry import canonical, find_task
+
+MAX_TASKS = 256
+"""A plan of more tasks is no plan; the rest is left out."""
+
+_TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
+_NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
+_ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
+_DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
+_ARG_KEYS = (
+    "args",
+    "arguments",
+    "parameters",
+    "params",
+    "kwargs",
+    "input",
+    "inputs",
+    "actioninput",
+    "toolinput",
+)
+_SLOTS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
+
+_LONGEST_ID = 9
+_SIMILAR = 0.5
+_MISSPELT = 0.85
+_MISSPELT_WORD = 0.7
+_MISSPELT_JOINED = 0.95
+_NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDraft:
+    """A task whose names are right and whose references are not bound yet.
+
+    Attributes:
+        spec: the task type.
+        deps: the ids that it names as its dependencies.
+        args: values by the canonical names of the task's arguments.
+        loose: values without such a name, each with the name that it had ("" for none).
+        mentions: every id that it needs, with the kind of the argument that refers to it ("any" for `deps`).
+        notes: what was mended.
+    """
+
+    spec: TaskSpec
+    deps: tuple[int, ...]
+    args: Mapping[str, Any]
+    loose: tuple[tuple[str, Any], ...]
+    mentions: tuple[tuple[int, str], ...]
+    notes: tuple[str, ...]
+
+
+class TaskNames:
+    """Finds the task type that a planner means by a name, among those that it may use."""
+
+    def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
+        self._specs = specs
+        self._known: dict[str, TaskSpec | None] = dict(specs)
+
+    def find(self, name: str) -> TaskSpec | None:
+        """The task type of that name or alias, however it is spelt; None if there is none."""
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def resembling(self, name: str) -> list[str]:
+        """Up to three task types whose names are spelt like this one, the closest first."""
+        close = difflib.get_close_matches(canonical(name), self._spellings, 3, _SIMILAR)
+        return list(dict.fromkeys(self._spellings[spelling].name for spelling in close))
+
+    @cached_property
+    def _spellings(self) -> dict[str, TaskSpec]:
+        """Every name and alias as they are compared. Names come last, so that they win."""
+        aliases = {canonical(alias): spec for spec in self._specs.values() for alias in spec.aliases}
+        return aliases | {canonical(name): spec for name, spec in self._specs.items()}
+
+    def _find(self, name: str) -> TaskSpec | None:
+        found = self._spellings.get(canonical(name))
+        if found or find_task(name) or canonical(name) in NOT_CALLABLE:
+            return found  # A task that exists and may not be used is not a misspelling of another.
+        close = difflib.get_close_matches(canonical(name), self._spellings, 1, _MISSPELT)
+        return self._spellings[close[0]] if close and _same_words(canonical(name), close[0]) else None
+
+
+def _same_words(name: str, other: str) -> bool:
+    """Whether names differ in letters only: "hed-text-to-image" is no misspelling of "seg-text-to-image"."""
+    words, others = name.split("-"), other.split("-")
+    if len(words) != len(others):
+        return _likeness("".join(words), "".join(others)) >= _MISSPELT_JOINED
+    return all(_likeness(a, b) >= _MISSPELT_WORD for a, b in zip(words, others, strict=True))
+
+
+def _likeness(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, a, b).ratio()
+
+
+def in_a_plan(path: tuple[str, ...]) -> bool:
+    """Whether what stands under these keys may be a task or a list of tasks, and not a part of a task."""
+    return not any(_plain(key) in _ARG_KEYS or _plain(key) in _DEP_KEYS for key in path)
+
+
+def is_task(raw: Mapping[str, Any]) -> bool:
+    """Whether an object is meant as a task; not, for example, as a wrapper around tasks."""
+    has_args, has_place = (_slot(raw, keys) is not None for keys in (_ARG_KEYS, (*_ID_KEYS, *_DEP_KEYS)))
+    meant = isinstance(_slot(raw, _NAME_KEYS if has_args else _TASK_KEYS), str) or (has_args and has_place)
+    return meant and not any(
+        isinstance(item, dict) and is_task(item)
+        for key, value in raw.items()
+        if isinstance(value, list) and _plain(key) not in _ARG_KEYS
+        for item in value
+    )
+
+
+def written_id(raw: Mapping[str, Any]) -> int | None:
+    """The id that an object gives its task; None if there is none that can be read."""
+    return _as_id(_slot(raw, _ID_KEYS))
+
+
+def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
+    """The task that an object describes.
+
+    Raises:
+        PlanError: it names no task type that may be used, or refers to more tasks than a plan has.
+    """
+    notes: list[str] = []
+    spec = _spec(raw, names, notes)
+    deps = _deps(_slot(raw, _DEP_KEYS), notes)
+    args, loose = _args(raw, spec, notes)
+    mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
+    mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
+    mentions += [(i, "any") for _, value in loose for i in refs_in(value)]
+    if len({i for i, _ in mentions}) > MAX_TASKS:
+        raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
+    return TaskDraft(spec, deps, args, loose, tuple(dict.fromkeys(mentions)), tuple(notes))
+
+
+def kind_of(name: str, spec: TaskSpec) -> str:
+    """The kind of an argument; "any" where the task does not say."""
+    arg = spec.arg(name)
+    return arg.kind if arg else "any"
+
+
+def _slot(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """The value under the first of these keys that there is."""
+    plain = {_plain(key): value for key, value in raw.items()}
+    return next((plain[key] for key in keys if key in plain), None)
+
+
+def _plain(key: str) -> str:
+    """A key as the tables above spell it: "taskName", "task_name" and "Task name" are one."""
+    return "".join(key.replace("_", " ").replace("-", " ").split()).lower()
+
+
+def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpec:
+    name = _slot(raw, _NAME_KEYS)
+    if not isinstance(name, str) or not name.strip():
+        raise PlanError('it names no task: "task" is missing')
+    spec = names.find(name)
+    if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
+        raise PlanError(f'"{canonical(name)}" can not be run: {reason}')
+    if spec is None:
+        near = names.resembling(name)
+        hint = f"; those most like it are {', '.join(near)}" if near else ""
+        raise PlanError(f'"{shorten(name)}" is not one of the tasks that can be used{hint}')
+    if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
+        notes.append(f'"{shorten(name)}" was taken as {spec.name}')
+    return spec
+
+
+def _as_id(value: Any) -> int | None:
+    if isinstance(value, str):
+        digits = re.search(r"([0-9]+)\D*\Z", value[-40:])
+        value = int(digits[1]) if digits and not value.strip().startswith("-") else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < 10**_LONGEST_ID else None
+
+
+def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
+    found: dict[int, None] = {}
+    unread: list[Any] = []
+    for item in _flat(value):
+        numbers = _numbers(item)
+        found |= dict.fromkeys(number for number in numbers if number >= 0)
+        if not numbers and str(item).strip().lower() not in _NO_DEP:
+            unread.append(item)
+    if unread:
+        notes.append(f"what names no task was left out of its dependencies: {listing(unread)}")
+    return tuple(found)
+
+
+def _numbers(item: Any) -> list[int]:
+    """The ids in an item of `dep`: 0, "0", "task_0", "<resource>-0", "0, 1"; -1 means none."""
+    if isinstance(item, str):
+        return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", tidy(item))]
+    return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """The parts of nested lists, or the value itself. Reading has bounded how deep they are nested."""
+    if not isinstance(value, list):
+        yield value
+        return
+    for item in value:
+        yield from _flat(item)
+
+
+def _args(
+    raw: Mapping[str, Any], spec: TaskSpec, notes: list[str]
+) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...]]:
+    """Arguments by canonical name, and values without one."""
+    given: dict[str, list[Any]] = {}
+    for name, value in _written_args(raw, spec):
+        if not _is_blank(value):
+            given.setdefault(name, []).append(tidy(value))
+    args: dict[str, Any] = {}
+    loose: list[tuple[str, Any]] = []
+    for name, values in sorted(given.items(), key=lambda item: _turn(item[0], spec)):
+        target = arg_name(name, spec)
+        if target is None or target in args:
+            loose += [(name, value) for value in values]
+        else:
+            args[target] = values if len(values) > 1 else values[0]
+    if loose and spec.is_open:
+        notes.append(f"values without a name were left out: {listing(value for _, value in loose)}")
+        loose = []
+    return args, tuple(loose)
+
+
+def _turn(name: str, spec: TaskSpec) -> int:
+    """Which names come first to an argument: "question" says more surely than "text" what is meant."""
+    return 0 if name.lower() in ("question", "query") else 1 if spec.arg(name) else 2
+
+
+def arg_name(name: str, spec: TaskSpec) -> str | None:
+    """The task's own name for an argument; None if it has no such argument. Tools without a list take any."""
+    if spec.arg(name) or (name and spec.is_open):
+        return name
+    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
+    alias = ARG_ALIASES.get(plain, plain)
+    return next((arg.name for arg in spec.inputs if arg.name.lower() in (plain, alias)), None)
+
+
+def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str, Any]]:
+    """Names ("" for none) and values, whichever of the usual forms they were given in."""
+    value = _slot(raw, _ARG_KEYS)
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        reader = JsonReader()
+        outermost = [*reader.feed(value), *reader.close()][-1:]
+        value = outermost[0].value if outermost else value
+    if not isinstance(value, dict):
+        yield from ((key, v) for key, v in raw.items() if _plain(key) not in _SLOTS and arg_name(key, spec))
+    for part in value if isinstance(value, list) else [value]:
+        if not isinstance(part, dict):
+            yield "", part
+        elif isinstance(part.get("name"), str) and "value" in part:
+            yield part["name"], part["value"]
+        else:
+            yield from part.items()
+
+
+def _is_blank(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip() or is_nameless(value)
+    return value is None or value in ([], {})
+
+
+def listing(values: Iterable[Any]) -> str:
+    """The beginning of a list of values, for a note."""
+    return shorten(", ".join(f'"{shorten(value, 40)}"' for value in itertools.islice(values, 10)), 120)
+
+
+def shorten(value: Any, width: int = 80) -> str:
+    """The beginning of a text, on one line."""
+    text = " ".join(str(value)[: 4 * width].split())
+    return text if len(text) <= width else text[: width - 1] + "…"

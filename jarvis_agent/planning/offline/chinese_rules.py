@@ -1,0 +1,151 @@
+"""The rules of `data/chinese.json`: what a plain Chinese clause looks like, and what it means in English.
+
+    signs = as_signs("把\\ue000抠图", masked)      # "把ⓘ抠图"
+    next(r for r in load_rules().all if r.pattern.search(signs)).english     # "segment the image {it}"
+
+A pattern sees each file and each quoted text as one sign for its kind: ⓘ an image, ⓓ an image whose name says
+that it is a document, ⓐ sound, ⓥ a video, ⓣ a table, ⓕ a file of text, ⓞ any other file, ⓠ a quoted text.
+`<NAME>` in a pattern of the file stands for the one of that name under "words".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jarvis_agent.planning.offline.delexicalise import is_document
+from jarvis_agent.planning.offline.masking import MaskedText
+
+RULES = Path(__file__).parent / "data" / "chinese.json"
+_SIGNS = {"image": "ⓘ", "audio": "ⓐ", "video": "ⓥ", "table": "ⓣ", "text": "ⓕ"}
+_QUOTE, _DOCUMENT, _OTHER = "ⓠ", "ⓓ", "ⓞ"
+KINDS = {"ⓘ": "image", "ⓓ": "image", "ⓐ": "audio", "ⓥ": "video", "ⓣ": "table", "ⓕ": "text", "ⓠ": "text"}
+"""The kind that each sign stands for."""
+_MAPS, CONTEXT = "@maps", "@context"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A clause in which `pattern` is found means `english`.
+
+    Attributes:
+        pattern: of the clause, its marks as signs. A digit at the end of a group's name does not count.
+        english: with slots, which `chinese_slots` fills.
+        task: the task that is meant, by its name in the phrase bank; "" where the English words decide;
+            CONTEXT for a clause that only says what another one is about.
+        kinds: the clause must speak of something of one of them, if there are any.
+        noun: what `{it}` is where the clause names nothing.
+        is_open: whether what the following clauses say may belong to it ("…, the background is red").
+    """
+
+    pattern: re.Pattern[str]
+    english: str
+    task: str = ""
+    kinds: frozenset[str] = frozenset()
+    noun: str = "it"
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules, in order, and the words that clauses use for things.
+
+    Attributes:
+        all: the rules in their order.
+        languages: English names of languages, by Chinese ones without 语 or 文.
+        language: pattern of a language's Chinese name.
+        nouns: by kind, a pattern of words for things of that kind.
+        documents: pattern of words for papers of which a picture was taken.
+        references: English words for what earlier steps made, by a pattern of Chinese ones.
+        clues: by name, patterns of words that say something of a clause whatever its task: that it speaks of
+            several things, that a question follows, where a list of labels ends.
+    """
+
+    all: tuple[Rule, ...]
+    languages: Mapping[str, str]
+    language: str
+    nouns: Mapping[str, re.Pattern[str]]
+    documents: re.Pattern[str]
+    references: Mapping[str, str]
+    clues: Mapping[str, re.Pattern[str]]
+
+
+@lru_cache(maxsize=1)
+def load_rules() -> Rules:
+    """The rules of the data file."""
+    data = json.loads(RULES.read_text(encoding="utf-8"))
+    words = {**data["words"], **_language_words(data["languages"])}
+    return Rules(
+        all=tuple(_rules(data, words)),
+        languages=data["languages"],
+        language=words["LANG"],
+        nouns={kind: re.compile(pattern) for kind, pattern in data["nouns"].items()},
+        documents=re.compile(data["documents"]),
+        references=data["references"],
+        clues={name: re.compile(pattern) for name, pattern in data["clues"].items()},
+    )
+
+
+def clue(name: str) -> re.Pattern[str]:
+    """The pattern of that name under "clues"."""
+    return load_rules().clues[name]
+
+
+def as_signs(text: str, masked: MaskedText) -> str:
+    """A text with a sign for the kind of each mark in its place."""
+    return "".join(_sign(masked, character) if character in masked.marks else character for character in text)
+
+
+def _sign(masked: MaskedText, character: str) -> str:
+    mark = masked.marks[character]
+    if not mark.is_file:
+        return _QUOTE
+    return _DOCUMENT if is_document(mark) else _SIGNS.get(mark.kind, _OTHER)
+
+
+def _language_words(names: Mapping[str, str]) -> dict[str, str]:
+    known = "|".join(sorted(names, key=len, reverse=True))
+    one = rf"(?:普通话|国语|(?:{known})(?:文|语))"
+    return {"LANG": one, "LANGS": rf"(?P<language>{one}(?:(?:、|和|与|及|以及|还有|跟|，|,)*{one})*)"}
+
+
+def _rules(data: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Rule]:
+    for entry in data["rules"]:
+        if entry["task"] == _MAPS:
+            yield from _map_rules(data, words)
+        else:
+            yield _rule(entry, words)
+
+
+def _map_rules(data: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Rule]:
+    """For each control map: an image made by it, with what it is given, and the map by itself."""
+    for map_ in data["maps"]:
+        own = {**words, "MAP": map_["nouns"]}
+        for entry in data["guided"]:
+            say = entry["say"].replace("{drawn}", map_["drawn"])
+            yield _rule({"task": f"{map_['task']}-text-to-image", **entry, "say": say}, own)
+    for map_ in data["maps"]:
+        own = {**words, "MAP": map_["nouns"]}
+        yield _rule({"task": map_["alone"], "find": data["alone"], "say": map_["say"]}, own)
+
+
+def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> Rule:
+    return Rule(
+        pattern=re.compile(_spelt_out(entry["find"], words), re.IGNORECASE),
+        english=entry["say"],
+        task=entry["task"],
+        kinds=frozenset(entry.get("kind", "").split()),
+        noun=entry.get("noun", "it"),
+        is_open=entry.get("open", False),
+    )
+
+
+def _spelt_out(pattern: str, words: Mapping[str, str]) -> str:
+    while (spelt := re.sub(r"<([A-Z]+)>", lambda name: words[name[1]], pattern)) != pattern:
+        pattern = spelt
+    return pattern

@@ -1,0 +1,301 @@
+"""What fills the slots of a rule's English words: the marks, numbers, labels and texts of a Chinese clause.
+
+    hit = found(rule, clause_of("把 \\ue000 缩到 256 像素宽", masked), {"image"})
+    in_english(hit)     # "resize \\ue000 to 256 pixels wide"
+
+Texts that are to be worked on become marks, so that they stay Chinese and whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jarvis_agent.planning.offline.chinese_rules import KINDS, Rule, as_signs, clue, load_rules
+from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
+
+_NOUN_OF_FILE = {"image": "图片", "audio": "录音", "video": "视频", "table": "表格", "text": "文件"}
+_DIGITS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause of a Chinese request.
+
+    Attributes:
+        text: its words, with marks.
+        masked: the request, which says what the marks stand for.
+        signs: its words, letter by letter, with signs for marks and spaces for polite words.
+    """
+
+    text: str
+    masked: MaskedText
+    signs: str
+
+    @property
+    def marks(self) -> list[str]:
+        """Its marks, in its order, each once."""
+        return list(dict.fromkeys(re.findall(MARK, self.text)))
+
+    def kinds(self) -> set[str]:
+        """The kinds of what it names or speaks of, "document" among them."""
+        rules = load_rules()
+        named = {KINDS[sign] for sign in self.signs if sign in KINDS}
+        about = clue("wanted").sub("", self.signs)
+        spoken = {kind for kind, words in rules.nouns.items() if words.search(about)}
+        if "ⓓ" in self.signs or rules.documents.search(self.signs):
+            spoken.add("document")
+            spoken |= {"image"} if not named else set()
+        return named | spoken
+
+    def original(self) -> str:
+        """Its words as the user wrote them, file names set off by spaces."""
+        spaced = "".join(
+            f" {mark.value} " if mark and mark.is_file else mark.value if mark else character
+            for character in self.text
+            for mark in [self.masked.marks.get(character)]
+        )
+        return spaced.strip()
+
+    def plain(self) -> str:
+        """Its words with quoted texts as they are, and with nouns for files."""
+        words = clue("noun twice").sub(r"\1", "".join(self._called(character) for character in self.text))
+        return clue("opener").sub("", words).strip(" ，,。：:！!")
+
+    def quoted(self, text: str, role: str = "") -> str:
+        """A text as a new mark; the mark itself where there is nothing else in it."""
+        marks = re.findall(MARK, text)
+        if marks and not re.sub(rf"{MARK}|[\s的是为叫做：:，,]|图[片像]?|内容", "", text):
+            return " ".join(marks)
+        return self.masked.add(Entity("text", self.masked.restored(text).strip(" ：:，,。！!"), role=role))
+
+    def _called(self, character: str) -> str:
+        mark = self.masked.marks.get(character)
+        if mark is None:
+            return character
+        return _NOUN_OF_FILE.get(mark.kind, "文件") if mark.is_file else f"“{mark.value}”"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule that fits a clause, with what its groups hold.
+
+    Attributes:
+        groups: the words of the clause that each group stands for; digits at the end of its name are dropped.
+        starts: where they begin.
+    """
+
+    rule: Rule
+    clause: Clause
+    groups: Mapping[str, str]
+
+    @property
+    def others(self) -> list[str]:
+        """The marks that no group of labels, prompt or map holds."""
+        held = "".join(self.groups.get(name, "") for name in ("a", "rest", "labels", "quote"))
+        return [mark for mark in self.clause.marks if mark not in held]
+
+    @property
+    def quotes(self) -> list[str]:
+        """The marks of quoted texts."""
+        return [mark for mark in self.clause.marks if not self.clause.masked.marks[mark].is_file]
+
+
+def clause_of(text: str, masked: MaskedText) -> Clause:
+    """A clause with its signs."""
+    signs = as_signs(text, masked)
+    if clue("asks politely").search(signs):
+        signs = clue("polite").sub(_blank, signs)
+    signs = clue("aloud").sub(_blank, signs)
+    return Clause(text, masked, signs)
+
+
+def _blank(words: re.Match[str]) -> str:
+    return " " * len(words.group())
+
+
+def found(rule: Rule, clause: Clause, kinds: set[str]) -> Found | None:
+    """The rule with its groups, if it fits a clause that speaks of things of these kinds."""
+    if rule.kinds and not rule.kinds & kinds:
+        return None
+    match = rule.pattern.search(clause.signs)
+    if match is None:
+        return None
+    held = {name: span for name in match.groupdict() if (span := match.span(name)) != (-1, -1)}
+    return Found(rule, clause, {name.rstrip("0123456789"): clause.text[a:b] for name, (a, b) in held.items()})
+
+
+def in_english(hit: Found) -> str:
+    """The English words of a rule, its slots filled."""
+    names = re.findall(r"{(\w+)}", hit.rule.english)
+    slots = {name: SLOTS[name](hit) if name in SLOTS else hit.groups.get(name, "") for name in names}
+    aloud = " aloud" if clue("aloud").search(hit.clause.text) else ""
+    is_detailed = hit.rule.task == "image-to-text" and clue("detail").search(hit.clause.text)
+    detail = " in as much detail as possible" if is_detailed else ""
+    return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + detail + aloud).strip()
+
+
+def _it(hit: Found) -> str:
+    named = " ".join(hit.others)
+    above = " above" if clue("earlier").search(hit.clause.text) else ""
+    both = " both" if not named and clue("plural").search(hit.clause.text) else ""
+    return (named or _reference(hit)) + both + above
+
+
+def _reference(hit: Found) -> str:
+    """What a clause that names nothing speaks of ("把译文…", "它")."""
+    words = re.search(
+        r"(?:把|将|给|对|用|比较|计算|根据|按照?|基于|为|朗读|翻译|总结|[读念])(?P<of>.*)", hit.clause.signs
+    )
+    for pattern, english in load_rules().references.items():
+        if words and re.match(
+            rf"(?:这|那|其|它的?|你的?|上面的?|刚才的?|生成的|得到的|一下|[段张份个条篇首些])*(?:{pattern})",
+            words["of"],
+        ):
+            return english
+    return hit.rule.noun
+
+
+def _source(hit: Found) -> str:
+    language = hit.groups.get("source", "")
+    return f" from {_languages(language)}" if language else ""
+
+
+def _languages(text: str) -> str:
+    rules = load_rules()
+    names = re.findall(rules.language, text) or [text]
+    return " and ".join(
+        rules.languages[re.sub(r"[文语]$", "", name) if name not in rules.languages else name]
+        for name in names
+    )
+
+
+def _tongue(hit: Found) -> str:
+    """The language in which a text is wanted ("用法语描述")."""
+    language = load_rules().language
+    words = re.search(
+        rf"(?:用|以)({language})|({language})(?:的|版)?(?:描述|说明|标题|总结|摘要|概括)", hit.clause.signs
+    )
+    name = words and (words[1] or words[2])
+    return f" in {_languages(name)}" if name and not re.match("中|汉|普通话|国语", name) else ""
+
+
+def _number(name: str) -> Callable[[Found], str]:
+    return lambda hit: str(as_number(hit.groups.get(name, "")))
+
+
+def as_number(text: str) -> int:
+    """A number below a thousand in digits or in Chinese ("二十四"); a row of digits is read as such."""
+    if text.isdecimal():
+        return int(text)
+    total = 0
+    digit = 0
+    for sign in text:
+        if sign in _DIGITS:
+            digit = _DIGITS[sign]
+        else:
+            total += (digit or 1) * {"十": 10, "百": 100}.get(sign, 1)
+            digit = 0
+    return total + digit
+
+
+def _box(hit: Found) -> str:
+    return ", ".join(re.findall(r"-?\d+", hit.groups["box"]))
+
+
+def _labels(hit: Found) -> str:
+    text = hit.groups.get("labels", "")
+    if marks := re.findall(MARK, text):
+        values = [hit.clause.masked.marks[mark].value for mark in marks]
+    else:
+        values = [_label(label) for label in clue("and").split(clue("after labels").sub("", text))]
+    return hit.clause.masked.add(Entity("text", ", ".join(value for value in values if value), role="labels"))
+
+
+def _label(words: str) -> str:
+    bare = clue("after labels").sub("", clue("label head").sub("", words.strip()))
+    tail = clue("label tail").sub("", bare)
+    return tail if len(tail) > 1 else bare
+
+
+def _question(hit: Found) -> str:
+    """What is asked: a quoted question, else the clause."""
+    marks = hit.clause.masked.marks
+    asked = next((mark for mark in hit.quotes if clue("question").search(marks[mark].value)), None)
+    return asked or hit.clause.masked.add(Entity("text", hit.clause.plain(), role="question"))
+
+
+def _asked(hit: Found) -> str:
+    """The question about a text: the last quoted one that asks, else the words that ask."""
+    marks = hit.clause.masked.marks
+    asking = [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
+    words = _words_that_ask(hit)
+    if asking and (len(hit.quotes) > 1 or not words):
+        return asking[-1]
+    return hit.clause.masked.add(Entity("text", words or hit.clause.plain(), role="question"))
+
+
+def _words_that_ask(hit: Found) -> str:
+    pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", hit.clause.text)]
+    asking = [p for p in pieces if clue("question").search(p)]
+    words = clue("before question").sub("", asking[-1]) if asking else ""
+    return re.sub(r"^(?:里面?|中|来?看|这段话|文中|请问|请|那么|的)+(?=\S{4})", "", words)
+
+
+def _about(hit: Found) -> str:
+    asked = _asked(hit)
+    return " ".join(mark for mark in hit.clause.marks if mark != asked) or "it"
+
+
+def _rank(hit: Found) -> str:
+    """The texts to be ranked, and the query where the clause names it."""
+    cue = clue("query").search(hit.clause.signs)
+    place = next((cue.start(name) for name in ("a", "b") if cue and cue[name]), None)
+    query = hit.clause.text[place] if place is not None else ""
+    texts = [mark for mark in hit.quotes if mark != query]
+    relevant = f"by how relevant they are to the query {query}" if query else "by relevance"
+    return f"{' '.join(texts)} {relevant}"
+
+
+def _write(hit: Found) -> str:
+    """What a language model is asked: the clause with its files, or as it is."""
+    refers = re.search(
+        r"(?:根据|用|把|以|给|按照?|基于|为|围绕)(?:这|那|上|刚|它|其|描述|摘要|译文|文字|内容|结果|故事|标题|诗)",
+        hit.clause.text,
+    )
+    if hit.quotes or not (hit.clause.marks or refers):
+        return _clause(hit)
+    return hit.clause.text if hit.clause.marks else f"{hit.clause.text} (it)"
+
+
+def _clause(hit: Found) -> str:
+    return hit.clause.masked.add(Entity("text", hit.clause.plain()))
+
+
+def _rest(hit: Found) -> str:
+    words = hit.groups.get("rest", "")
+    return hit.clause.quoted(words) if words.strip(" ，,。") else ""
+
+
+SLOTS: Mapping[str, Callable[[Found], str]] = {
+    "it": _it,
+    "others": lambda hit: " ".join(hit.others),
+    "quote": lambda hit: hit.groups.get("quote") or " ".join(hit.quotes) or hit.rule.noun,
+    "language": lambda hit: _languages(hit.groups["language"]),
+    "source": _source,
+    "tongue": _tongue,
+    "number": _number("number"),
+    "width": _number("width"),
+    "height": _number("height"),
+    "box": _box,
+    "labels": _labels,
+    "question": _question,
+    "asked": _asked,
+    "about": _about,
+    "rank": _rank,
+    "write": _write,
+    "clause": _clause,
+    "rest": _rest,
+}
+"""By slot: what fills it. Any other slot is the group of that name, as it is."""

@@ -1,0 +1,180 @@
+"""Each step gets the likeliest task whose arguments it gives; other steps get a note.
+
+    StepPlanner(ranker, linker, masked).add_all(steps)     # fills the linker, returns the notes
+
+Steps are taken in their order, since each may speak of what the ones before it make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
+from jarvis_agent.planning.offline.clauses import Step, first_of
+from jarvis_agent.planning.offline.implied import IMPLIED, Implied
+from jarvis_agent.planning.offline.intents import START
+from jarvis_agent.planning.offline.linking import PlanLinker
+from jarvis_agent.planning.offline.masking import MARK, MaskedText
+from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
+from jarvis_agent.planning.offline.ranking import Ranker, Scores
+from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
+from jarvis_agent.planning.offline.weights import WEIGHTS
+from jarvis_agent.planning.normalise import MAX_TASKS, shorten
+from jarvis_agent.core.threads import check_cancelled
+from jarvis_agent.core.tasks.spec import TaskSpec
+
+_MOST_QUOTED = 200
+"""Letters of a step that a note repeats."""
+
+_AGAIN = pattern("steps.AGAIN")
+_IN_ALL = pattern("steps.IN_ALL")
+"""A step that only sums up, or puts in order, what the others ask for."""
+_BOXES = pattern("steps.BOXES")
+_CHART = pattern("steps.CHART")
+"""What tables are drawn as, which no task does."""
+
+
+class StepPlanner:
+    """Chooses tasks for steps, one step after the other."""
+
+    def __init__(self, ranker: Ranker, linker: PlanLinker, masked: MaskedText) -> None:
+        self._ranker = ranker
+        self._linker = linker
+        self._masked = masked
+
+    def add_all(self, steps: Sequence[Step]) -> list[str]:
+        """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
+        notes: list[str] = []
+        talk: list[str] = []
+        planned = first_of(steps)
+        if len(planned) < len(steps):
+            notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
+        steps = planned
+        for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
+            check_cancelled()
+            self._linker.discourse.give(step.context)
+            text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
+            if place and self._adds_nothing(step, scores, text_after):
+                continue
+            if self._ranker.is_small_talk(step, scores):
+                asks = START.match(step.text) or place == len(steps) - 1 == 0
+                (notes if asks else talk).append(
+                    f"{self._quoted(step)} asks for nothing that an expert model does"
+                )
+            elif note := self._add(step, scores, text_after):
+                notes.append(note)
+        if self._linker.left_out:
+            notes.append(f"tasks left out: {self._linker.left_out}, since a plan has at most {MAX_TASKS}")
+        if not self._linker.tasks and not notes:
+            return talk or ["the request names nothing to do"]
+        return notes
+
+    def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
+        """Whether a step only says again what the one before asks for ("I need it in writing")."""
+        if not self._linker.tasks or self._masked.within(step.text):
+            return False
+        last = self._linker.discourse.things[-1].maker
+        is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
+        if _IN_ALL.match(step.text) or (is_boxed and _BOXES.match(step.text)):
+            return True
+        if not _AGAIN.match(step.text):
+            return False
+        return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
+
+    def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
+        """Add a step's task. Returns why there is none, or None."""
+        ranked = self._ranker.ranked(step, scores, text_after)
+        if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
+            self._linker.discourse.give(step.text)
+            return (
+                f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
+            )
+        if ranked and self._repeats_tool(step, ranked[0][0]):
+            self._linker.discourse.give(step.text)
+            asks = START.match(step.text)
+            return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
+        likely = [
+            (spec, score)
+            for spec, score in ranked
+            if score >= max(WEIGHTS.understood, ranked[0][1] - WEIGHTS.margin)
+        ]
+        if refusal := self._refusal(step, scores, likely):
+            return refusal
+        reasons = []
+        for spec, _ in likely:
+            planned = len(self._linker.tasks)
+            try:
+                made = self._linker.add(step, spec, text_after)
+            except PlanError as error:
+                reasons.append(f"{self._quoted(step)}: {error}")
+                continue
+            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
+                continue
+            note = self._add_implied(step, spec, made)
+            is_repeated = note is None and len(self._linker.tasks) == planned
+            return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
+        return reasons[0] if reasons else None
+
+    def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
+        """Whether a step that would only repeat a planned task clearly means another one."""
+        others = [score for other, score in likely if other is not spec]
+        return bool(others) and others[0] >= WEIGHTS.clear and bool(START.match(step.text))
+
+    def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
+        if clause_class(spec) is None or self._masked.within(step.text):
+            return False
+        planned = [task.task for task in self._linker.tasks]
+        return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
+
+    def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
+        """Why none of the offered tasks is meant; None if one of them is."""
+        wanted, nearness = self._ranker.not_on_offer(step, scores)
+        is_own = bool(likely) and likely[0][0].category == "tool"
+        if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
+            return None
+        is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
+        if is_of_table and not is_own and _CHART.search(step.text):
+            return f"{self._quoted(step)} is nothing that an expert model does"
+        lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
+        if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
+            if wanted == OUT_OF_SCOPE:
+                return f"{self._quoted(step)} is nothing that an expert model does"
+            return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
+        return None if likely else f"{self._quoted(step)} is not understood"
+
+    def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
+        """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
+        for row in IMPLIED:
+            found = row.cue(step.text)
+            if found is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
+                continue
+            words = found if isinstance(found, str) else found.group()
+            files = "".join(re.findall(MARK, step.text))
+            text = f"the result {words}" if row.on_result else f"what is in the picture {files}"
+            for name in row.tasks:
+                note = self._add_one(step, text, name)
+                if note is not None and row.on_result:
+                    return note
+        return None
+
+    def _add_one(self, step: Step, text: str, name: str) -> str | None:
+        implied = self._linker.offered.get(name)
+        if implied is None:
+            return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
+        try:
+            self._linker.add(Step(text), implied)
+        except PlanError as error:
+            return f"{self._quoted(step)}: {error}"
+        return None
+
+    def _quoted(self, step: Step) -> str:
+        original = step.original or self._masked.restored(step.text)
+        return f"“{shorten(original.strip(' .,;!?'), _MOST_QUOTED)}”"
+
+
+def _goes_with(row: Implied, spec: TaskSpec) -> bool:
+    return (bank_name(spec) in row.after) if row.after else spec.makes("text")

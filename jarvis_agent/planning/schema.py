@@ -1,0 +1,125 @@
+"""The JSON schema of a plan, for models that can be held to one.
+
+    plan_schema(specs, files={"image": ["a.jpg"]})
+    # {"type": "object", "properties": {"tasks": …}, "$defs": {"image": {"enum": ["a.jpg", "<resource>-0", …
+
+Every task has its own arguments and no others. With files, an argument that takes a file is one of the files
+of its kind, or `<resource>-0`, `<resource>-1`, …: what cannot be meant cannot be written. The schema keeps to
+what OpenAI's strict mode and the grammars of llama.cpp take: objects, arrays, `enum`, `anyOf`, `$defs`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jarvis_agent.core.references import ref
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+
+FEWEST_IDS = 16
+"""How many tasks a plan that is held to its files may have, at least; it may have four for each file."""
+
+_MAX_DEPS = 8
+"""Held to a list without an end, small models write -1 until their tokens are spent."""
+
+_ALSO: Mapping[str, tuple[str, ...]] = {"audio": ("video",)}
+"""Files of other kinds that an argument may be given."""
+
+
+def plan_schema(
+    specs: Mapping[str, TaskSpec], files: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Any] | None:
+    """The JSON schema of a plan of these tasks; None where there are none to choose from.
+
+    Tasks that take the same arguments share one form. It is closed, as strict structured output wants it
+    (every argument is there, and null where it may be left out), unless a tool takes arguments that are not
+    known.
+
+    Args:
+        specs: the tasks to choose from, by name.
+        files: names of the files that there are, by kind; None: any name may be written.
+    """
+    if not specs:
+        return None
+    closed = not any(spec.is_open or any(arg.kind == "any" for arg in spec.inputs) for spec in specs.values())
+    shared = {} if files is None else _shared(files)
+    forms: dict[str, tuple[list[str], dict[str, Any]]] = {}
+    for spec in specs.values():
+        args = {arg.name: _value(arg, shared) for arg in spec.inputs}
+        forms.setdefault(json.dumps(args), ([], args))[0].append(spec.name)
+    tasks = [_task(names, args, shared, closed) for names, args in forms.values()]
+    listed: dict[str, Any] = {"type": "array", "items": {"anyOf": tasks}}
+    if not shared:
+        return _object({"tasks": listed}, closed)
+    most = len(shared["id"]["enum"])
+    return {**_object({"tasks": {**listed, "maxItems": most}}, closed), "$defs": shared}
+
+
+def files_by_kind(brief: RunContext) -> dict[str, list[str]]:
+    """The files of a request and of the chat before it as a plan names them, by kind; "file" is any kind."""
+    found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
+    earlier = [(made.kind, str(made.path)) for turn in brief.turns for made in turn.resources if made.path]
+    for kind, name in [*((file.kind, file.name or str(file.path)) for file in brief.files), *earlier]:
+        if kind in found and name not in found[kind]:
+            found[kind].append(name)
+    return found
+
+
+def _shared(files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What many arguments have in common: ids, and for each kind of file the values that it may have."""
+    count = max(FEWEST_IDS, 4 * sum(map(len, files.values())))
+    refs = [ref(i) for i in range(count)]
+    values = {kind: _unique(files, (kind, "file", *_ALSO.get(kind, ()))) for kind in sorted(MEDIA)}
+    return {
+        "id": {"type": "integer", "enum": list(range(count))},
+        "dep": {"type": "integer", "enum": list(range(-1, count))},
+        **{kind: {"type": "string", "enum": [*names, *refs]} for kind, names in values.items()},
+    }
+
+
+def _unique(files: Mapping[str, Sequence[str]], kinds: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name for kind in kinds for name in files.get(kind, ())))
+
+
+def _task(names: list[str], args: dict[str, Any], shared: Mapping[str, Any], closed: bool) -> dict[str, Any]:
+    number = {"type": "integer"}
+    dep = _the("dep") if shared else number
+    task = {
+        "task": {"type": "string", "enum": names},
+        "id": _the("id") if shared else number,
+        "dep": {"type": "array", "items": dep, "maxItems": _MAX_DEPS},
+        "args": _object(args, closed, optional=not closed),
+    }
+    return _object(task, closed)
+
+
+def _object(properties: dict[str, Any], closed: bool, optional: bool = False) -> dict[str, Any]:
+    required = [] if optional else list(properties)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        **({"additionalProperties": False} if closed else {}),
+    }
+
+
+def _value(arg: Arg, shared: Mapping[str, Any]) -> dict[str, Any]:
+    if arg.kind == "any":
+        return {}
+    text = _the(arg.kind) if arg.kind in shared else {"type": "string"}
+    if arg.many:
+        forms: list[dict[str, Any]] = [{"type": "array", "items": text}]
+    elif arg.kind == "data":
+        numbers = {"type": "array", "items": {"type": "number"}}
+        forms = [{"type": "number"}, {"type": "string"}, numbers]
+    else:
+        forms = [text]
+    if not arg.required:
+        forms.append({"type": "null"})
+    return forms[0] if len(forms) == 1 else {"anyOf": forms}
+
+
+def _the(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}

@@ -1,0 +1,1 @@
+"""Stage 4: the answer is written from the actual results."""

@@ -1,0 +1,162 @@
+"""A report on a run, written without a language model: what came out, how, and what did not work.
+
+Here is what came out:
+- image-classification (cat.jpg): Egyptian cat 61 %, tabby 20 %
+- canny-control (cat.jpg): /home/me/outputs/20261105-120000/canny-control.png
+
+How it was done:
+- image-classification: google/vit-base-patch16-224 (0.4 s), the most downloaded one
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from jarvis_agent.response.results import detections, totals
+from jarvis_agent.core.messages import Phrases, phrases
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.types import TaskResult
+
+_LABELS = 5
+_FILES = 8
+_COUNTS = 8
+_LONGEST = 3000
+
+
+def report(brief: RunContext, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
+    """The report in pieces, each a paragraph; `note` is its last one."""
+    words = phrases(brief.request)
+    paragraphs = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)
+    whole = [paragraph for paragraph in (*paragraphs, note) if paragraph]
+    for place, paragraph in enumerate(whole):
+        yield paragraph if place == len(whole) - 1 else f"{paragraph}\n\n"
+
+
+def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
+    yield _list(words.not_understood, plan.notes)
+    title, *examples = words.examples
+    yield _list(title, examples)
+
+
+def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
+    done = [result for result in results if result.status == "ok"]
+    names = {task.id: task.task for task in plan.tasks}
+    answers = [f"{_title(result, names, words)}:{_answer(result, words)}" for result in done]
+    yield _list(words.found, answers) if done else words.nothing
+    yield _sum_over_images(results, words)
+    yield _list(words.how, [line for result in done if (line := _how(result, words))])
+    yield troubles(plan, results, words)
+    yield _list(words.notes, plan.notes)
+
+
+def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
+    """The tasks that did not go well, each with the reason; "" if there are none."""
+    names = {task.id: task.task for task in plan.tasks}
+    failed = [result for result in results if result.status != "ok"]
+    return _list(words.troubles, [_trouble(result, names, words) for result in failed])
+
+
+def _list(title: str, lines: Iterable[str]) -> str:
+    """A title with a list below it; "" where there is nothing to list, unless the title says it all."""
+    listed = list(lines)
+    if not listed:
+        return "" if title.endswith((":", "：")) else title
+    return "\n".join([title, *(f"- {line}" for line in listed)])
+
+
+def _title(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
+    """The task and what it was done with: a file, or the result of another task."""
+    args = result.task.args
+    used = list(dict.fromkeys(names.get(i, str(i)) for i in refs_in(args)))
+    named = [value for name in args if name in MEDIA for value in _listed(args[name])]
+    given = [str(value) for value in named if not refs_in(value)]
+    given[_FILES:] = ["…"] if len(given) > _FILES else []
+    subjects = [*given, *([words.result_of.format(tasks=", ".join(used))] if used else [])]
+    return result.task.task + (f" ({', '.join(subjects)})" if subjects else "")
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _answer(result: TaskResult, words: Phrases) -> str:
+    """What a task came to: labels with scores, or its text, and the files that it made.
+
+    One line of it stands beside the title, more lines below.
+    """
+    told = _labels(result.output) or _text(result, words)
+    files = _files(result, words)
+    if boxes := detections(result):
+        files.append(_labels([{"label": box["label"], "score": box["score"]} for box in boxes]))
+    further = [words.note.format(text=note) for note in result.all_notes]
+    first, *below = [*told.splitlines(), *files] or [words.empty]
+    if "\n" in told or (not told and below):
+        return "\n  ".join(["", first, *below, *further])
+    return "\n  ".join([f" {first}", *below, *further])
+
+
+def _labels(output: Any) -> str:
+    """The best labels of a classification with their scores; "" for any other output."""
+    if not isinstance(output, list) or not output:
+        return ""
+    if not all(isinstance(row, dict) and row.keys() == {"label", "score"} for row in output):
+        return ""
+    scored = [f"{row['label']} {_percent(row['score'])}" for row in output[:_LABELS]]
+    return ", ".join(scored) + (", …" if len(output) > _LABELS else "")
+
+
+def _percent(score: Any) -> str:
+    return f"{100 * score:.0f} %" if isinstance(score, int | float) else ""
+
+
+def _text(result: TaskResult, words: Phrases) -> str:
+    found = result.resource("text")
+    if found is None or found.text is None:
+        return ""
+    text = found.text.strip()
+    rest = len(text) - _LONGEST
+    return (text if rest <= 0 else text[:_LONGEST] + words.more_text.format(number=rest)) or words.empty
+
+
+def _files(result: TaskResult, words: Phrases) -> list[str]:
+    """The paths of what was made, whole, with the length of sounds and videos, or what each of several is."""
+    seconds = totals([result]).get("seconds", {})
+    paths = [str(path) for path in dict.fromkeys(result.paths())]
+    told = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
+    told |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
+    lines = [path + (f" ({told[path]})" if told.get(path) else "") for path in paths[:_FILES]]
+    return lines + ([words.more_files.format(number=len(paths) - _FILES)] if len(paths) > _FILES else [])
+
+
+def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
+    found = totals(results)
+    if len(found.get("by_file", ())) < 2:
+        return ""
+    by_file: dict[str, dict[str, int]] = found["by_file"]
+    counts = []
+    for label, count in Counter(found.get("labels", {})).most_common(_COUNTS):
+        places = ", ".join(f"{file}: {seen.get(label, 0)}" for file, seen in by_file.items())
+        counts.append(f"{label} {count} ({places})")
+    return words.total.format(counts="; ".join(counts) or "0")
+
+
+def _how(result: TaskResult, words: Phrases) -> str:
+    """The model that did a task, the time it took, why it was chosen, and what was tried before it."""
+    took = words.seconds.format(number=max(0.0, result.ended - result.started))
+    chosen = result.selection
+    reason = f", {chosen.reason}" if chosen and chosen.reason and chosen.model == result.model else ""
+    failed = [
+        f"{attempt.model}: {words.failed}: {attempt.error}" for attempt in result.attempts if attempt.error
+    ]
+    model = f": {result.model}" if result.model else ""
+    return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])
+
+
+def _trouble(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
+    state = words.failed if result.status == "failed" else words.skipped
+    return f"{_title(result, names, words)}: {state}" + (f": {result.error}" if result.error else "")

@@ -1,0 +1,419 @@
+"""What JarvisAgent is made of: tools, models, and stages that a user may bring."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import StructuredTool, ToolException, tool
+from PIL import Image
+from small_agents import (
+    CAPTION,
+    DESCRIBE,
+    DESCRIBE_ALOUD,
+    EXPERTS,
+    block,
+    hub_tools,
+    picture,
+    plan,
+    small_agent,
+)
+
+from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskSpec, register_task
+from jarvis_agent.core.errors import ConfigError, LLMError, NoCandidateError
+from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
+from jarvis_agent.core.tasks.spec import Arg
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Selection
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+# Tools.
+
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    """Tell the weather of a city."""
+    return f"{city}: rain for {days} days"
+
+
+@tool
+async def shout(text: str) -> str:
+    """Say it loudly."""
+    return text.upper()
+
+
+@tool
+def fails(text: str) -> str:
+    """Never works."""
+    raise ToolException("the line is engaged")
+
+
+def test_tools_of_the_hub_and_of_ones_own_work_in_one_plan() -> None:
+    """One of ours is sync only, the other async only."""
+    written = plan(
+        ("image-to-text", [], {"image": "a.jpg"}),
+        ("shout", [0], {"text": "<resource>-0"}),
+        ("weather", [], {"city": "Oslo", "days": 3}),
+        ("text-to-speech", [1, 2], {"text": "I see <resource>-1; I expect <resource>-2."}),
+    )
+    llm = ScriptedLLM({"plan": written, "respond": "Done."})
+    tools = [*hub_tools(llm, "image-to-text", "text-to-speech"), weather, shout]
+    with JarvisAgent(llm, tools=tools) as agent:
+        run = agent.invoke("Describe a.jpg")
+    assert [result.error for result in run.results] == [None] * 4
+    loud, rain = run.results[1:3]
+    assert (loud.output, loud.resources[0].kind, loud.resources[0].text) == (
+        CAPTION.upper(),
+        "text",
+        CAPTION.upper(),
+    )
+    assert rain.output == "Oslo: rain for 3 days"
+    assert rain.selection is None
+    assert rain.attempts == []
+
+
+def test_exactly_the_given_tools_may_be_planned() -> None:
+    written = plan(("weather", [], {"city": "Oslo"}), ("image-to-text", [], {"image": "a.jpg"}))
+    llm = ScriptedLLM({"plan": written, "repair": "[]", "respond": "Done."})
+    with JarvisAgent(llm, tools=[weather]) as agent:
+        run = agent.invoke("The weather in Oslo, and describe a.jpg")
+    assert [task.task for task in run.plan.tasks] == ["weather"]
+    assert any("image-to-text" in note for note in run.plan.notes)
+    listed = llm.calls[0].prompt.split("what it does\n\n")[1].split("\n\nEach message")[0]
+    assert listed == "- weather(city, days?) -> text, data: Tell the weather of a city."
+
+
+def test_without_a_tool_the_agent_just_talks() -> None:
+    llm = ScriptedLLM({"plan": DESCRIBE, "repair": "[]", "chat": "Hello!"})
+    with JarvisAgent(llm, tools=[]) as agent:
+        run = agent.invoke("Describe a.jpg")
+    assert run.plan.tasks == []
+    assert run.answer == f"Hello!\n\nNo expert worked on this: {'; '.join(run.plan.notes)}"
+
+
+def test_a_tool_that_raises_fails_its_task_and_no_other() -> None:
+    written = plan(
+        ("fails", [], {"text": "x"}),
+        ("shout", [0], {"text": "<resource>-0"}),
+        ("weather", [], {"city": "Oslo"}),
+    )
+    llm = ScriptedLLM({"plan": written, "respond": "Done."})
+    with JarvisAgent(llm, tools=[fails, shout, weather]) as agent:
+        run = agent.invoke("Try it")
+    assert [result.status for result in run.results] == ["failed", "skipped", "ok"]
+    assert "the line is engaged" in str(run.results[0].error)
+    assert run.results[1].error == "it needs task 0 (fails), which failed"
+
+
+def test_a_tool_that_handles_its_error_fails_with_its_words() -> None:
+    handled = StructuredTool.from_function(fails.func, name="fails", description="x", handle_tool_error=True)
+    llm = ScriptedLLM({"plan": plan(("fails", [], {"text": "x"})), "respond": "Done."})
+    with JarvisAgent(llm, tools=[handled]) as agent:
+        run = agent.invoke("Try it")
+    assert (run.results[0].status, run.results[0].error) == ("failed", "the line is engaged")
+
+
+def test_a_tool_gets_the_path_of_a_file_and_may_return_one() -> None:
+    """Whether the file was attached to a message, shortened by the planner, or made by another task."""
+
+    @tool
+    def size_of(image: str) -> str:
+        """Tell the size of a file."""
+        return str(Path(image).stat().st_size)
+
+    def draw_it(text: str) -> Any:
+        return [{"type": "image", "base64": block("a.jpg")["base64"], "mime_type": "image/jpeg"}]
+
+    draw = StructuredTool.from_function(draw_it, name="draw", description="Draw a text.")
+
+    def written(messages: Any) -> str:
+        listed = messages[-1].text.split("<files>\n")[1].split("\n</files>")[0].splitlines()
+        names = [json.loads(line.partition(": ")[2]) for line in listed]
+        return plan(
+            ("size_of", [], {"image": names[0]}),
+            ("size_of", [], {"image": "b.png"}),
+            ("draw", [], {"text": "a cat"}),
+            ("size_of", [2], {"image": "<resource>-2"}),
+        )
+
+    Path("deep").mkdir()
+    picture(Path("deep/b.png"))
+    llm = ScriptedLLM({"plan": written, "respond": "Done."})
+    message = HumanMessage([{"type": "text", "text": "How large is it, and deep/b.png?"}, block("a.jpg")])
+    with JarvisAgent(llm, tools=[size_of, draw]) as agent:
+        run = agent.invoke([message])
+    assert [result.error for result in run.results] == [None] * 4
+    sizes = [str(Path(name).stat().st_size) for name in ("a.jpg", "deep/b.png", "a.jpg")]
+    assert [result.output for result in run.results if result.task.task == "size_of"] == sizes
+    drawn = run.results[2].resources[0]
+    assert (drawn.kind, drawn.mime) == ("image", "image/jpeg")
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="weather"):
+        JarvisAgent(ScriptedLLM({}), tools=[weather, weather])
+
+
+def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
+    spec = TaskSpec("tidy-up", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
+    register_task(spec)
+    try:
+        agent, llm, backend = small_agent(
+            plan(("tidy-up", [], {"image": "a.jpg"}), ("object-detection", [0], {"image": "<resource>-0"})),
+            {"tidy-up": Image.new("RGB", (8, 8))},
+        )
+        with agent:
+            run = agent.invoke("Tidy up a.jpg")
+    finally:
+        del TASKS["tidy-up"]
+    assert [result.error for result in run.results] == [None, None]
+    assert "- tidy-up(image) -> image: Tidy a sketch." in llm.calls[0].prompt
+    assert backend.calls[1].inputs["image"].path == run.results[0].resources[0].path
+
+
+async def test_runs_share_their_tools_until_a_task_type_is_registered_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, _, _ = small_agent()
+    async with agent:
+        first, second = await agent.stages.workers(), await agent.stages.workers()
+        changed = replace(TASKS["translation"], description="Put a text into rhymes.")
+        monkeypatch.setitem(TASKS, "translation", changed)
+        third = await agent.stages.workers()
+    assert first.keys() == second.keys() == third.keys() >= {"translation", "object-detection"}
+    assert all(first[name] is second[name] for name in first)
+    assert [name for name in first if first[name] is not third[name]] == ["translation"]
+    assert third["translation"].spec is changed
+
+
+# Models.
+
+
+def test_with_one_candidate_nobody_is_asked() -> None:
+    agent, llm, _ = small_agent()
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    assert llm.stages() == ["plan", "respond"]
+    assert run.results[0].selection is not None
+    assert run.results[0].selection.by == "only"
+
+
+def test_among_several_the_language_model_chooses_and_says_why() -> None:
+    choice = '{"id": "image-to-text/b", "reason": "it knows cats"}'
+    agent, _, backend = small_agent(models=["a", "b", "c"], select=choice)
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    selection = run.results[0].selection
+    assert selection is not None
+    assert (selection.model, selection.by, selection.reason) == ("image-to-text/b", "llm", "it knows cats")
+    assert [candidate.id for candidate in selection.ladder] == [f"image-to-text/{x}" for x in "bac"]
+    assert backend.models() == ["image-to-text/b"]
+
+
+@pytest.mark.parametrize(
+    "choice", ['{"id": "openai/clip", "reason": "the best"}', "the second one", RuntimeError("no line")]
+)
+def test_a_choice_outside_the_list_falls_back_on_the_rank_and_says_so(choice: Any) -> None:
+    agent, _, backend = small_agent(models=["a", "b"], select=choice)
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    selection = run.results[0].selection
+    assert selection is not None
+    assert (selection.model, selection.by) == ("image-to-text/a", "rank")
+    assert "most downloads" in selection.reason
+    assert "language model" in selection.reason or "LLM" in selection.reason
+    assert backend.models() == ["image-to-text/a"]
+
+
+def test_when_the_chosen_model_fails_the_next_one_does_it() -> None:
+    broken = {"image-to-text/a": RuntimeError("weights are missing")}
+    agent, _, _ = small_agent(experts=broken, models=["a", "b"], select=first_candidate)
+    with agent:
+        (result,) = agent.invoke("Describe a.jpg").results
+    assert (result.status, result.model) == ("ok", "image-to-text/b")
+    assert [(attempt.model, attempt.ok) for attempt in result.attempts] == [
+        ("image-to-text/a", False),
+        ("image-to-text/b", True),
+    ]
+    assert "weights are missing" in str(result.attempts[0].error)
+
+
+def test_a_pinned_model_is_not_chosen_but_taken() -> None:
+    agent, llm, backend = small_agent(
+        models=["a", "b"],
+        pins={"image-captioning": "image-to-text/b@v2"},
+        select=first_candidate,
+        settings=Settings(offline=False),
+    )
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    selection = run.results[0].selection
+    assert selection is not None
+    assert (selection.model, selection.by, selection.ladder[0].revision) == (
+        "image-to-text/b",
+        "pinned",
+        "v2",
+    )
+    assert backend.models() == ["image-to-text/b"]
+    assert llm.stages() == ["plan", "respond"]
+
+
+def test_a_pinned_model_that_no_source_lists_makes_its_task_available() -> None:
+    backend = FakeBackend({"image-to-text": CAPTION})
+    llm = ScriptedLLM({"plan": DESCRIBE, "respond": "Done."})
+    pins = {"image-to-text": "me/my-captioner"}
+    online = Settings(offline=False)
+    with JarvisAgent(llm, sources=[], backends=[backend], models=pins, settings=online) as agent:
+        run = agent.invoke("Describe a.jpg")
+    assert [result.error for result in run.results] == [None]
+    assert backend.models() == ["me/my-captioner"]
+
+
+def test_a_pin_for_an_unknown_task_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"object-detecton.*object-detection"):
+        JarvisAgent(ScriptedLLM({}), models={"object-detecton": "facebook/detr-resnet-50"})
+
+
+def test_a_source_that_is_down_takes_nothing_with_it() -> None:
+    class Down(FakeSource):
+        async def candidates(self, spec: Any, limit: int) -> Any:
+            raise ConnectionError("no route")
+
+    agent, llm, backend = small_agent()
+    sources = [Down([], name="down"), *agent.experts.sources]
+    with agent, JarvisAgent(llm, sources=sources, backends=[backend]) as with_one_down:
+        run = with_one_down.invoke("Describe a.jpg")
+    assert run.ok
+    assert run.results[0].selection is not None
+    assert run.results[0].selection.rejected == {"source down": "no route"}
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [("What does a.jpg say?", "org/reader"), ("Describe a.jpg", "org/captioner"), ("a.jpg", "org/captioner")],
+)
+def test_a_caption_is_meant_unless_text_is_asked_for(words: str, model: str) -> None:
+    source = FakeSource(
+        [
+            fake_candidate("image-to-text", "org/reader", traits=("ocr",), downloads=9),
+            fake_candidate("image-to-text", "org/captioner", traits=("caption",), downloads=1),
+        ]
+    )
+    agent, _, backend = small_agent(sources=[source], select=first_candidate)
+    with agent:
+        agent.invoke(words)
+    assert backend.models() == [model]
+
+
+def test_where_nothing_describes_images_the_image_is_classified_and_the_run_says_so() -> None:
+    source = FakeSource(
+        [
+            fake_candidate("image-to-text", "org/reader", traits=("ocr",)),
+            fake_candidate("image-classification", "org/classifier"),
+        ]
+    )
+    agent, _, _ = small_agent(
+        experts={"image-classification": [{"label": "cat", "score": 0.9}]},
+        sources=[source],
+        respond=RuntimeError("down"),
+    )
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    assert run.results[0].model == "org/classifier"
+    assert "no model here describes images in words" in run.results[0].all_notes[0]
+    assert "no model here describes images in words" in run.answer
+
+
+# Stages of one's own.
+
+
+class TwoTasks:
+    """A planner that knows one plan."""
+
+    async def plan(self, brief: Any, on_task: Any) -> Plan:
+        whole = Plan.parse(DESCRIBE_ALOUD)
+        for task in whole.tasks:
+            on_task(task)
+        return whole
+
+
+class Picky:
+    """A selector that wants the model "b"."""
+
+    async def select(self, task: Task, spec: Any, brief: Any) -> Selection:
+        if task.task == "text-to-speech":
+            raise NoCandidateError("I do not like voices")
+        chosen = fake_candidate(task.task, "image-to-text/b")
+        return Selection(model=chosen.id, reason="I like b", ladder=[chosen], task=task.task)
+
+
+class Brisk:
+    """A responder of few words."""
+
+    async def respond(self, brief: Any, plan: Plan, results: Any) -> AsyncIterator[str]:
+        for result in results:
+            yield f"{result.task.task} {result.status}. "
+
+
+def test_every_stage_can_be_replaced() -> None:
+    agent, llm, backend = small_agent(planner=TwoTasks(), selector=Picky(), responder=Brisk())
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    assert run.answer == "image-to-text ok. text-to-speech failed. "
+    assert run.results[1].error == "I do not like voices"
+    assert backend.models() == ["image-to-text/b"]
+    assert llm.calls == []
+
+
+def test_with_stages_of_ones_own_no_language_model_is_needed() -> None:
+    backend = FakeBackend(EXPERTS)
+    source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
+    with JarvisAgent(planner=TwoTasks(), sources=[source], backends=[backend]) as agent:
+        run = agent.invoke("Describe a.jpg")
+    assert agent.model_name is None
+    assert run.ok
+    assert CAPTION in run.answer
+    assert "No language model is set up" in run.answer.splitlines()[-1]
+    assert run.usage == {}
+
+
+class Broken:
+    """A responder whose language model is down."""
+
+    async def respond(self, brief: Any, plan: Plan, results: Any) -> AsyncIterator[str]:
+        yield "It is a c"
+        raise LLMError("the line went dead")
+
+
+def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
+    agent, _, _ = small_agent(responder=Broken())
+    with agent:
+        run = agent.invoke("Describe a.jpg")
+    assert run.ok
+    assert run.answer.startswith("It is a c")
+    assert "the line went dead" in run.answer
+    assert CAPTION in run.answer
+
+
+def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In asyncio's few threads it would stand before everything that waits for a disk."""
+    names, shown = list[str](), LLMPlanner._shown
+
+    def noted(self: LLMPlanner, brief: RunContext) -> Any:
+        names.append(threading.current_thread().name)
+        return shown(self, brief)
+
+    monkeypatch.setattr(LLMPlanner, "_shown", noted)
+    agent, _, _ = small_agent("[]")
+    assert agent.invoke("Hello").answer == "Hello!"
+    assert [name.startswith("jarvis-busy") for name in names] == [True]

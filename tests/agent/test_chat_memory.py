@@ -1,0 +1,64 @@
+"""What a chat remembers."""
+
+from __future__ import annotations
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from jarvis_agent.agent.memory import ChatMemory, turns_of
+from jarvis_agent.core.request import ChatTurn
+
+
+def test_turns_are_kept_by_thread_in_their_order():
+    memory = ChatMemory()
+    memory.add("a", ChatTurn("1", "one"))
+    memory.add("b", ChatTurn("2", "two"))
+    memory.add("a", ChatTurn("3", "three"))
+    assert [turn.request for turn in memory.turns("a")] == ["1", "3"]
+    assert [turn.request for turn in memory.turns("b")] == ["2"]
+    assert memory.turns("nobody") == ()
+
+
+def test_the_thread_longest_unused_is_forgotten_first():
+    memory = ChatMemory(threads=2)
+    for thread in ("a", "b", "a", "c"):
+        memory.add(thread, ChatTurn(thread, ""))
+    assert memory.turns("b") == ()
+    assert len(memory.turns("a")) == 2
+
+
+def test_a_long_chat_keeps_its_newest_turns():
+    memory = ChatMemory(turns=3)
+    for number in range(10):
+        memory.add("a", ChatTurn(str(number), ""))
+    assert [turn.request for turn in memory.turns("a")] == ["7", "8", "9"]
+
+
+def test_messages_become_turns_of_question_and_answer():
+    messages = [SystemMessage("s"), HumanMessage("q1"), AIMessage("a1"), HumanMessage("q2"), AIMessage("a2")]
+    assert [(turn.request, turn.answer) for turn in turns_of(messages)] == [("q1", "a1"), ("q2", "a2")]
+
+
+def test_a_question_without_an_answer_and_an_answer_without_a_question_are_turns():
+    turns = turns_of([AIMessage("hello"), HumanMessage("q1"), HumanMessage("q2")])
+    assert [(turn.request, turn.answer) for turn in turns] == [("", "hello"), ("q1", ""), ("q2", "")]
+
+
+def test_what_is_remembered_is_bounded_by_its_letters_too():
+    memory = ChatMemory(letters=10)
+    memory.add("a", ChatTurn("1234", "1"))
+    memory.add("b", ChatTurn("2345", "2"))
+    memory.add("b", ChatTurn("3", "3"))
+    assert memory.turns("a") == ()
+    assert [turn.request for turn in memory.turns("b")] == ["2345", "3"]
+    memory.add("b", ChatTurn("4567", ""))
+    assert [turn.request for turn in memory.turns("b")] == ["3", "4567"]
+
+
+def test_the_newest_turn_is_remembered_however_long_it_is():
+    memory = ChatMemory(letters=10)
+    memory.add("a", ChatTurn("1", ""))
+    memory.add("b", ChatTurn("2" * 100, ""))
+    assert memory.turns("a") == ()
+    assert len(memory.turns("b")) == 1
+    memory.add("b", ChatTurn("3", ""))
+    assert [turn.request for turn in memory.turns("b")] == ["3"]

@@ -1,0 +1,297 @@
+"""Runs in a checkpointer: they resume where they were, wait for approval, and remember their thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph")
+pytest.importorskip("langgraph.checkpoint.sqlite")
+
+from durable_agents import ONE, ONE_BY_ONE, THREAD, counting_agent, stop_when
+from killed_runs import MARK, SHAPE, told
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from small_agents import DESCRIBE_ALOUD, plan, small_agent
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.agent import checkpoints as steps
+from jarvis_agent.core.errors import ConfigError, DeadlineError, InputError
+from jarvis_agent.agent.graph import DurableAgent, make_graph
+from jarvis_agent.testing import ScriptedLLM
+
+HERE = Path(__file__).parents[1]
+
+
+@pytest.fixture
+async def saver(tmp_path: Path) -> AsyncIterator[AsyncSqliteSaver]:
+    async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
+        yield saver
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    from PIL import Image
+
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
+    return tmp_path / "a.jpg"
+
+
+def request_for(picture: Path) -> dict[str, Any]:
+    return {"input": "Describe a.jpg aloud", "files": [str(picture)]}
+
+
+def described(picture: Path) -> str:
+    return DESCRIBE_ALOUD.replace("a.jpg", str(picture))
+
+
+async def test_a_durable_run_is_the_run_that_it_would_be(
+    saver: AsyncSqliteSaver, picture: Path, tmp_path: Path
+) -> None:
+    agent, _, _ = small_agent(described(picture), settings=Settings(output_dir=tmp_path / "out"))
+    run = await DurableAgent(agent, saver).ainvoke(request_for(picture), THREAD)
+    assert [result.status for result in run.results] == ["ok", "ok"]
+    assert run.results[1].resources[0].path.is_file()  # type: ignore[union-attr]
+    assert run.answer == "It is done."
+    assert run.usage["plan"].calls == 1
+    await agent.aclose()
+
+
+async def test_its_events_are_those_of_any_run(
+    saver: AsyncSqliteSaver, picture: Path, tmp_path: Path
+) -> None:
+    agent, _, _ = small_agent(described(picture), settings=Settings(output_dir=tmp_path / "out"))
+    kinds = [event.kind async for event in DurableAgent(agent, saver).events(request_for(picture), THREAD)]
+    assert kinds[0] == "planned"
+    assert kinds.count("started") == kinds.count("finished") == 2
+    assert kinds[-1] == "done"
+    await agent.aclose()
+
+
+async def test_what_was_done_is_not_done_again(saver: AsyncSqliteSaver, tmp_path: Path) -> None:
+    calls: list[str] = []
+    stuck = asyncio.Event()
+    durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), saver)
+    await stop_when(stuck, durable, "count")
+    run = await durable.ainvoke(None, THREAD)
+    assert calls == ["one", "one!", "one!"]
+    assert [result.output for result in run.results] == ["one!", "one!!"]
+    assert run.answer == "Done."
+
+
+class FullDisk(InMemorySaver):
+    """A checkpointer that can store what comes before the tasks, and not their results."""
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        if any("task" in (value.get("value") or {}) for _, value in writes if isinstance(value, dict)):
+            raise OSError("no space left on the disk")
+        await super().aput_writes(config, writes, task_id, task_path)
+
+
+async def test_nothing_is_built_on_a_result_that_can_not_be_stored(tmp_path: Path) -> None:
+    calls: list[str] = []
+    agent = counting_agent(tmp_path, calls, *ONE_BY_ONE)
+    with pytest.raises(OSError, match="no space"):
+        await DurableAgent(agent, FullDisk()).ainvoke("count", THREAD)
+    assert calls == ["one"]
+
+
+class Asleep(InMemorySaver):
+    """A checkpointer that never comes back from storing the result of a step."""
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_checkpointer_that_never_ends_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "PATIENCE", 0.05)
+    calls: list[str] = []
+    with pytest.raises(DeadlineError, match="did not store"):
+        await make_graph(counting_agent(tmp_path, calls), Asleep()).ainvoke("count", THREAD)
+    assert calls == []
+
+
+async def test_a_write_that_is_never_asked_for_is_neither_waited_for_nor_kept_in_mind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> str:
+        return "done"
+
+    monkeypatch.setattr(steps, "PATIENCE", 0.01)
+    monkeypatch.setattr(steps, "task", lambda name: lambda step: step)
+    teller = steps.CommitAwareSaver(InMemorySaver())
+    with pytest.raises(DeadlineError, match="did not store"):
+        await steps.CheckpointedSteps(teller).once("a step", work)
+    assert teller._stored == {}
+
+
+async def test_a_thread_remembers_its_turns_in_the_checkpointer(
+    saver: AsyncSqliteSaver, picture: Path, tmp_path: Path
+) -> None:
+    settings = Settings(output_dir=tmp_path / "out")
+    first, _, _ = small_agent(described(picture), settings=settings)
+    made = await DurableAgent(first, saver).ainvoke(request_for(picture), THREAD)
+    wav = made.results[1].resources[0].path
+    rows = plan(("automatic-speech-recognition", [], {"audio": str(wav)}))
+    second, llm, _ = small_agent(rows, settings=settings)  # a new process, as far as memory goes
+    run = await DurableAgent(second, saver).ainvoke("Now write down what you said.", THREAD)
+    assert run.results[0].status == "ok"
+    assert "Describe a.jpg aloud" in llm.calls[0].prompt
+
+
+async def test_a_thread_keeps_its_newest_turns_and_not_all_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jarvis_agent.agent.durable_session.TURNS", 2)
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    for request in ("count once", "count twice", "count thrice", "count again"):
+        await durable.ainvoke(request, THREAD)
+    asked = durable.agent.model.calls[-1].prompt  # type: ignore[union-attr]
+    assert "count once" not in asked
+    assert "count twice" in asked
+    assert "count thrice" in asked
+
+
+async def test_runs_of_one_thread_follow_each_other(tmp_path: Path) -> None:
+    calls: list[str] = []
+    stuck = asyncio.Event()
+    durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), InMemorySaver())
+    await stop_when(stuck, durable, "count")
+    one, other, later = await asyncio.gather(
+        durable.ainvoke(None, THREAD), durable.ainvoke(None, THREAD), durable.ainvoke("again", THREAD)
+    )
+    assert one == other
+    assert calls == ["one", "one!", "one!", "one", "one!"]
+    assert later.answer == "Done."
+
+
+async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    stuck = asyncio.Event()
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
+    agent.settings = agent.settings.model_copy(update={"run_timeout": 0.05})
+    durable = DurableAgent(agent, InMemorySaver())
+    async with aclosing(durable.events("count", THREAD)) as left:
+        await anext(left)
+        with pytest.raises(ConfigError, match="still under way"):
+            await durable.ainvoke("again", THREAD)
+
+
+async def test_a_synchronous_checkpointer_does_as_well(tmp_path: Path) -> None:
+    calls: list[str] = []
+    stuck = asyncio.Event()
+    with SqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
+        durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), saver)
+        await stop_when(stuck, durable, "count")
+        assert await durable.unfinished(THREAD) is not None
+        run = await durable.ainvoke(None, THREAD)
+        states = [state async for state in durable.graph.aget_state_history(THREAD)]
+        assert states[0].values == run.model_dump(mode="json")
+    assert calls == ["one", "one!", "one!"]
+
+
+def test_sync_code_runs_and_looks_at_it_too(tmp_path: Path) -> None:
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    run = durable.invoke("count", THREAD)
+    assert durable.graph.get_state(THREAD).values == run.model_dump(mode="json")
+    assert len(list(durable.graph.get_state_history(THREAD))) == 2
+    durable.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"), [({"inputt": "count"}, "inputt: there is no such field"), (7, "can not be read")]
+)
+async def test_what_is_no_request_is_not_stored(tmp_path: Path, request_: Any, fault: str) -> None:
+    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    with pytest.raises(InputError, match=fault):
+        await durable.ainvoke(request_, THREAD)
+    assert await durable.unfinished(THREAD) is None
+
+
+async def test_a_run_that_is_over_is_returned_and_not_run_again(
+    saver: AsyncSqliteSaver, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+    durable = DurableAgent(counting_agent(tmp_path, calls), saver)
+    run = await durable.ainvoke("count", THREAD)
+    assert await durable.ainvoke(None, THREAD) == run
+    assert calls == ["one"]
+
+
+async def test_without_a_thread_or_a_run_there_is_nothing_to_resume(saver: AsyncSqliteSaver) -> None:
+    agent, _, _ = small_agent()
+    durable = DurableAgent(agent, saver)
+    with pytest.raises(ConfigError, match="wants a thread"):
+        await durable.ainvoke("x", {})
+    with pytest.raises(ConfigError, match="no run to go on with"):
+        await durable.ainvoke(None, THREAD)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_nothing_that_was_stored_is_lost_or_done_again_whenever_the_process_is_killed(
+    database: str, tmp_path: Path
+) -> None:
+    address = os.environ.get("TEST_POSTGRES", "")
+    if database == "postgres" and not address:
+        pytest.skip("TEST_POSTGRES holds the address of no database to test with")
+    environment = os.environ | {"TEST_POSTGRES": address if database == "postgres" else ""}
+    command = [sys.executable, str(HERE / "killed_runs.py"), str(tmp_path / "killed"), "50"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=230, env=environment)
+    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(runs) == 50
+    assert len([one for one in runs if one["stored"]]) >= 10
+    for one in runs:
+        assert one["error"] is None
+        results = {result["task"]["id"]: result for result in one["run"]["results"]}
+        assert {number: result["status"] for number, result in results.items()} == dict.fromkeys(SHAPE, "ok")
+        for number, kept in one["stored"].items():
+            assert told(results[int(number)]) == kept
+        for result in results.values():
+            made = told(result)
+            assert Path(made["path"]).read_bytes() == MARK + made["output"].encode()
+        again = {int(line.split()[0]) for line in one["after"]}
+        assert not again & {int(number) for number in one["stored"]}
+        for number, needed in SHAPE.items():
+            assert all(results[need]["output"] in results[number]["output"] for need in needed)
+        assert len({result["task"]["args"]["text"].split()[0] for result in results.values()}) == 1
+
+
+async def test_runs_of_one_thread_follow_each_other_over_event_loops(tmp_path: Path) -> None:
+    begun, under_way, most = threading.Event(), 0, 0
+
+    @tool
+    async def count(text: str) -> str:
+        """Count."""
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        begun.set()
+        await asyncio.sleep(0.1)
+        under_way -= 1
+        return text
+
+    llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done."})
+    agent = JarvisAgent(llm, tools=[count], settings=Settings(output_dir=tmp_path / "out"))
+    durable = DurableAgent(agent, InMemorySaver())
+    other = threading.Thread(target=durable.invoke, args=("count", THREAD))
+    other.start()
+    await asyncio.to_thread(begun.wait)
+    run = await durable.ainvoke("count again", THREAD)
+    await asyncio.to_thread(other.join)
+    assert (run.answer, most) == ("Done.", 1)

@@ -1,0 +1,186 @@
+"""Plans that wait for approval: nothing runs before somebody decided, and a wrong word decides nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph")
+
+from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from small_agents import block, picture, plan, small_agent
+
+from jarvis_agent import Plan, Settings, Task
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.agent.graph import DurableAgent
+
+TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
+UNKNOWN = {"task": "sing", "id": 1, "dep": [-1], "args": {"text": "la"}}
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def waiting(tmp_path: Path, calls: list[str]) -> DurableAgent:
+    """An agent with a plan that waits."""
+    durable = DurableAgent(counting_agent(tmp_path, calls), InMemorySaver(), approve=True)
+    assert [event.kind async for event in durable.events("count", THREAD)] == []
+    return durable
+
+
+async def decide(durable: DurableAgent, decision: Any) -> Any:
+    return await durable.ainvoke(Command(resume=decision), THREAD)
+
+
+async def test_a_plan_waits_for_approval(waiting: DurableAgent, calls: list[str]) -> None:
+    shown = await waiting.waiting(THREAD)
+    assert shown is not None
+    assert (shown["request"], shown["plan"][0]["args"]) == ("count", {"text": "one"})
+    assert calls == []
+    run = await decide(waiting, True)
+    assert run.results[0].output == "one!"
+    assert await waiting.waiting(THREAD) is None
+
+
+@pytest.mark.parametrize("word", ["yes", "y", "Approve", " TRUE ", "ok."])
+async def test_a_plan_is_approved_in_words(waiting: DurableAgent, calls: list[str], word: str) -> None:
+    await decide(waiting, word)
+    assert calls == ["one"]
+
+
+@pytest.mark.parametrize("word", [False, "reject", "No", "n", []])
+async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
+    waiting: DurableAgent, calls: list[str], word: Any
+) -> None:
+    run = await decide(waiting, word)
+    assert (calls, run.results) == ([], [])
+    assert run.answer == "The plan was rejected, so nothing was run."
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        [TWO],
+        json.dumps([TWO]),
+        {"plan": [TWO]},
+        [Task.model_validate(TWO)],
+        Plan(tasks=[Task.model_validate(TWO)]),
+        {"plan": {"tasks": [TWO], "notes": []}},
+    ],
+)
+async def test_an_edited_plan_is_the_one_that_runs(
+    waiting: DurableAgent, calls: list[str], form: Any
+) -> None:
+    run = await decide(waiting, form)
+    assert calls == ["two"]
+    assert run.plan.tasks[0].args == {"text": "two"}
+
+
+@pytest.mark.parametrize(
+    ("decision", "problem"),
+    [
+        (7, "approved with True"),
+        ("perhaps later", "no plan was found"),
+        ([UNKNOWN], "sing"),
+        ({"verdict": 1}, "verdict"),
+        ([object()], "no plan was found"),
+    ],
+)
+async def test_what_is_no_decision_is_asked_again_until_it_is_one(
+    waiting: DurableAgent, calls: list[str], decision: Any, problem: str
+) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=problem):
+            await decide(waiting, decision)
+    shown = await waiting.waiting(THREAD)
+    assert shown is not None
+    assert problem in shown["problem"]
+    assert shown["plan"][0]["args"] == {"text": "one"}
+    assert calls == []
+    await decide(waiting, True)
+    assert calls == ["one"]
+
+
+async def test_an_edited_plan_that_was_mended_is_shown_again_before_it_runs(
+    waiting: DurableAgent, calls: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="sing"):
+        await decide(waiting, [TWO, UNKNOWN])
+    shown = await waiting.waiting(THREAD)
+    assert shown is not None
+    assert [task["args"] for task in shown["plan"]] == [{"text": "two"}]
+    assert calls == []
+    await decide(waiting, "yes")
+    assert calls == ["two"]
+
+
+async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -> None:
+    attached = block(picture(tmp_path / "a.png"), mime="image/png")
+    message = HumanMessage([{"type": "text", "text": "What is in it?"}, attached])
+
+    def describe_it(messages: Any) -> str:
+        name = next(word for word in messages[-1].text.replace('"', " ").split() if word.startswith("input-"))
+        return plan(("image-to-text", [], {"image": name}))
+
+    agent, _, _ = small_agent(describe_it, settings=Settings(output_dir=tmp_path / "out"))
+    durable = DurableAgent(agent, InMemorySaver(), approve=True)
+    assert [event.kind async for event in durable.events([message], THREAD)] == []
+    run = await decide(durable, True)
+    assert [result.error for result in run.results] == [None]
+    assert len(list((tmp_path / "out").rglob("input*"))) == 1
+
+
+async def test_without_a_plan_that_waits_there_is_nothing_to_decide(
+    waiting: DurableAgent, calls: list[str]
+) -> None:
+    with pytest.raises(ConfigError, match="True, False, or another plan"):
+        await decide(waiting, None)
+    await decide(waiting, True)
+    with pytest.raises(ConfigError, match="no plan waits"):
+        await decide(waiting, True)
+    assert calls == ["one"]
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["who would ask", "who would not ask"])
+async def test_a_decision_holds_for_whoever_goes_on_with_the_run(tmp_path: Path, asks: bool) -> None:
+    calls: list[str] = []
+    saver, stuck = InMemorySaver(), asyncio.Event()
+    agent = counting_agent(tmp_path, calls, stuck=stuck)
+    first = DurableAgent(agent, saver, approve=True)
+    with pytest.raises(ConfigError, match="waits for a decision"):
+        await first.ainvoke("count", THREAD)
+    await stop_when(stuck, first, Command(resume=plan(*ONE_BY_ONE)))
+    second = DurableAgent(agent, saver, approve=asks)
+    assert await second.waiting(THREAD) is None
+    run = await second.ainvoke(None, THREAD)
+    assert [result.output for result in run.results] == ["one!", "one!!"]
+    assert calls == ["one", "one!", "one!"]
+
+
+async def test_a_run_that_nobody_had_to_approve_asks_nobody_when_it_goes_on(tmp_path: Path) -> None:
+    calls: list[str] = []
+    saver, stuck = InMemorySaver(), asyncio.Event()
+    agent = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck)
+    await stop_when(stuck, DurableAgent(agent, saver), "count")
+    run = await DurableAgent(agent, saver, approve=True).ainvoke(None, THREAD)
+    assert [result.output for result in run.results] == ["one!", "one!!"]
+    assert calls == ["one", "one!", "one!"]
+
+
+async def test_a_plan_that_waits_is_not_run_by_who_asks_nobody(
+    waiting: DurableAgent, calls: list[str]
+) -> None:
+    hasty = DurableAgent(waiting.agent, waiting.graph.checkpointer)
+    with pytest.raises(ConfigError, match="waits for approval"):
+        await hasty.ainvoke(None, THREAD)
+    assert calls == []

@@ -1,0 +1,163 @@
+"""The graph in other hands: in a larger graph, with any durability, on a server that forbids blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+pytest.importorskip("langgraph")
+
+from blocking import BlockingCallError, no_blocking
+from durable_agents import ONE_BY_ONE, THREAD, counting_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command
+from small_agents import picture
+from typing_extensions import TypedDict
+
+from jarvis_agent import Run
+from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.agent.graph import make_graph
+from jarvis_agent.core.request import Request
+from jarvis_agent.testing import ScriptedLLM
+
+HERE = Path(__file__).parents[1]
+
+
+class Asked(TypedDict, total=False):
+    """What the larger graph knows."""
+
+    question: str
+    answer: str
+
+
+def larger(inner: Any, saver: InMemorySaver | None) -> Any:
+    """A graph of which ours is one step."""
+
+    async def step(state: Asked) -> Asked:
+        return {"answer": (await inner.ainvoke(state["question"]))["answer"]}
+
+    graph = StateGraph(Asked)
+    graph.add_node("jarvis", step)
+    graph.add_edge(START, "jarvis")
+    graph.add_edge("jarvis", END)
+    return graph.compile(checkpointer=saver)
+
+
+async def test_the_graph_is_one_like_any_other_for_langgraph(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, [])
+    run = Run.model_validate(await make_graph(agent, InMemorySaver()).ainvoke("count", THREAD))
+    assert run.answer == "Done."
+    bare = make_graph(agent)  # as a platform serves it, which brings its own checkpointer
+    assert Run.model_validate(await bare.ainvoke("count")).answer == "Done."
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_it_runs_with_any_durability(
+    tmp_path: Path, durability: Literal["sync", "async", "exit"]
+) -> None:
+    graph = make_graph(counting_agent(tmp_path, [], *ONE_BY_ONE), InMemorySaver())
+    run = await graph.ainvoke("count", THREAD, durability=durability)
+    assert [result["output"] for result in run["results"]] == ["one!", "one!!"]
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["with a checkpointer of its own", "with none"])
+@pytest.mark.parametrize("lent", [True, False], ids=["in a graph with one", "in a graph without"])
+async def test_it_is_a_step_of_a_larger_graph(tmp_path: Path, own: bool, lent: bool) -> None:
+    inner = make_graph(counting_agent(tmp_path, [], *ONE_BY_ONE), InMemorySaver() if own else None)
+    told = await larger(inner, InMemorySaver() if lent else None).ainvoke({"question": "count"}, THREAD)
+    assert told["answer"] == "Done."
+
+
+async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:
+    calls: list[str] = []
+    outer = larger(make_graph(counting_agent(tmp_path, calls), approve=True), InMemorySaver())
+    told = await outer.ainvoke({"question": "count"}, THREAD)
+    assert told["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}
+    assert calls == []
+    told = await outer.ainvoke(Command(resume=True), THREAD)
+    assert (calls, told["answer"]) == (["one"], "Done.")
+
+
+async def test_a_server_can_tell_what_the_graph_takes_and_gives(tmp_path: Path) -> None:
+    graph = make_graph(counting_agent(tmp_path, []))
+    assert graph.get_input_jsonschema()["properties"].keys() == Request.model_fields.keys()
+    assert graph.get_output_jsonschema()["properties"].keys() == Run.model_fields.keys()
+
+
+async def test_a_server_tells_its_client_why_a_request_can_not_be_used(tmp_path: Path) -> None:
+    """LangGraph's server hides the messages of all errors but Python's own."""
+    graph = make_graph(counting_agent(tmp_path, []))
+    with pytest.raises(InputError, match="wish: there is no such field") as caught:
+        await graph.ainvoke({"wish": "count"})
+    assert isinstance(caught.value, ValueError)
+
+
+Served = Callable[[str], Any]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
+    """A graph of langgraph.json by its name there; the language model plans the edges of "open/a.png"."""
+    (tmp_path / "open").mkdir()
+    rows = [{"task": "canny-control", "id": 0, "args": {"image": str(picture(tmp_path / "open" / "a.png"))}}]
+    llm = ScriptedLLM({"plan": json.dumps(rows), "respond": "Done."})
+    monkeypatch.setenv("JARVIS_OFFLINE", "1")
+    monkeypatch.setenv("JARVIS_OUTPUT_DIR", "out")
+    monkeypatch.setenv("JARVIS_ALLOWED_DIRS", str(tmp_path / "open"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jarvis_agent.agent.agent.resolve_model", lambda model, settings: llm)
+    monkeypatch.delitem(sys.modules, "jarvis_agent.interfaces.server.langgraph_app", raising=False)
+    named = json.loads((HERE.parent / "langgraph.json").read_text())["graphs"]
+
+    def load(name: str) -> Any:
+        module, variable = named[name].split(":")
+        return getattr(importlib.import_module(module), variable)
+
+    return load
+
+
+async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: Path) -> None:
+    a_picture = str(tmp_path / "open" / "a.png")
+    graph = served("jarvis")
+    with no_blocking() as blocked:
+        run = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
+    assert blocked == []
+    assert [result["error"] for result in run["results"]] == [None]
+    assert Path(run["results"][0]["resources"][0]["path"]).parent.parent == tmp_path / "out"
+
+
+async def test_the_served_graph_reads_no_file_that_a_request_names(served: Served, tmp_path: Path) -> None:
+    secret = picture(tmp_path / "secret.png")
+    with pytest.raises(ForbiddenError, match="files of this machine are not read"):
+        await served("jarvis").ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
+
+
+async def test_one_of_the_served_graphs_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:
+    graph = served("jarvis-approve")
+    graph.checkpointer = InMemorySaver()  # the server's
+    asked = await graph.ainvoke("Draw the edges of a.png", THREAD)
+    assert [row["task"] for row in asked["__interrupt__"][0].value["plan"]] == ["canny-control"]
+    assert not list((tmp_path / "out").rglob("*.png"))
+    run = await graph.ainvoke(Command(resume=True), THREAD)
+    assert [result["error"] for result in run["results"]] == [None]
+
+
+async def test_the_guard_sees_what_blocks(tmp_path: Path) -> None:
+    from jarvis_agent.media.store import ResourceStore
+    from jarvis_agent.core.settings import Settings
+
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    with no_blocking() as blocked:
+        with pytest.raises(BlockingCallError, match=r"resources\.py"):
+            store.prepare()
+        await asyncio.to_thread(store.prepare)
+    assert len(blocked) == 1
+    assert store.directory.is_dir()

@@ -1,0 +1,168 @@
+"""What a run that goes on in another process finds: its files, its clock, and what it has cost so far."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph")
+
+from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from small_agents import block, picture, plan, small_agent
+
+from jarvis_agent import Run, Settings
+from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent.core.types import Usage
+
+DESCRIBE_IN_FRENCH = [
+    ("image-to-text", [], {"image": "a.png"}),
+    ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"}),
+]
+
+
+class TwoLives:
+    """A run whose translation hangs in the first process and is done in the second."""
+
+    def __init__(self, folder: Path, rows: Any = DESCRIBE_IN_FRENCH, **options: Any) -> None:
+        self._settings = Settings(output_dir=folder / "out")
+        self._rows, self._options = rows, options
+        self._saver = InMemorySaver()
+        self._stuck = asyncio.Event()
+
+    def _agent(self) -> DurableAgent:
+        async def translate(call: Any) -> str:
+            if not self._stuck.is_set():
+                self._stuck.set()
+                await asyncio.Event().wait()
+            return "une phrase"
+
+        experts = {"translation": translate}
+        planned = self._rows if callable(self._rows) else plan(*self._rows)
+        agent, self.llm, _ = small_agent(planned, experts, settings=self._settings, **self._options)
+        return DurableAgent(agent, self._saver)
+
+    async def first(self, request: Any) -> None:
+        await stop_when(self._stuck, self._agent(), request)
+
+    async def second(self) -> Run:
+        return await self._agent().ainvoke(None, THREAD)
+
+
+@pytest.fixture
+def a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return picture(tmp_path / "a.png")
+
+
+async def test_an_attached_picture_is_found_again(tmp_path: Path, a_picture: Path) -> None:
+    attached = block(a_picture, mime="image/png")
+    message = HumanMessage([{"type": "text", "text": "Describe it, twice"}, attached])
+
+    def describe_again_after(messages: Any) -> str:
+        name = next(word for word in messages[-1].text.replace('"', " ").split() if word.startswith("input-"))
+        rows = [
+            ("translation", [], {"text": "hi", "tgt_lang": "fr"}),
+            ("image-to-text", [0], {"image": name}),
+        ]
+        return plan(*rows)
+
+    lives = TwoLives(tmp_path, describe_again_after)
+    await lives.first([message])
+    run = await lives.second()
+    assert [result.error for result in run.results] == [None, None]
+    assert len(list((tmp_path / "out").rglob("input*"))) == 1
+
+
+async def test_a_file_that_is_gone_is_missed_by_no_task_that_is_done(tmp_path: Path, a_picture: Path) -> None:
+    lives = TwoLives(tmp_path)
+    await lives.first({"input": "Describe it in French", "files": ["a.png"]})
+    await asyncio.to_thread(a_picture.unlink)
+    run = await lives.second()
+    assert [result.status for result in run.results] == ["ok", "ok"]
+
+
+async def test_a_file_that_is_gone_fails_only_the_task_that_needs_it(tmp_path: Path, a_picture: Path) -> None:
+    hang, describe = (
+        ("translation", [], {"text": "hi", "tgt_lang": "fr"}),
+        ("image-to-text", [0], {"image": "a.png"}),
+    )
+    lives = TwoLives(tmp_path, [hang, describe])
+    await lives.first({"input": "Translate, then describe", "files": ["a.png"]})
+    await asyncio.to_thread(a_picture.unlink)
+    run = await lives.second()
+    assert [result.status for result in run.results] == ["ok", "failed"]
+    assert "a.png" in (run.results[1].error or "")
+
+
+async def test_an_address_that_was_fetched_is_not_fetched_again(
+    tmp_path: Path, a_picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    async def fetch(url: str, path: Path, settings: Settings) -> Path:
+        fetched.append(url)
+        return await asyncio.to_thread(shutil.copyfile, a_picture, path)
+
+    monkeypatch.setattr("jarvis_agent.media.store.fetch", fetch)
+    url = "https://example.com/a.png"
+    lives = TwoLives(tmp_path, [("image-to-text", [], {"image": url}), DESCRIBE_IN_FRENCH[1]])
+    await lives.first({"input": "Describe it in French", "files": [url]})
+    assert (await lives.second()).ok
+    assert fetched == [url]
+
+
+async def test_what_stored_tasks_have_cost_is_counted(tmp_path: Path, a_picture: Path) -> None:
+    lives = TwoLives(tmp_path, models=["a", "b"], select='{"id": "a", "reason": "r"}')
+    await lives.first({"input": "Describe it in French", "files": ["a.png"]})
+    run = await lives.second()
+    assert lives.llm.stages() == ["select", "respond"]  # the second process: one choice and the answer
+    assert {stage: usage.calls for stage, usage in run.usage.items()} == {
+        "plan": 1,
+        "select": 2,
+        "respond": 1,
+    }
+    assert run.usage["plan"] != Usage()
+
+
+async def test_times_go_on_where_the_first_process_left_them(tmp_path: Path, a_picture: Path) -> None:
+    lives = TwoLives(tmp_path)
+    await lives.first({"input": "Describe it in French", "files": ["a.png"]})
+    await asyncio.sleep(0.2)
+    run = await lives.second()
+    first, second = run.results
+    assert first.ended <= second.started
+    assert second.ended <= run.timings["total"]
+    assert run.timings["plan"] <= first.started
+
+
+async def test_a_run_that_began_long_ago_has_all_its_time_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    an_hour_ago = SimpleNamespace(time=lambda: time.time() - 3600)
+    monkeypatch.setattr("jarvis_agent.agent.graph.time", an_hour_ago)
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
+    assert agent.settings.run_timeout < 3600
+    run = await DurableAgent(agent, InMemorySaver()).ainvoke("count", THREAD)
+    assert run.answer == "Done."
+    assert [result.status for result in run.results] == ["ok", "ok"]
+    assert run.results[0].started >= 3600
+
+
+async def test_a_file_of_an_earlier_turn_is_found_from_another_directory(
+    tmp_path: Path, a_picture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver, settings = InMemorySaver(), Settings(output_dir=tmp_path / "out")
+    agent, _, _ = small_agent(plan(("image-to-text", [], {"image": "a.png"})), settings=settings)
+    for request in ({"input": "Describe a.png", "files": ["a.png"]}, "And once more, please."):
+        run = await DurableAgent(agent, saver).ainvoke(request, THREAD)
+        assert [result.error for result in run.results] == [None]
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / "elsewhere")

@@ -1,0 +1,95 @@
+"""What runs leave in the memory of the process: nothing that is theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+from PIL import Image
+from small_agents import DESCRIBE, small_agent
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.core.errors import LLMError
+from jarvis_agent.planning.retrieval import Similarity
+
+
+@pytest.fixture(autouse=True)
+def _picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (8, 8)).save("a.jpg")
+
+
+def repeating(messages: Sequence[BaseMessage]) -> str:
+    """A plan that repeats the request where no plan says anything."""
+    request = re.findall(r"Describe a\.jpg for the \w+ number \d+", str(messages[-1].text))[-1]
+    return json.dumps([json.loads(DESCRIBE)[0] | {request: request}])
+
+
+async def runs_of(agent: JarvisAgent, records: list[list[Any]], name: str, count: int) -> None:
+    """Runs that nobody keeps, with requests that were never made before."""
+
+    async def one(number: int) -> None:
+        run = await agent.ainvoke(f"Describe a.jpg for the {name} number {number}")
+        assert run.ok
+        for record in records:
+            record.clear()
+
+    await asyncio.gather(*map(one, range(count)))
+
+
+def ours() -> Counter[str]:
+    """How many objects of our classes there are, by class."""
+    gc.collect()
+    kinds = (type(thing) for thing in gc.get_objects())
+    return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("jarvis_agent"))
+
+
+def held() -> set[str]:
+    """The requests of runs, whole or in longer texts, that anything still holds."""
+    gc.collect()
+    texts = (text for thing in gc.get_objects() for text in gc.get_referents(thing) if type(text) is str)
+    return {text for text in texts if re.search(r"for the (first|second) number \d", text)}
+
+
+def cached() -> Counter[str]:
+    """How many results our functions keep, by function."""
+    caches = [thing for thing in gc.get_objects() if isinstance(thing, functools._lru_cache_wrapper)]
+    own = (cache for cache in caches if cache.__module__.startswith("jarvis_agent"))
+    return Counter({f"{cache.__module__}.{cache.__qualname__}": cache.cache_info().currsize for cache in own})
+
+
+@pytest.mark.parametrize("knows_meaning", [pytest.param(True, marks=pytest.mark.starter), False])
+async def test_runs_that_have_ended_leave_nothing_of_theirs(
+    knows_meaning: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not knows_meaning:
+        monkeypatch.setattr(Similarity, "_embedder", None)
+    agent, llm, backend = small_agent(repeating)
+    records: list[list[Any]] = [llm.calls, backend.calls]
+    async with agent:
+        await runs_of(agent, records, "first", 4)
+        objects, results = ours(), cached()
+        await runs_of(agent, records, "second", 12)
+        assert ours() - objects == Counter()
+        assert cached() - results == Counter()
+        assert held() == set()
+
+
+async def test_runs_in_which_nobody_could_choose_for_the_whole_plan_leave_nothing_of_theirs() -> None:
+    agent, llm, backend = small_agent(models=("a", "b"), settings=Settings(selection="joint"))
+    llm.replies["joint"] = lambda messages: LLMError("it is down")
+    records: list[list[Any]] = [llm.calls, backend.calls]
+    async with agent:
+        await runs_of(agent, records, "first", 4)
+        objects = ours()
+        await runs_of(agent, records, "second", 12)
+        assert ours() - objects == Counter()

@@ -1,0 +1,302 @@
+"""Media tools: files in, files out, without a model."""
+
+from __future__ import annotations
+
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from result_bench import a_call, a_photo
+
+from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS, MediaToolsBackend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.media.files import sniff, write_audio
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
+
+av = pytest.importorskip("av")
+np = pytest.importorskip("numpy")
+
+Working = Callable[..., Any]
+
+
+def film_at(path: Path, codec: str, size: tuple[int, int] = (32, 16)) -> Resource:
+    """A second of pictures without sound, ten, each brighter than the one before."""
+    with av.open(path, "w") as made:
+        stream = made.add_stream(codec, rate=10)
+        stream.width, stream.height = size
+        stream.pix_fmt = "yuv420p"
+        for shade in range(10):
+            pixels = np.full((size[1], size[0], 3), 20 * shade, np.uint8)
+            made.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        made.mux(stream.encode(None))
+    return Resource(kind="video", path=path)
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Resource:
+    return film_at(tmp_path / "film.mp4", "libx264")
+
+
+@pytest.fixture
+def tone(tmp_path: Path) -> Resource:
+    path = tmp_path / "tone.wav"
+    write_audio(path, np.sin(np.arange(16_000) / 10) / 2, 16_000)
+    return Resource(kind="audio", path=path)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Where the tools write."""
+    folder = tmp_path / "made"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def working(made: Path) -> Working:
+    """A tool's work, by task and inputs."""
+
+    def working(task: str, **inputs: Any) -> Any:
+        return MEDIA_TOOLS[task].work(a_call(TASKS[task], made, **inputs))
+
+    return working
+
+
+def pictures(path: Path) -> int:
+    with av.open(path) as video:
+        return sum(1 for _ in video.decode(video=0))
+
+
+def seconds_of_sound(path: Path) -> float:
+    with av.open(path) as video:
+        samples = sum(frame.samples for frame in video.decode(audio=0))
+        return float(samples / video.streams.audio[0].rate)
+
+
+def test_the_backend_runs_each_tool_for_its_own_task_alone() -> None:
+    backend = MediaToolsBackend(ModelPool(0))
+    for task, tool in MEDIA_TOOLS.items():
+        assert backend.unsupported_reason(TASKS[task], Candidate(id=tool.id, task=task)) is None
+    other = Candidate(id="pillow/crop", task="resize-image")
+    assert "no media tool for resize-image" in str(backend.unsupported_reason(TASKS["resize-image"], other))
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "size", "kept"),
+    [
+        ("film.mp4", "libx264", (32, 16), (32, 16)),
+        ("old.mp4", "mpeg4", (32, 16), (32, 16)),
+        ("web.webm", "libvpx", (33, 17), (32, 16)),
+    ],
+)
+def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
+    working: Working, tmp_path: Path, tone: Resource, name: str, codec: str, size: Any, kept: Any
+) -> None:
+    path = working("combine-video-audio", video=film_at(tmp_path / name, codec, size), audio=tone)["path"]
+    assert sniff(path) == ("video", "video/mp4")
+    assert pictures(path) == 10
+    assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
+    with av.open(path) as dubbed:
+        seen, heard = dubbed.streams
+        assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
+        assert (seen.width, seen.height) == kept
+        assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
+        assert dubbed.metadata["title"] == "combine-video-audio"
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(8_000, 8_000), (11_111, 48_000), (192_000, 48_000)])
+def test_a_rate_that_aac_does_not_have_is_changed(
+    working: Working, tmp_path: Path, film: Resource, rate: int, kept: int
+) -> None:
+    path = tmp_path / "odd.wav"
+    write_audio(path, np.sin(np.arange(rate) / 10) / 2, rate)
+    sound = Resource(kind="audio", path=path)
+    dubbed = working("combine-video-audio", video=film, audio=sound)["path"]
+    assert seconds_of_sound(dubbed) == pytest.approx(1.0, abs=0.2)
+    with av.open(dubbed) as made:
+        assert made.streams.audio[0].rate == kept
+
+
+def test_the_sound_that_a_video_had_is_replaced(working: Working, film: Resource, tone: Resource) -> None:
+    first = working("combine-video-audio", video=film, audio=tone)["path"]
+    again = working("combine-video-audio", video=Resource(kind="video", path=first), audio=tone)["path"]
+    with av.open(again) as dubbed:
+        assert len(dubbed.streams.audio) == 1
+
+
+def test_what_lacks_pictures_or_sound_is_not_combined_and_leaves_no_file(
+    working: Working, made: Path, film: Resource, tone: Resource
+) -> None:
+    for video, audio in ((tone, tone), (film, film)):
+        with pytest.raises(BadInputError, match="can not be combined"):
+            working("combine-video-audio", video=video, audio=audio)
+    assert not list(made.iterdir())
+
+
+def test_the_sound_of_a_video_becomes_a_wav_file(working: Working, film: Resource, tone: Resource) -> None:
+    dubbed = Resource(kind="video", path=working("combine-video-audio", video=film, audio=tone)["path"])
+    path = working("extract-audio", video=dubbed)["path"]
+    with wave.open(str(path)) as sound:
+        assert (sound.getframerate(), sound.getsampwidth(), sound.getnchannels()) == (16_000, 2, 1)
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
+    assert len(samples) / 16_000 == pytest.approx(1.0, abs=0.2)
+    assert np.abs(samples).max() == pytest.approx(16_384, rel=0.2)
+
+
+def test_a_silent_video_has_no_sound_to_take_out(working: Working, made: Path, film: Resource) -> None:
+    with pytest.raises(BadInputError, match=r"film\.mp4 has no sound"):
+        working("extract-audio", video=film)
+    assert not list(made.iterdir())
+
+
+@pytest.mark.parametrize("task", ["extract-audio", "extract-frames"])
+def test_what_is_no_video_is_refused(working: Working, tmp_path: Path, made: Path, task: str) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
+    with pytest.raises(BadInputError, match=r"broken\.mp4 can not be read as a video"):
+        working(task, video=Resource(kind="video", path=broken))
+    assert not list(made.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("count", "times"),
+    [
+        (1, [0.5]),
+        ("3", [0.1, 0.5, 0.8]),
+        (2.0, [0.2, 0.7]),
+        (None, [0.0, 0.1, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9]),
+        (64, [place / 10 for place in range(10)]),
+    ],
+)
+def test_frames_are_spread_over_a_video(working: Working, film: Resource, count: Any, times: Any) -> None:
+    found = working("extract-frames", video=film, count=count)
+    assert [row["time"] for row in found] == pytest.approx(times)
+    shades = [row["image"].convert("L").getpixel((0, 0)) for row in found]
+    assert shades == pytest.approx([200 * time for time in times], abs=4)
+
+
+@pytest.mark.parametrize("count", [65, 0, -1, 1.5, "many", "nan", "inf", True, [3]])
+def test_no_other_count_of_frames_is_taken(working: Working, film: Resource, count: Any) -> None:
+    with pytest.raises(BadInputError, match=r"extract-frames (takes at most 64|needs a whole number)"):
+        working("extract-frames", video=film, count=count)
+
+
+def test_frames_of_a_video_that_was_filmed_sideways_are_upright(working: Working, film: Resource) -> None:
+    assert film.path is not None
+    content = bytearray(film.path.read_bytes())
+    matrix = content.index(b"tkhd") + 44
+    quarter = (0, 1 << 16, 0, (-1 << 16) % (1 << 32), 0, 0, 0, 0, 1 << 30)
+    content[matrix : matrix + 36] = b"".join(value.to_bytes(4, "big") for value in quarter)
+    film.path.write_bytes(content)
+    (frame,) = working("extract-frames", video=film, count=1)
+    assert frame["image"].size == (16, 32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [
+        ({"width": 100}, (100, 50)),
+        ({"height": "25 px"}, (50, 25)),
+        ({"width": "30", "height": 40.0}, (30, 40)),
+        ({"width": 1}, (1, 1)),
+        ({"width": 50, "height": ""}, (50, 25)),
+    ],
+)
+def test_an_image_is_resized(working: Working, tmp_path: Path, asked: Any, size: Any) -> None:
+    assert working("resize-image", image=a_photo(tmp_path), **asked).size == size
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({}, "needs a width or a height"),
+        ({"width": 0}, "whole number above 0 for width"),
+        ({"height": "tall"}, "whole number above 0 for height, not 'tall'"),
+        ({"width": 2.5}, "whole number"),
+        ({"width": 30_000, "height": 30_000}, "JARVIS_MAX_PIXELS"),
+        ({"width": 1e300}, "a side of more than"),
+        ({"height": 10**400}, "whole number|a side of more than"),
+    ],
+)
+def test_no_other_size_is_taken(working: Working, tmp_path: Path, asked: Any, why: str) -> None:
+    with pytest.raises(BadInputError, match=why):
+        working("resize-image", image=a_photo(tmp_path), **asked)
+
+
+@pytest.fixture
+def quarters(tmp_path: Path) -> Resource:
+    """A red, a green, a blue and a white quarter of 20 × 10 pixels each."""
+    image = Image.new("RGB", (40, 20), "white")
+    for colour, place in (("red", (0, 0)), ("green", (20, 0)), ("blue", (0, 10))):
+        image.paste(colour, (*place, place[0] + 20, place[1] + 10))
+    path = tmp_path / "quarters.png"
+    image.save(path)
+    return Resource(kind="image", path=path)
+
+
+BLUE = {"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}
+RED = {"xmin": 0, "ymin": 0, "xmax": 20, "ymax": 10}
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        [0, 10, 20, 20],
+        (0.0, 10.0, 20.0, 20.0),
+        ["0", "10", "20", "20"],
+        [20, 20, 0, 10],
+        [-5, 10, 20, 99],
+        BLUE,
+        {"label": "sea", "score": 0.5, "box": BLUE},
+        [{"box": RED, "score": 0.2}, {"box": BLUE, "score": 0.9}, {"label": "sky", "score": 1.0}],
+        "[0, 10, 20, 20]",
+        '{"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}',
+        "0, 10, 20, 20",
+        "<0, 10, 20, 20>",
+        "(0 10 20 20)",
+    ],
+)
+def test_the_part_in_a_box_is_cut_out(working: Working, quarters: Resource, box: Any) -> None:
+    part = working("crop-image", image=quarters, box=box)
+    assert part.size == (20, 10)
+    assert part.getcolors() == [(200, (0, 0, 255))]
+
+
+@pytest.mark.parametrize(
+    ("box", "why"),
+    [
+        ([90, 90, 99, 99], r"nothing of the image \(40 × 20 pixels\) lies in the box"),
+        ([5, 5, 5, 9], "nothing of the image"),
+        ([], "is no box"),
+        ([1, 2, 3], "is no box"),
+        (None, "is no box"),
+        (7, "is no box"),
+        ({"xmin": 1}, "is no box"),
+        ({"box": None}, "is no box"),
+        ([[0, 10, 20, 20]], "is no box"),
+        ([{"label": "sky", "score": 1.0}], "none of the 1 things found has a box"),
+        ("the sea", "is no box"),
+        ("", "is no box"),
+        ("[" * 100_000, "is no box"),
+        ([0, 0, float("nan"), 9], "no finite numbers"),
+        ([0, 0, 10**400, 9], "is no box"),
+    ],
+)
+def test_what_is_no_box_is_refused(working: Working, quarters: Resource, box: Any, why: str) -> None:
+    with pytest.raises(BadInputError, match=why) as refused:
+        working("crop-image", image=quarters, box=box)
+    assert len(str(refused.value)) < 300
+
+
+def test_settings_limit_how_large_an_image_is_made(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    call = a_call(TASKS["resize-image"], tmp_path, image=a_photo(tmp_path), width=100)
+    with pytest.raises(BadInputError, match="more than 4,000"):
+        MEDIA_TOOLS["resize-image"].work(replace(call, settings=Settings(max_pixels=4_000)))

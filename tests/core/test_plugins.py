@@ -1,0 +1,112 @@
+"""What is given to an agent is looked at when the agent is made, and one's own backends go with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from jarvis_agent import JarvisAgent, Settings, default_backends
+from jarvis_agent.selection import registry as experts
+from jarvis_agent.backends.base import Expert, LocalBackend
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.testing import FakeBackend, FakeSource
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+class Half:
+    """A backend whose author stopped too early."""
+
+    name = "half"
+    local = True
+
+    def unsupported_reason(self, spec: Any, candidate: Any) -> None:
+        return None
+
+
+class Named:
+    """A source without `candidates`."""
+
+    name = "named"
+
+
+def plain(text: str) -> str:
+    """A function that nobody made a tool of."""
+    return text
+
+
+def one_word(text: str) -> FakeBackend:
+    """Takes something else than the settings and the pool."""
+    return FakeBackend({}, text)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"sources": [Named()]}, r"a source .* Named lacks `candidates`; see the protocol ModelSource in"),
+        ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
+        ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
+        ({"backends": [Half]}, r"the backend Half can not be made of the settings and the pool: TypeError"),
+        ({"backends": [one_word]}, r"the backend one_word can not be made"),
+        ({"backends": [lambda settings, pool: Half()]}, r"Half lacks `run`, `close`"),
+        ({"planner": object()}, r"the planner .* object lacks `plan`; see the protocol Planner in"),
+        ({"selector": object()}, r"the selector .* object lacks `select`"),
+        ({"responder": object()}, r"the responder .* object lacks `respond`"),
+        ({"tools": [plain]}, r"plain.* is no LangChain tool"),
+        ({"model": object()}, r"the language model is of type object; give a chat model"),
+        ({"settings": {"task_timeout": -1}}, r"task_timeout: .*greater than 0"),
+        ({"settings": {"task_timout": 1}}, r"task_timout: "),
+        ({"settings": object()}, r"the settings are of type object; give Settings"),
+    ],
+)
+def test_a_part_that_can_not_work_is_refused_at_once(given: dict[str, Any], told: str) -> None:
+    users = experts._users
+    with pytest.raises(ConfigError, match=told):
+        JarvisAgent(**given)
+    assert experts._users == users
+
+
+def test_settings_may_be_a_dict_beside_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_TOP_K", "3")
+    with JarvisAgent(settings={"task_timeout": 7}, sources=[], backends=[]) as agent:
+        assert (agent.settings.task_timeout, agent.settings.top_k) == (7, 3)
+
+
+class Mine(LocalBackend):
+    """A backend of models of this machine."""
+
+    name: ClassVar[str] = "mine"
+
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
+        super().__init__(pool, settings)
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        return None
+
+    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("mine", [Mine, lambda settings, pool: Mine(settings, pool)])
+def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callable[..., Mine]) -> None:
+    settings = Settings(offline=True, top_k=3)
+    with JarvisAgent(settings=settings, sources=[]) as usual:
+        ours = list(usual.experts.backends)
+    with JarvisAgent(settings=settings, sources=[], backends=[mine, *default_backends()]) as agent:
+        assert list(agent.experts.backends) == ["mine", *ours]
+        made, transformers = (agent.experts.backends[name] for name in ("mine", "transformers"))
+        assert isinstance(made, Mine)
+        assert isinstance(transformers, LocalBackend)
+        assert made.pool is transformers.pool is experts._pool
+        assert made.settings is agent.settings
+
+
+def test_of_two_backends_of_one_name_the_last_counts() -> None:
+    first, last = FakeBackend({}, "twin"), FakeBackend({}, "twin")
+    with JarvisAgent(sources=[], backends=[first, last]) as agent:
+        assert list(agent.experts.backends.values()) == [last]

@@ -1,0 +1,57 @@
+"""Task types of one's own: what the table of task types takes, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.tasks.registry import TASKS, find_task, register_task
+
+TIDY = TaskSpec("tidy_up-2", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
+
+
+def test_a_task_type_is_found_by_its_name_in_any_spelling() -> None:
+    try:
+        assert register_task(TIDY) is TIDY
+        assert find_task("Tidy up 2") is TIDY
+    finally:
+        del TASKS[TIDY.name]
+
+
+def test_its_parts_may_be_lists() -> None:
+    tidy = replace(TIDY, listing=(("filter", "tidy"),))
+    lists: dict[str, Any] = {
+        "inputs": [Arg("image", "image")],
+        "outputs": ["image"],
+        "listing": [["filter", "tidy"]],
+    }
+    spec = replace(TIDY, **lists)
+    assert spec == tidy
+    assert hash(spec) == hash(tidy)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "X Y"}, r"letters \(a-z\), digits, - and _, not 'X Y'"),
+        ({"name": ""}, "not ''"),
+        ({"name": "x" * 65}, "up to 64"),
+        ({"name": "tidy\n"}, "letters"),
+        (
+            {"outputs": ("image", "picture")},
+            "tidy_up-2: 'picture' is no kind of output; there are text, image",
+        ),
+        ({"outputs": ("any",)}, "'any' is no kind of output"),
+        ({"inputs": (Arg("image", "photo"),)}, "'photo' is no kind of input; there are .*file, any"),  # type: ignore[arg-type]
+        ({"category": "visual"}, "'visual' is no category; there are text, vision"),
+        ({"aliases": ("ASR",)}, "the alias 'ASR' .* belongs to 'automatic-speech-recognition'"),
+    ],
+)
+def test_a_task_type_that_can_not_be_used_is_refused(change: dict[str, Any], told: str) -> None:
+    before = dict(TASKS)
+    with pytest.raises(ValueError, match=told):
+        register_task(replace(TIDY, **change))
+    assert before == TASKS

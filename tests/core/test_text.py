@@ -1,0 +1,66 @@
+"""Texts of others: whatever is in them, a run can be stored and sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
+from jarvis_agent.core.text import sound, sound_data
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.core.types import Resource, TaskResult
+
+HALF = "a \ud83d cat"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("plain", "plain"), ("猫 😀", "猫 😀"), ("\ud83d\ude00", "😀"), (HALF, "a \ufffd cat")]
+)
+def test_half_characters_are_replaced_and_halves_joined(text: str, told: str) -> None:
+    assert sound(text) == told
+
+
+def test_every_text_in_plain_data_is_made_sound_and_the_rest_left_alone() -> None:
+    data = {HALF: [HALF, 1, None, (HALF,)], "path": Path("a")}
+    whole = sound(HALF)
+    assert sound_data(data) == {whole: [whole, 1, None, (whole,)], "path": Path("a")}
+
+
+@pytest.mark.parametrize(
+    "noun",
+    [
+        Request(input=HALF, files=[HALF]),
+        Request.of({"messages": [{"role": "user", "content": HALF}]}),
+        Resource(kind="data", text=HALF, data={"label": [HALF]}, name=HALF),
+        TaskResult.model_validate({"task": {"task": HALF, "id": 0, "args": {"text": HALF}}, "status": "ok"}),
+    ],
+)
+def test_half_a_character_in_a_noun_is_no_obstacle(noun: Any) -> None:
+    assert "\ufffd" in noun.model_dump_json()
+
+
+async def test_whoever_writes_half_a_character_the_run_can_be_stored(tmp_path: Path) -> None:
+    """Programs that cut texts at some length give such JSON: experts, tools and language models."""
+
+    @tool
+    def weather(city: str) -> str:
+        """The weather."""
+        return HALF
+
+    tasks = (
+        '[{"task": "weather", "id": 0, "args": {"city": "Oslo"}},'
+        ' {"task": "text-generation", "id": 1, "args": {"text": "Go on"}}]'
+    )
+    parts: dict[str, Any] = {
+        "sources": [FakeSource([fake_candidate("text-generation")])],
+        "backends": [FakeBackend({"text-generation": {"generated_text": HALF}})],
+        "settings": Settings(output_dir=tmp_path),
+    }
+    tools = [weather, *hf_tools(tasks=["text-generation"], **parts)]
+    agent = JarvisAgent(ScriptedLLM({"plan": tasks, "respond": HALF}), tools, **parts)
+    run = await agent.ainvoke(HALF)
+    assert [result.status for result in run.results] == ["ok", "ok"]
+    assert Run.model_validate_json(run.model_dump_json()) == run

@@ -1,0 +1,151 @@
+"""Tasks as tool runs in LangChain's callbacks: what LangSmith, `astream_events` and LangGraph see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.tools import tool
+from langchain_core.tracers.context import collect_runs
+from PIL import Image
+from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
+
+REQUEST = "Describe a.jpg aloud"
+
+
+@pytest.fixture(autouse=True)
+def _picture(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (8, 8)).save("a.jpg")
+
+
+async def _events(runnable: Any, value: Any) -> list[Any]:
+    return [event async for event in runnable.astream_events(value, version="v2")]
+
+
+def _tools(events: list[Any]) -> list[tuple[str, str]]:
+    return [(event["event"], event["name"]) for event in events if event["event"].startswith("on_tool")]
+
+
+async def test_each_task_starts_and_ends_in_the_stream_of_events() -> None:
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+    events = await _events(agent, REQUEST)
+    assert _tools(events) == [
+        ("on_tool_start", "image-to-text"),
+        ("on_tool_end", "image-to-text"),
+        ("on_tool_start", "text-to-speech"),
+        ("on_tool_end", "text-to-speech"),
+    ]
+    root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
+    started = [event for event in events if event["event"] == "on_tool_start"]
+    assert all(event["parent_ids"][0] == root for event in started)
+    assert [event["metadata"]["jarvis_task_id"] for event in started] == [0, 1]
+
+
+async def test_inputs_and_outputs_are_plain_json() -> None:
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+    events = await _events(agent, REQUEST)
+    spoken = [event["data"] for event in events if event["name"] == "text-to-speech"]
+    assert spoken[0]["input"] == {"text": CAPTION}
+    assert spoken[1]["output"]["model"] == "text-to-speech/only"
+    assert spoken[1]["output"]["resources"][0]["path"].endswith(".wav")
+    looked = next(event["data"] for event in events if event["event"] == "on_tool_start")
+    assert looked["input"]["image"]["name"] == "a.jpg"
+    json.dumps([spoken, looked])
+
+
+async def test_a_task_that_fails_is_an_error_and_a_skipped_one_never_starts() -> None:
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": RuntimeError("it broke")})
+    told: list[Any] = []
+
+    class Handler(AsyncCallbackHandler):
+        async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+            told.append(kwargs["name"])
+
+        async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+            told.append(str(error))
+
+    run = await agent.ainvoke(REQUEST, {"callbacks": [Handler()]})
+    assert [result.status for result in run.results] == ["failed", "skipped"]
+    assert told == ["image-to-text", run.results[0].error]
+
+
+def test_a_tracer_finds_the_tasks_below_the_agents_run() -> None:
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+    with collect_runs() as collected:
+        agent.invoke(REQUEST)
+    (root,) = collected.traced_runs
+    assert root.name == "JarvisAgent"
+    below = {(run.run_type, run.name) for run in root.child_runs}
+    assert below >= {("tool", "image-to-text"), ("tool", "text-to-speech"), ("llm", "plan")}
+
+
+async def test_a_node_of_langgraph_shows_them_below_itself() -> None:
+    from langgraph.func import entrypoint
+
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+
+    @entrypoint()
+    async def flow(request: str) -> str:
+        return (await agent.ainvoke(request)).answer
+
+    events = await _events(flow, REQUEST)
+    root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
+    started = [event for event in events if event["event"] == "on_tool_start"]
+    assert [event["name"] for event in started] == ["image-to-text", "text-to-speech"]
+    assert all(event["parent_ids"][0] == root for event in started)
+
+
+async def test_another_langchain_tool_is_told_once() -> None:
+    @tool
+    def weather(place: str) -> str:
+        """The weather at a place."""
+        return f"sunny in {place}"
+
+    agent, _, _ = small_agent(plan(("weather", [], {"place": "Oslo"})), tools=[weather])
+    assert _tools(await _events(agent, "How is Oslo?")) == [
+        ("on_tool_start", "weather"),
+        ("on_tool_end", "weather"),
+    ]
+
+
+async def test_a_durable_run_shows_its_tasks_too() -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from jarvis_agent.agent.graph import make_graph
+
+    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+    graph = make_graph(agent, InMemorySaver())
+    config = {"configurable": {"thread_id": "talk"}}
+    events = [event async for event in graph.astream_events(REQUEST, config, version="v2")]
+    assert _tools(events) == [
+        ("on_tool_start", "image-to-text"),
+        ("on_tool_end", "image-to-text"),
+        ("on_tool_start", "text-to-speech"),
+        ("on_tool_end", "text-to-speech"),
+    ]
+
+
+async def test_a_task_that_is_stopped_is_told_as_an_error() -> None:
+    started = asyncio.Event()
+
+    async def forever(call: Any) -> Any:
+        started.set()
+        await asyncio.Event().wait()
+
+    told: list[str] = []
+
+    class Handler(AsyncCallbackHandler):
+        async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+            told.append(type(error).__name__)
+
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": forever})
+    running = asyncio.create_task(agent.ainvoke(REQUEST, {"callbacks": [Handler()]}))
+    await started.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert told == ["CancelledError"]

@@ -1,0 +1,313 @@
+"""The command `jarvis`: which command is meant, exit codes, what goes where."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_agent import CAPTION, FakeAgent, a_run, failed
+from typer.testing import CliRunner
+
+from jarvis_agent import __version__
+from jarvis_agent.interfaces.cli import app as cli
+from jarvis_agent.core.errors import ConfigError, InputError, LLMError
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.execution.run import Run
+from jarvis_agent.core.settings import Settings
+
+Use = Callable[..., FakeAgent]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
+    """Let the command have a FakeAgent; `agent.made_with` holds the model and the settings asked for."""
+    monkeypatch.chdir(tmp_path)
+
+    def install(*runs: Run | Exception, **options: Any) -> FakeAgent:
+        agent = FakeAgent(*(runs or [a_run(tmp_path / "a.wav")]), **options)
+
+        def make(model: str | None, settings: Settings) -> FakeAgent:
+            agent.made_with = (model, settings)  # type: ignore[attr-defined]
+            return agent
+
+        monkeypatch.setattr(cli, "_agent", make)
+        return agent
+
+    return install
+
+
+def jarvis(*args: str, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(cli.app, list(args), input=stdin)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["What is it?"],
+        ["ask", "What is it?"],
+        ["What", "is", "it?"],
+        ["--", "What is it?"],
+        ["What is it?", "--debug"],
+    ],
+)
+def test_what_is_no_command_is_a_request(use: Use, args: list[str]) -> None:
+    agent = use()
+    result = jarvis(*args)
+    assert result.exit_code == 0
+    assert agent.requests[0][0] == {"input": "What is it?", "files": []}
+    assert result.stdout.startswith("A cat. I spoke it.\n")
+
+
+def test_options_may_stand_before_the_request(use: Use, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    agent = use()
+    result = jarvis("--json", "--file", "a.jpg", "--file", "https://x.org/b.png", "What is it?")
+    assert agent.requests[0][0] == {"input": "What is it?", "files": ["a.jpg", "https://x.org/b.png"]}
+    assert json.loads(result.stdout)["answer"] == "A cat. I spoke it."
+
+
+def test_a_dash_stands_for_standard_input(use: Use) -> None:
+    agent = use()
+    assert jarvis("-", stdin="What is it?\nAnd what is it called?\n").exit_code == 0
+    assert agent.requests[0][0]["input"] == "What is it?\nAnd what is it called?"
+    assert jarvis("-", stdin="\n").exit_code == 2
+
+
+def test_a_commands_name_is_the_command_and_after_dashes_a_request(use: Use) -> None:
+    agent = use()
+    assert jarvis("chat", stdin="").exit_code == 0
+    assert agent.requests == []
+    jarvis("--", "chat")
+    assert agent.requests[0][0]["input"] == "chat"
+
+
+def test_options_may_stand_before_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        "jarvis_agent.interfaces.cli.doctor.examine", lambda settings: asked.append(settings) or _report(True)
+    )
+    result = jarvis("--json", "doctor")
+    assert json.loads(result.stdout) == {"ready": True, "checks": []}
+    assert len(asked) == 1
+
+
+def _report(ready: bool) -> Any:
+    from jarvis_agent.interfaces.cli.doctor import Report
+
+    return Report(ready=ready, checks=[])
+
+
+def test_a_misspelt_command_is_not_sent_as_a_request(use: Use) -> None:
+    agent = use()
+    result = jarvis("docter")
+    assert result.exit_code == 2
+    assert 'did you mean "jarvis doctor"?' in result.stderr
+    assert agent.requests == []
+    assert jarvis("docter", "please").exit_code == 0
+    use()
+    assert jarvis("--", "docter").exit_code == 0
+
+
+def test_model_policy_and_directory_reach_the_agent(use: Use) -> None:
+    agent = use()
+    jarvis("x y", "--model", "openai:gpt-x", "--policy", "local-only", "--out", "made")
+    model, settings = agent.made_with  # type: ignore[attr-defined]
+    assert model == "openai:gpt-x"
+    assert settings == Settings(policy="local-only", output_dir=Path("made"))
+
+
+def test_the_environment_gives_the_settings(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_POLICY", "hosted-only")
+    agent = use()
+    jarvis("x y")
+    assert agent.made_with[1].policy == "hosted-only"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([""], "the request is empty"),
+        (["ask", "  "], "the request is empty"),
+        (["x y", "--file", "nope.jpg"], "--file nope.jpg can not be read: No such file"),
+        (["x y", "--file", "."], "--file . can not be read"),
+        (["x y", "--policy", "fast"], "jarvis: policy: Input should be 'local-first'"),
+        (["x y", "--nonsense"], "No such option"),
+        (["-", "--nonsense"], "No such option"),
+        (["models"], "Missing argument 'TASK'"),
+        (["serve", "--port", "99999"], "less than or equal to 65535"),
+        (["chat", "surplus"], "unexpected extra argument"),
+    ],
+)
+def test_bad_usage_is_told_in_a_line_and_exits_2(use: Use, args: list[str], said: str) -> None:
+    agent = use()
+    result = jarvis(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert agent.requests == []
+
+
+def test_a_bad_variable_of_the_environment_is_named(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_TOP_K", "many")
+    use()
+    result = jarvis("x y")
+    assert result.exit_code == 2
+    assert "JARVIS_TOP_K" in result.stderr
+    assert "'many'" in result.stderr
+
+
+def test_a_misspelt_variable_of_the_environment_is_told(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_POLCY", "local-only")
+    use()
+    result = jarvis("x y")
+    assert result.exit_code == 0
+    assert "JARVIS_POLCY is no setting and changes nothing; did you mean JARVIS_POLICY?" in result.stderr
+
+
+def test_a_server_that_can_not_start_is_told_and_exits_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = jarvis("serve", "--port", str(port))
+    assert result.exit_code == 2
+    assert f"nothing could be served at 127.0.0.1:{port}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError('the language model "x" can not be made'), 2),
+        (InputError("the output directory can not be made"), 2),
+        (LLMError("the key\n\nis \x1b[1mwrong"), 1),
+    ],
+)
+def test_our_errors_are_one_line_without_a_traceback(use: Use, error: Exception, code: int) -> None:
+    use(error)
+    result = jarvis("x y")
+    assert result.exit_code == code
+    said = str(error).replace("\n\n", " ").replace("\x1b[1m", "")
+    assert result.stderr == f"jarvis: {said}\n"
+    assert result.stdout == ""
+
+
+def test_with_debug_an_error_keeps_its_traceback(use: Use) -> None:
+    use(LLMError("the key is wrong"))
+    result = jarvis("--debug", "x y")
+    assert isinstance(result.exception, LLMError)
+
+
+def test_a_request_of_which_nothing_was_done_exits_1(use: Use) -> None:
+    use(Run(plan=Plan(tasks=[CAPTION]), results=[failed(CAPTION, "no model")], answer="I could not."))
+    result = jarvis("x y")
+    assert result.exit_code == 1
+    assert "I could not." in result.stdout
+
+
+def test_an_interrupted_request_exits_130(use: Use, tmp_path: Path) -> None:
+    agent = use(a_run(tmp_path / "a.wav"), interrupt_after=8)
+    result = jarvis("x y")
+    assert result.exit_code == 130
+    assert result.stdout == "0 image-to-text: a cat\n"
+    assert agent.closed
+
+
+def test_plan_only_prints_the_plan_and_exits_1_if_it_is_empty(use: Use) -> None:
+    use(Run(plan=Plan(tasks=[CAPTION])))
+    result = jarvis("x y", "--plan-only", "--json")
+    assert result.exit_code == 0
+    assert Plan.model_validate_json(result.stdout).tasks == [CAPTION]
+    use(Run(plan=Plan(notes=["not understood"])))
+    result = jarvis("x y", "--plan-only")
+    assert result.exit_code == 1
+    assert "not understood" in result.stdout
+
+
+def test_a_chat_is_read_from_a_pipe(use: Use) -> None:
+    agent = use()
+    result = jarvis("chat", stdin="what is it?\n")
+    assert result.exit_code == 0
+    assert agent.requests[0][0] == {"input": "what is it?"}
+    assert "A cat." in result.stdout
+
+
+def test_the_doctor_exits_1_if_no_run_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.cli.doctor.examine", lambda settings: _report(False))
+    assert jarvis("doctor").exit_code == 1
+
+
+def test_help_lists_the_commands_and_how_to_ask() -> None:
+    result = jarvis("--help")
+    assert result.exit_code == 0
+    for word in ("ask", "chat", "tasks", "models", "doctor", "--debug", "Examples:"):
+        assert word in result.stdout
+    assert jarvis("-h").stdout == result.stdout
+    assert "--plan-only" in jarvis("ask", "--help").stdout
+
+
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jarvis_agent", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == f"jarvis-agent {__version__}\n"
+
+
+def test_the_version() -> None:
+    assert jarvis("--version").stdout == f"jarvis-agent {__version__}\n"
+
+
+def test_an_unexpected_error_is_one_line_unless_debugging(
+    use: Use, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.reconfigure", lambda **_: None, raising=False)
+    monkeypatch.setattr("sys.stderr.reconfigure", lambda **_: None, raising=False)
+    monkeypatch.setattr("sys.argv", ["jarvis", "x y"])
+    use(ZeroDivisionError("division by zero"))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1
+    assert "went wrong (ZeroDivisionError: division by zero); --debug shows where" in capsys.readouterr().err
+    monkeypatch.setenv("JARVIS_DEBUG", "1")
+    use(ZeroDivisionError("division by zero"))
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_the_installed_command_reports_bad_usage() -> None:
+    command = Path(sys.executable).with_name("jarvis")
+    done = subprocess.run([command, ""], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("jarvis: the request is empty")
+    assert done.stdout == ""
+
+
+@pytest.mark.starter
+def test_the_installed_command_does_a_real_request_and_prints_one_run(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("jarvis")
+    cat = Path(__file__).parents[2] / "examples" / "cat.jpg"
+    done = subprocess.run(
+        [command, "--json", "--out", str(tmp_path), f"Make a canny edge image of {cat}."],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    run = Run.model_validate_json(done.stdout)
+    (made,) = [resource.path for resource in run.resources]
+    assert made is not None
+    assert made.is_relative_to(tmp_path)
+    assert made.stat().st_size > 0
+    assert str(made) in run.answer
+    assert "0 canny-control: ok" in done.stderr

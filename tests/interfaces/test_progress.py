@@ -1,0 +1,221 @@
+"""The board, the lines and the plan tree, and that nothing in them can command the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from fake_agent import CAPTION, SPEECH, a_run, done, events_of, failed
+from rich.console import Console, RenderableType
+
+from jarvis_agent.core.text import clean, clean_json
+from jarvis_agent.interfaces.cli.progress import (
+    Board,
+    finished_work,
+    line_of,
+    make_console,
+    plan_tree,
+    shorten,
+    unmentioned_files,
+)
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
+
+
+def drawn(what: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=120, markup=False, color_system=None)
+    console.print(what)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def board_after(*events: Event) -> str:
+    board = Board(clock=lambda: 0.0)
+    for event in events:
+        board.feed(event)
+    return drawn(board)
+
+
+def selected(task: Task, model: str, reason: str) -> Event:
+    result = TaskResult(task=task, status="ok", selection=Selection(model=model, reason=reason))
+    return Event(kind="selected", task=task, result=result)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]52;c;ZXZpbA==\x1b\\after", "after"),
+        ("\x1b]8;;http://x\nthe next line stays", "\nthe next line stays"),
+        ("\x9b2Jcleared", "2Jcleared"),
+        ("bell\x07, back\x08space, return\rover", "bell, backspace, returnover"),
+        ("\x1bcreset", "reset"),
+        ("ends with \x1b", "ends with "),
+        ("fine \u202eesrever", "fine esrever"),
+        ("日本語 é 🐱", "日本語 é 🐱"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_taken_out(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_json_stays_the_same_value_without_raw_control_characters() -> None:
+    value = {"text": "a\x9b2J\x7f\x1b[2J"}
+    raw = json.dumps(value, ensure_ascii=False)
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 or c == "\u202e" for c in clean_json(raw))
+    assert json.loads(clean_json(raw)) == value
+
+
+def test_long_text_is_cut_to_one_line() -> None:
+    assert shorten("one\ntwo   three", 20) == "one two three"
+    assert shorten("abcdefgh", 5) == "abcd…"
+
+
+def test_the_board_shows_each_state() -> None:
+    started = [Event(kind="task", task=CAPTION), Event(kind="task", task=SPEECH)]
+    assert "0 image-to-text  selecting" in board_after(*started)
+    chosen = [*started, selected(SPEECH, "org/voice", "the only one")]
+    assert "1 text-to-speech  after 0  waiting" in board_after(*chosen)
+    assert "org/voice: the only one" in board_after(*chosen)
+    running = [*chosen, Event(kind="started", task=CAPTION)]
+    assert "0 image-to-text  running" in board_after(*running)
+    ended = [*running, Event(kind="finished", task=CAPTION, result=failed(CAPTION, "it does not fit"))]
+    assert "0 image-to-text  failed 0.5 s" in board_after(*ended)
+    assert "it does not fit" in board_after(*ended)
+    skipped = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
+    assert "after 0  skipped" in board_after(*ended, Event(kind="finished", task=SPEECH, result=skipped))
+
+
+def test_a_running_task_shows_how_long_it_has_run() -> None:
+    now = 10.0
+    board = Board(clock=lambda: now)
+    board.feed(Event(kind="task", task=CAPTION))
+    board.feed(Event(kind="started", task=CAPTION))
+    now = 12.5
+    assert "running 2.5 s" in drawn(board)
+
+
+def test_a_late_selection_does_not_undo_the_state() -> None:
+    events = [
+        Event(kind="task", task=CAPTION),
+        Event(kind="started", task=CAPTION),
+        selected(CAPTION, "m", "r"),
+    ]
+    assert "running" in board_after(*events)
+
+
+def test_a_model_that_stepped_in_is_named_with_the_failure() -> None:
+    result = TaskResult(
+        task=CAPTION,
+        status="ok",
+        selection=Selection(model="org/first", reason="most downloaded"),
+        attempts=[
+            Attempt(model="org/first", backend="b", started=0, ended=1, error="out of memory"),
+            Attempt(model="org/second", backend="b", started=1, ended=2),
+        ],
+    )
+    shown = board_after(Event(kind="task", task=CAPTION), Event(kind="finished", task=CAPTION, result=result))
+    assert "org/second, in place of org/first: most downloaded" in shown
+    assert "org/first failed: out of memory" in shown
+
+
+def test_a_task_hangs_below_the_last_of_its_dependencies() -> None:
+    plan = Plan(
+        tasks=[
+            Task(task="depth-control", id=0, args={"image": "a.jpg"}),
+            Task(task="image-to-text", id=1, args={"image": "b.jpg"}),
+            Task(task="depth-text-to-image", id=2, dep=[0, 1], args={"text": "<resource>-1"}),
+        ],
+        notes=["mended a name"],
+    )
+    lines = drawn(plan_tree(plan)).splitlines()
+    depth = {name: next(line.index(name) for line in lines if name in line) for name in ("0 d", "1 i", "2 d")}
+    assert depth["0 d"] == depth["1 i"] < depth["2 d"]
+    assert lines.index(next(x for x in lines if "1 image" in x)) + 1 == lines.index(
+        next(x for x in lines if "2 depth" in x)
+    )
+    assert "after 0, 1" in drawn(plan_tree(plan))
+    assert "note: mended a name" in drawn(plan_tree(plan))
+
+
+def test_tasks_that_wait_for_each_other_or_for_nobody_are_drawn_all_the_same() -> None:
+    plan = Plan(
+        tasks=[Task(task="a", id=0, dep=[1]), Task(task="b", id=1, dep=[0]), Task(task="c", id=2, dep=[9])]
+    )
+    shown = drawn(plan_tree(plan))
+    assert all(shown.count(f" {label} ") == 1 for label in ("0 a", "1 b", "2 c"))
+
+
+def test_an_empty_plan_says_so_and_why() -> None:
+    shown = drawn(plan_tree(Plan(notes=["no task fits"])))
+    assert "The plan is empty." in shown
+    assert "no task fits" in shown
+
+
+def test_markup_and_escapes_of_a_model_are_plain_text_on_the_board() -> None:
+    task = Task(task="[bold]evil[/bold]", id=0, args={"text": "[red]\x1b[2Jx :smile:"})
+    shown = board_after(Event(kind="task", task=task), selected(task, "[link=x]m[/link]", "\x1b]0;t\x07why"))
+    assert "[bold]evil[/bold]" in shown
+    assert "[red]x :smile:" in shown
+    assert "[link=x]m[/link]: why" in shown
+    assert "\x1b" not in shown
+
+
+def test_each_event_is_one_line(tmp_path: Path) -> None:
+    told = [line_of(event) for event in events_of(a_run(tmp_path / "a.wav"))]
+    lines = [line.split("] ")[1] for line in told if line]
+    assert lines[:3] == [
+        "0 image-to-text: planned, image=cat.jpg",
+        "0 image-to-text: chose org/model: most downloaded",
+        "1 text-to-speech: planned after 0, text=<resource>-0",
+    ]
+    assert "plan complete, tasks: 2" in lines
+    assert "0 image-to-text: running" in lines
+    assert lines[-1] == "1 text-to-speech: ok in 0.5 s by org/model"
+
+
+def test_lines_tell_failures_skips_and_notes() -> None:
+    failure = Event(kind="finished", task=CAPTION, result=failed(CAPTION, "no memory\nleft"))
+    assert str(line_of(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")
+    skip = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
+    skipped = line_of(Event(kind="finished", task=SPEECH, result=skip))
+    assert str(skipped).endswith("1 text-to-speech: skipped, task 0 failed")
+    assert str(line_of(Event(kind="note", text="the\x1b[1m Hub is off"))).endswith("note: the Hub is off")
+    assert line_of(Event(kind="token", text="hello")) is None
+
+
+def test_the_boards_run_is_what_is_known_so_far(tmp_path: Path) -> None:
+    board = Board()
+    run = a_run(tmp_path / "a.wav")
+    for event in list(events_of(run))[:-1]:
+        board.feed(event)
+    assert board.run == run.model_copy(update={"usage": {}, "timings": {}})
+
+
+def test_files_that_the_answer_leaves_out_are_found(tmp_path: Path) -> None:
+    wav = tmp_path / "a.wav"
+    assert unmentioned_files(a_run(wav)) == [str(wav)]
+    assert unmentioned_files(a_run(wav, f"It is in {wav}.")) == []
+
+
+def test_finished_work_tells_texts_and_paths(tmp_path: Path) -> None:
+    run = Run(
+        results=[
+            done(CAPTION, Resource(kind="text", text="a \x1b[1mcat")),
+            done(SPEECH, Resource(kind="audio", path=tmp_path / "a.wav")),
+            failed(Task(task="translation", id=2), "no"),
+        ]
+    )
+    assert finished_work(run).splitlines() == [
+        "0 image-to-text: a cat",
+        f"1 text-to-speech: {tmp_path / 'a.wav'}",
+    ]
+
+
+def test_a_console_that_is_no_terminal_does_not_break_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    make_console().print("x" * 150)
+    assert capsys.readouterr().out == "x" * 150 + "\n"

@@ -1,0 +1,227 @@
+"""The files of a server: what clients send, and what runs made."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import CAT, Served, agent_of, serving
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.interfaces.server import output_url
+from jarvis_agent.interfaces.server.files import Uploads, find_output
+
+
+def test_uploads_of_one_name_get_names_of_their_own_that_lead_nowhere_else(served: Served) -> None:
+    answers = [served.upload(name="../../evil/my cat.jpg").json() for _ in range(2)]
+    tokens, files = zip(*(answer["name"].split("/") for answer in answers), strict=True)
+    assert files == ("my-cat.jpg", "my-cat.jpg")
+    assert len(set(tokens)) == 2
+    assert all(len(token) == 32 for token in tokens)
+    stored = sorted(path for path in served.outputs.parent.rglob("*") if path.is_file())
+    assert stored == sorted(served.outputs / "uploads" / answer["name"] for answer in answers)
+
+
+def test_an_upload_is_known_by_its_content(served: Served) -> None:
+    answer = served.upload(name="song.mp3")
+    assert answer.status_code == 201
+    assert answer.json() | {"name": ""} == {
+        "name": "",
+        "kind": "image",
+        "mime": "image/jpeg",
+        "size": CAT.stat().st_size,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "complaint"),
+    [
+        (b"", 422, "a.jpg is empty"),
+        (b"\0\1\2\3", 422, "a.jpg is not a kind of file that is known"),
+        (b"x" * 100_001, 422, "100,001 bytes, more than 100,000"),
+        (b"x" * 300_000, 413, "Too Large"),
+    ],
+    ids=["empty", "unknown", "too large", "much too large"],
+)
+def test_an_upload_that_can_not_be_used_is_refused(
+    served: Served, content: bytes, status: int, complaint: str
+) -> None:
+    answer = served.upload(content, "a.jpg")
+    assert answer.status_code == status
+    assert complaint in answer.text
+    assert not (served.outputs / "uploads").exists()
+
+
+def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> None:
+    answer = httpx.post(f"{served.url}/agent/invoke", content=(b"x" * 1000 for _ in range(300)))
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("failing", ["mkdir", "write"])
+def test_a_full_disk_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if failing == "mkdir":
+        (tmp_path / "uploads").touch()
+    else:
+        monkeypatch.setattr("jarvis_agent.interfaces.server.files.shutil.copyfileobj", full)
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script), script) as served:
+        answer = served.upload()
+    assert answer.status_code == 507
+    assert "could not be stored" in answer.json()["detail"]
+    assert [path for path in tmp_path.rglob("*") if path.name == "cat.jpg"] == []
+
+
+def test_only_files_of_runs_are_given_out(served: Served) -> None:
+    name = served.uploaded_cat()
+    token = name.split("/")[0]
+    secret = served.outputs.parent / "secret.txt"
+    secret.write_text("secret")
+    run = served.runs / "run"
+    run.mkdir(parents=True)
+    (run / "link.txt").symlink_to(secret)
+    for path in (
+        "/outputs/run/link.txt",
+        "/outputs/run/none.txt",
+        "/outputs/%2e%2e/secret.txt",
+        "/outputs/run/%2e%2e",
+        "/outputs/run/..%2f..%2fsecret.txt",
+        "/outputs/run/%00",
+        f"/outputs/uploads/{token}",
+        f"/outputs/uploads%2f{token}/cat.jpg",
+    ):
+        assert served.get(path).status_code == 404, path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("page.html", b"<script>alert(1)</script>"),
+        ("picture.svg", b"<svg><script>alert(1)</script></svg>"),
+        ("cat.jpg", b"<script>alert(1)</script>"),
+        ("bytes.bin", b"<script>alert(1)</script>\0"),
+    ],
+)
+def test_what_a_browser_could_run_is_only_saved(served: Served, name: str, content: bytes) -> None:
+    (served.runs / "run").mkdir(parents=True)
+    (served.runs / "run" / name).write_bytes(content)
+    got = served.get(f"/outputs/run/{name}")
+    assert got.headers["content-type"] == "application/octet-stream"
+    assert got.headers["content-disposition"].startswith("attachment")
+    assert got.headers["x-content-type-options"] == "nosniff"
+
+
+def test_names_of_outputs_are_never_paths(tmp_path: Path) -> None:
+    (tmp_path / "out" / "run").mkdir(parents=True)
+    (tmp_path / "secret.txt").write_text("secret")
+    for run, name in (("..", "secret.txt"), ("run", "../../secret.txt"), ("", "secret.txt"), ("run", "a\\b")):
+        assert find_output(tmp_path / "out", run, name) is None
+    assert find_output(tmp_path / "out", "/", str(tmp_path / "secret.txt")) is None
+
+
+def test_the_url_of_an_output_is_the_end_of_its_path() -> None:
+    assert output_url(Path("/srv/outputs/run 1/0-speech.wav")) == "/outputs/run%201/0-speech.wav"
+    assert output_url("C:\\outputs\\run\\a#b.png") == "/outputs/run/a%23b.png"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mime", "how"),
+    [
+        ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
+        ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
+        ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
+    ],
+)
+def test_what_runs_make_is_sent_with_its_media_type(
+    served: Served, name: str, content: bytes, mime: str, how: str
+) -> None:
+    (served.runs / "made").mkdir(parents=True, exist_ok=True)
+    (served.runs / "made" / name).write_bytes(content)
+    got = served.get(f"/outputs/made/{name}")
+    assert got.headers["content-type"].partition(";")[0] == mime
+    assert got.headers["content-disposition"].startswith(how)
+    assert got.content == content
+
+
+def _stored(uploads: Uploads) -> list[str]:
+    return sorted(path.name for path in uploads.directory.rglob("*") if path.is_file())
+
+
+def test_an_upload_is_deleted_when_its_time_is_over(tmp_path: Path) -> None:
+    now = 0.0
+    uploads = Uploads(tmp_path, 100, seconds=10, clock=lambda: now)
+    uploads.save("first.txt", io.BytesIO(b"first"), 5)
+    now = 6.0
+    uploads.save("second.txt", io.BytesIO(b"second"), 6)
+    assert _stored(uploads) == ["first.txt", "second.txt"]
+    now = 10.0
+    uploads.sweep()
+    assert _stored(uploads) == ["second.txt"]
+    now = 16.0
+    uploads.sweep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_oldest_uploads_make_room_for_a_new_one(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        uploads.save(name, io.BytesIO(b"12345"), 5)
+    assert _stored(uploads) == ["b.txt", "c.txt"]
+
+
+def test_a_file_larger_than_all_uploads_together_may_be_costs_none_of_them(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+    uploads.save("a.txt", io.BytesIO(b"12345"), 5)
+    with pytest.raises(InputError, match="JARVIS_UPLOAD_BYTES"):
+        uploads.save("b.txt", io.BytesIO(b"x" * 13), 13)
+    assert _stored(uploads) == ["a.txt"]
+
+
+def test_uploads_at_once_stay_below_the_total_together(tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path, 100, total=12)
+
+    class Displaced(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() and _stored(uploads) == ["a.txt"]:
+                uploads.save("b.txt", io.BytesIO(b"7654321"), 7)
+            return super().read(size)
+
+    with pytest.raises(OSError, match="others were sent meanwhile"):
+        uploads.save("a.txt", Displaced(b"1234567"), 7)
+    assert _stored(uploads) == ["b.txt"]
+
+
+def test_what_an_earlier_server_stored_is_deleted_too_and_nothing_else(tmp_path: Path) -> None:
+    Uploads(tmp_path, 100).save("old.txt", io.BytesIO(b"old"), 3)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kept.txt").touch()
+    later = Uploads(tmp_path, 100, seconds=10, clock=lambda: time.time() + 11)
+    later.sweep()
+    assert _stored(later) == ["kept.txt"]
+
+
+def test_a_server_deletes_what_is_too_old_by_itself(tmp_path: Path) -> None:
+    Uploads(tmp_path / "uploads", 100).save("old.txt", io.BytesIO(b"old"), 3)
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script, upload_seconds=1e-9), script):
+        deadline = time.monotonic() + 20
+        while list((tmp_path / "uploads").iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_small_uploads_are_never_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jarvis_agent.interfaces.server.retention.MOST", 2)
+    uploads = Uploads(tmp_path, 100)
+    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
+        uploads.save(name, io.BytesIO(b"1"), 1)
+    uploads.sweep()
+    assert _stored(uploads) == ["c.txt", "d.txt"]

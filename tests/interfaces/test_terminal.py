@@ -1,0 +1,285 @@
+"""Requests and chats in a terminal, with an agent that plays back runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
+from rich.console import Console
+
+from jarvis_agent.interfaces.cli import ask as terminal
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.response.chain import ReportResponder
+from jarvis_agent.execution.run import Run
+from jarvis_agent.core.types import Task, TaskResult, Usage
+
+Captured = pytest.CaptureFixture[str]
+
+
+def say(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Let `text` be what comes in through a pipe."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+class FakeTerminal(io.StringIO):
+    """A standard input that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, *inputs: str | type[BaseException]) -> None:
+    """Let a person type lines, or press Ctrl-C (KeyboardInterrupt) and at last Ctrl-D."""
+    keys: Iterator[str | type[BaseException]] = iter([*inputs, EOFError])
+
+    def read(prompt: str = "") -> str:
+        key = next(keys)
+        if isinstance(key, str):
+            return key
+        raise key
+
+    monkeypatch.setattr("sys.stdin", FakeTerminal())
+    monkeypatch.setattr("builtins.input", read)
+
+
+def test_the_answer_goes_to_stdout_and_the_progress_to_stderr(tmp_path: Path, capsys: Captured) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"))
+    assert terminal.one_shot(agent, {"input": "x"}, as_json=False)
+    out, err = capsys.readouterr()
+    assert out == f"A cat. I spoke it.\nfile: {tmp_path / 'a.wav'}\n"
+    assert "1 text-to-speech: running" in err
+    assert "A cat" not in err
+    assert agent.closed
+
+
+def test_json_is_the_run_and_nothing_else(tmp_path: Path, capsys: Captured) -> None:
+    run = a_run(tmp_path / "a.wav")
+    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=True)
+    out, err = capsys.readouterr()
+    assert Run.model_validate_json(out) == run
+    assert "0 image-to-text: ok" in err
+
+
+def test_an_answer_that_continues_after_its_tokens_is_printed_once(capsys: Captured) -> None:
+    terminal._print_run(Run(answer="Half an answer. Report."), "Half an ", as_json=False)
+    assert capsys.readouterr().out == "answer. Report.\n"
+
+
+def test_an_answer_other_than_its_tokens_is_printed_whole(capsys: Captured) -> None:
+    terminal._print_run(Run(answer="Report."), "Half an", as_json=False)
+    assert capsys.readouterr().out == "\nReport.\n"
+
+
+def test_control_characters_of_an_answer_do_not_reach_the_terminal(tmp_path: Path, capsys: Captured) -> None:
+    run = a_run(tmp_path / "a.wav", answer="red \x1b[31mcat\x1b]0;x\x07 \x9b2J [bold]kept[/bold] :cat:")
+    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=False)
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(out)
+    assert "[bold]kept[/bold] :cat:" in out
+
+
+def test_nor_do_those_of_an_answer_that_was_not_streamed_or_of_a_file_name(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    run = a_run(tmp_path / "a\x1b[31m\x07.wav", answer="red \x1b[31mcat\x07")
+    terminal._print_run(run, "", as_json=False)
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07"} & set(out)
+    assert out.startswith("red cat\n")
+    assert "file: " in out
+
+
+def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, markup=False, color_system=None)
+    monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
+    terminal.one_shot(FakeAgent(a_run(tmp_path / "a.wav")), {"input": "x"}, as_json=False)
+    last = screen.getvalue().rpartition("Plan: 2 tasks")[2]
+    assert "✓ 0 image-to-text  ok 0.5 s" in last
+    assert "✓ 1 text-to-speech  after 0  ok 0.5 s" in last
+    assert "org/model: most downloaded" in last
+    assert capsys.readouterr().out.startswith("A cat. I spoke it.\n")
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (Run(plan=Plan(tasks=[CAPTION]), results=[failed(CAPTION, "no")], answer="I could not."), False),
+        (Run(plan=Plan(tasks=[CAPTION]), answer="Sorry", usage={"respond": Usage(calls=1)}), False),
+        (Run(), False),
+        (Run(answer="Hello!", usage={"chat": Usage(calls=1)}), True),
+        (Run(answer="Certainly!", plan=Plan(notes=["no plan was found in: <code>"])), False),
+        (
+            Run(
+                plan=Plan(tasks=[CAPTION, SPEECH]),
+                results=[TaskResult(task=CAPTION, status="ok"), failed(SPEECH, "no")],
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_run_counts_as_answered_if_something_was_done(run: Run, expected: bool) -> None:
+    assert terminal.answered("x", run) is expected
+
+
+@pytest.mark.parametrize("request_text", ["Sing to me.", "Chante pour moi, s'il te plaît.", "给我唱歌。"])
+async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: str) -> None:
+    plan = Plan(notes=["no task fits"])
+    report = "".join([piece async for piece in ReportResponder().respond(RunContext(request_text), plan, [])])
+    assert "no task fits" in report
+    assert not terminal.answered(request_text, Run(answer=report, plan=plan))
+
+
+def test_a_run_that_is_interrupted_before_anything_was_finished_prints_nothing(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.one_shot(agent, {"input": "x"}, as_json=False)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_interrupted_run_prints_what_was_finished(tmp_path: Path, capsys: Captured) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.one_shot(agent, {"input": "x"}, as_json=False)
+    out, err = capsys.readouterr()
+    assert out == "0 image-to-text: a cat\n"
+    assert err.endswith("Interrupted.\n")
+    assert agent.closed
+
+
+def test_an_interrupted_run_is_still_json(tmp_path: Path, capsys: Captured) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.one_shot(agent, {"input": "x"}, as_json=True)
+    run = Run.model_validate_json(capsys.readouterr().out)
+    assert [(r.task.id, r.status) for r in run.results] == [(0, "ok")]
+    assert len(run.plan.tasks) == 2
+
+
+def test_a_plan_alone_is_a_tree_or_json(capsys: Captured) -> None:
+    plan = Plan(tasks=[CAPTION, SPEECH], notes=["mended"])
+    assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=False)
+    assert "1 text-to-speech  after 0" in capsys.readouterr().out
+    assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=True)
+    assert Plan.model_validate_json(capsys.readouterr().out) == plan
+    assert not terminal.plan_only(FakeAgent(Run()), {"input": "x"}, as_json=False)
+
+
+def test_a_chat_reads_one_request_a_line_from_a_pipe(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, "what is in cat.jpg?\n\n/files\nspeak it\n")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "b.wav", "Again."))
+    assert terminal.chat(agent)
+    out = capsys.readouterr().out
+    assert [request["input"] for request, _ in agent.requests] == ["what is in cat.jpg?", "speak it"]
+    threads = {config["configurable"]["thread_id"] for _, config in agent.requests}
+    assert len(threads) == 1
+    assert out.index("A cat.") < out.rindex(f"\n{tmp_path / 'a.wav'}\n") < out.index("Again.")
+    assert agent.closed
+
+
+def test_two_chats_do_not_share_their_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+    for _ in range(2):
+        say(monkeypatch, "x\n")
+        agent = FakeAgent(a_run(tmp_path / "a.wav"))
+        terminal.chat(agent)
+        threads |= {config["configurable"]["thread_id"] for _, config in agent.requests}
+    assert len(threads) == 2
+
+
+def test_the_commands_of_a_chat(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, "/help\n/files\n/nonsense\n/quit\nnever asked\n")
+    agent = FakeAgent(model_name="gpt-x")
+    assert terminal.chat(agent)
+    out, err = capsys.readouterr()
+    assert terminal.CHAT_HELP in out
+    assert "No files yet." in out
+    assert "There is no command /nonsense" in err
+    assert "gpt-x" in err
+    assert agent.requests == []
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "/exit"])
+def test_the_usual_words_end_a_chat(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    say(monkeypatch, f"{word}\nnever asked\n")
+    agent = FakeAgent()
+    assert terminal.chat(agent)
+    assert agent.requests == []
+
+
+def test_a_path_at_the_start_of_a_request_is_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, "/tmp/cat.jpg\n/tmp what is there\n")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "b.wav"))
+    terminal.chat(agent)
+    assert len(agent.requests) == 2
+
+
+def test_a_chat_goes_on_after_an_error(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, "look at nope.jpg\nand at cat.jpg\n")
+    agent = FakeAgent(InputError("nope.jpg does not exist"), a_run(tmp_path / "a.wav"))
+    assert terminal.chat(agent)
+    out, err = capsys.readouterr()
+    assert "nope.jpg does not exist\n" in err
+    assert "A cat." in out
+
+
+def test_a_piped_chat_in_which_nothing_was_done_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, "look at nope.jpg\n")
+    assert not terminal.chat(FakeAgent(InputError("nope.jpg does not exist")))
+
+
+def test_ctrl_c_stops_the_request_and_not_the_chat(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(monkeypatch, "first", KeyboardInterrupt, "second")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "b.wav", "Done."), interrupt_after=8)
+    assert terminal.chat(agent)
+    out, err = capsys.readouterr()
+    assert [request["input"] for request, _ in agent.requests] == ["first", "second"]
+    assert out.startswith("0 image-to-text: a cat\n")
+    assert "Done." in out
+    assert "Ctrl-D or /quit ends the chat." in err
+
+
+def test_ctrl_c_ends_a_piped_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(monkeypatch, "first\nsecond\n")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.chat(agent)
+    assert len(agent.requests) == 1
+    assert agent.closed
+
+
+def test_the_agent_is_closed_when_a_run_fails(capsys: Captured) -> None:
+    agent = FakeAgent(InputError("the request is empty"))
+    with pytest.raises(InputError):
+        terminal.one_shot(agent, {"input": ""}, as_json=False)
+    assert agent.closed
+    assert capsys.readouterr().out == ""
+
+
+def test_json_of_a_run_with_control_characters_has_none(tmp_path: Path, capsys: Captured) -> None:
+    task = Task(task="image-to-text", id=0, args={"text": "\x1b[2J\x9b"})
+    run = Run(plan=Plan(tasks=[task]), results=[failed(task, "\x07")], answer="\x9d0;x\x9c")
+    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=True)
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b", "\x9c", "\x9d"} & set(out)
+    parsed: dict[str, Any] = json.loads(out)
+    assert parsed["answer"] == "\x9d0;x\x9c"

@@ -1,0 +1,61 @@
+"""What a file is, by its first bytes; see also test_resources.py."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.media.files import sniff
+
+pytest.importorskip("filetype")
+
+
+def ftyp(brand: bytes, like: bytes) -> bytes:
+    """The head of a file of the MP4 family."""
+    return b"\0\0\0\x18ftyp" + brand + b"\0\0\2\0" + like * 2 + b"\0\0\0\x08moov"
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "kind", "mime"),
+    [
+        ("a.mp4", ftyp(b"isom", b"isom"), "video", "video/mp4"),
+        ("a.mp4", ftyp(b"cmfc", b"iso9"), "video", "video/mp4"),
+        ("a.mov", ftyp(b"qt  ", b"qt  "), "video", "video/quicktime"),
+        ("a.m4a", ftyp(b"M4A ", b"isom"), "audio", "audio/mp4"),
+        ("a.avif", ftyp(b"avif", b"mif1"), "image", "image/avif"),
+        ("a.gif", b"GIF89a" + bytes(20), "image", "image/gif"),
+        ("a.caf", b"caff\0\1\0\0" + bytes(20), "audio", "audio/x-caf"),
+        ("a.glb", b"glTF\2\0\0\0" + bytes(20), "3d", "model/gltf-binary"),
+        ("text.ply", b"ply\nformat ascii 1.0\n", "3d", "model/ply"),
+        ("binary.ply", b"ply\r\nformat binary_little_endian 1.0\r\n\0\xff", "3d", "model/ply"),
+        ("text.stl", b"solid cube\n", "3d", "model/stl"),
+        ("binary.stl", bytes(80) + b"\4\0\0\0" + bytes(200), "3d", "model/stl"),
+        ("a.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "3d", "model/obj"),
+        ("a.csv", b"a,b\n1,2\n", "table", "text/csv"),
+        ("a.mp4", b"no video at all", "text", "text/plain"),
+    ],
+)
+def test_the_content_tells_the_kind(tmp_path: Path, name: str, head: bytes, kind: str, mime: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(head)
+    assert sniff(path) == (kind, mime)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+@pytest.mark.timeout(30)
+def test_what_is_no_file_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe to which nobody writes would keep its reader waiting for ever."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("a.png")
+    Path("link.png").symlink_to("a.png")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("a.sock")
+        for path in ("a.png", "link.png", "a.sock", "/dev/zero"):
+            with pytest.raises(InputError, match=f"{path} is a pipe, a socket or a device"):
+                sniff(Path(path))
+    with pytest.raises(InputError, match="is a directory"):
+        sniff(tmp_path)

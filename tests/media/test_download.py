@@ -1,0 +1,322 @@
+"""URLs: what is fetched, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import socket
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from jarvis_agent.media import download as fetch_module
+from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.media.download import fetch
+from jarvis_agent.core.settings import Settings
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/loop":
+            self.send_response(302)
+            self.send_header("Location", "/loop")
+            self.end_headers()
+            return
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/passwd")
+            self.end_headers()
+            return
+        if self.path == "/inside":
+            self.send_response(302)
+            self.send_header("Location", "http://169.254.169.254/latest/meta-data")
+            self.end_headers()
+            return
+        if self.path in ("/300", "/304"):
+            self.send_response(int(self.path[1:]))
+            self.end_headers()
+            return
+        self.send_response(200 if self.path == "/ok" else 404)
+        self.end_headers()
+        self.wfile.write(b"x" * 1000)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}"
+        httpd.shutdown()
+
+
+def _idna(host: str | bytes) -> Any:
+    return (host if isinstance(host, str) else host.decode()).encode("idna")
+
+
+OPEN = Settings(allow_private_urls=True)
+
+
+async def test_a_url_becomes_a_file(server, tmp_path):
+    path = await fetch(f"{server}/ok", tmp_path / "x", OPEN)
+    assert path.read_bytes() == b"x" * 1000
+
+
+async def test_a_private_address_is_refused_unless_allowed(server, tmp_path):
+    with pytest.raises(ForbiddenError, match="JARVIS_ALLOW_PRIVATE_URLS"):
+        await fetch(f"{server}/ok", tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize("url", ["http://169.254.169.254/latest", "http://[::1]/", "http://10.0.0.1/"])
+async def test_every_kind_of_private_address_is_refused(url, tmp_path):
+    with pytest.raises(ForbiddenError):
+        await fetch(url, tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::808:808",
+        "2002:7f00:1::",
+        "2001:0:7f00:1::f7f7:f7f7",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "::",
+        "::1",
+        "fc00::1",
+        "fd12:3456::1",
+        "fe80::1",
+        "0.0.0.0",
+        "127.8.8.8",
+        "169.254.169.254",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "255.255.255.255",
+        "fec0::1",
+        "ff02::1",
+        "ff0e::1",
+        "224.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "5f00::1",
+        "192.0.0.192",
+        "168.63.129.16",
+    ],
+)
+async def test_an_address_that_leads_to_a_private_or_shared_one_is_refused(host, tmp_path):
+    url = f"http://[{host}]/" if ":" in host else f"http://{host}/"
+    with pytest.raises(ForbiddenError, match="private address"):
+        await fetch(url, tmp_path / "x", Settings())
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1"])
+async def test_a_public_address_is_asked_for_by_itself(host):
+    url = httpx.URL(f"http://[{host}]/" if ":" in host else f"http://{host}/")
+    assert (await fetch_module._request(url, Settings(), None))["url"].host == host
+
+
+@pytest.mark.parametrize("url", ["http://[abc/x.png", "http://a..b/x.png"])
+@pytest.mark.parametrize("settings", [OPEN, Settings()])
+async def test_an_address_that_is_none_is_an_input_error(url, settings, tmp_path, monkeypatch):
+    # The guard of the tests would refuse the name before the system encodes it, which is what fails.
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: _idna(host))
+    with pytest.raises(InputError, match="can not be fetched"):
+        await fetch(url, tmp_path / "x", settings)
+
+
+@pytest.mark.parametrize("status", [300, 304])
+async def test_a_redirect_that_leads_nowhere_is_named(server, tmp_path, status):
+    with pytest.raises(InputError, match=f"answered {status}"):
+        await fetch(f"{server}/{status}", tmp_path / "x", OPEN)
+
+
+async def test_a_redirect_to_another_scheme_is_refused(server, tmp_path):
+    with pytest.raises(ForbiddenError, match="only http"):
+        await fetch(f"{server}/away", tmp_path / "x", OPEN)
+
+
+async def test_endless_redirects_end(server, tmp_path):
+    with pytest.raises(InputError, match="redirects more than"):
+        await fetch(f"{server}/loop", tmp_path / "x", OPEN)
+
+
+async def test_a_file_over_the_limit_leaves_nothing_behind(server, tmp_path):
+    small = Settings(allow_private_urls=True, max_file_bytes=100)
+    with pytest.raises(InputError, match="larger than 100 bytes"):
+        await fetch(f"{server}/ok", tmp_path / "x", small)
+    assert not (tmp_path / "x").exists()
+
+
+async def test_an_error_status_is_named(server, tmp_path):
+    with pytest.raises(InputError, match="answered 404"):
+        await fetch(f"{server}/gone", tmp_path / "x", OPEN)
+
+
+async def test_the_address_that_was_checked_is_the_one_that_is_asked(server, tmp_path, monkeypatch):
+    """A name that leads elsewhere when it is looked up again leads nowhere new."""
+    port = server.rpartition(":")[2]
+    looked_up: list[str] = []
+
+    async def addresses(url):
+        looked_up.append(url.host)
+        return ["127.0.0.1"]
+
+    class Public(ipaddress.IPv4Address):
+        is_global = True
+
+    monkeypatch.setattr(fetch_module, "_addresses", addresses)
+    monkeypatch.setattr(fetch_module.ipaddress, "ip_address", Public)
+    path = await fetch(f"http://rebinding.example:{port}/ok", tmp_path / "x", Settings())
+    assert path.read_bytes() == b"x" * 1000
+    assert looked_up == ["rebinding.example"]
+
+
+@pytest.mark.parametrize(
+    "host", ["2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1", "0", "localhost"]
+)
+async def test_another_spelling_of_a_private_address_is_looked_up_and_refused(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def looked_up(name: Any, *_: Any, **__: Any) -> Any:
+        asked.append(name)
+        address = "127.0.0.1" if name == "localhost" else socket.inet_ntoa(socket.inet_aton(name))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with pytest.raises(ForbiddenError, match="private address"):
+        await fetch(f"http://{host}/", tmp_path / "x", Settings())
+    assert asked == [host]
+
+
+async def test_a_name_in_other_letters_is_looked_up_as_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python alone would look up fass.example, which may belong to somebody else."""
+    asked: list[str] = []
+
+    def looked_up(name: Any, *_: Any, **__: Any) -> Any:
+        asked.append(name)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("8.8.8.8", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    request = await fetch_module._request(httpx.URL("https://faß.example/"), Settings(), None)
+    assert asked == [request["headers"]["Host"]] == [request["extensions"]["sni_hostname"]]
+    assert asked == ["xn--fa-hia.example"]
+
+
+async def test_an_address_that_is_written_wrong_is_not_looked_up(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Invalid IPv4 address"):
+        await fetch("http://0177.0.0.1/", tmp_path / "x", Settings())
+
+
+async def test_one_private_address_among_public_ones_is_enough_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(*_: Any, **__: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, 0)) for ip in ("8.8.8.8", "10.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with pytest.raises(ForbiddenError, match=r"private address 10\.0\.0\.1"):
+        await fetch("http://two.example/", tmp_path / "x", Settings())
+
+
+async def test_a_public_address_that_redirects_to_a_private_one_is_refused(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fetch_module._is_public
+    monkeypatch.setattr(fetch_module, "_is_public", lambda ip: str(ip) == "127.0.0.1" or real(ip))
+    with pytest.raises(ForbiddenError, match=r"leads to the private address 169\.254\.169\.254"):
+        await fetch(f"{server}/inside", tmp_path / "x", Settings())
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_login_that_looks_like_a_host_is_none(tmp_path: Path) -> None:
+    """What stands before an @ is no host: the address is what comes after it."""
+    with pytest.raises(ForbiddenError, match=r"http://10\.0\.0\.1/ leads to the private address"):
+        await fetch("http://example.com:80@10.0.0.1/", tmp_path / "x", Settings())
+
+
+def _answering(monkeypatch: pytest.MonkeyPatch, content: bytes, **headers: str) -> list[httpx.Request]:
+    """Let every URL answer so, with headers such as `content_encoding`; the list gets what is asked."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return httpx.Response(200, headers=named, stream=httpx.ByteStream(content))
+
+    client = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: client(transport=httpx.MockTransport(answer)))
+    return asked
+
+
+async def test_nothing_packed_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _answering(monkeypatch, b"x")
+    await fetch("http://some.example/a", tmp_path / "x", OPEN)
+    assert [request.headers["accept-encoding"] for request in asked] == ["identity"]
+
+
+@pytest.mark.parametrize("size", [0, 1000, 3_000_000])
+async def test_what_a_store_keeps_packed_is_unpacked(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * (size // 256)
+    _answering(monkeypatch, gzip.compress(content), content_encoding="gzip")
+    path = await fetch("http://store.example/a", tmp_path / "x", OPEN)
+    assert path.read_bytes() == content
+
+
+async def test_a_small_answer_that_unpacks_to_a_large_one_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(b"\0" * 100_000_000)
+    _answering(monkeypatch, packed, content_encoding="gzip")
+    small = Settings(allow_private_urls=True, max_file_bytes=100_000)
+    assert len(packed) < 100_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="larger than 100,000 bytes"):
+            await fetch("http://bomb.example/a.svg", tmp_path / "x", small)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "deflate", "br", "zstd"])
+async def test_what_is_packed_otherwise_is_refused_unread(
+    coding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second layer of one such answer of three kilobytes unpacks to gigabytes in one step.
+    _answering(monkeypatch, gzip.compress(gzip.compress(b"\0" * 1_000_000)), content_encoding=coding)
+    with pytest.raises(InputError, match=f"is packed with '{coding}'; only gzip is unpacked"):
+        await fetch("http://bomb.example/a.svg", tmp_path / "x", OPEN)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (gzip.compress(b"x" * 1000)[:-9], "broke off"),
+        (gzip.compress(b"x") + gzip.compress(b"y"), "goes on behind the end"),
+        (b"<html>no gzip</html>", "incorrect header check"),
+        (b"", "broke off"),
+    ],
+    ids=["half", "two", "none", "nothing"],
+)
+async def test_an_answer_that_is_not_packed_as_it_says_is_refused(
+    content: bytes, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _answering(monkeypatch, content, content_encoding="gzip")
+    with pytest.raises(InputError, match=complaint):
+        await fetch("http://some.example/a", tmp_path / "x", OPEN)
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,239 @@
+"""Whatever is written, the plan is valid, the same in any pieces, and costs what its length warrants."""
+
+import json
+
+import pytest
+from cost import cost_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+
+LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
+SPEAK = '{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "hello"}}'
+
+
+def stream(text, cuts=()):
+    """The plan, the tasks given out, and what is broken, when the text comes cut at these places."""
+    builder, given_out, start = StreamingPlanParser(TASKS), [], 0
+    for cut in [*sorted(cuts), len(text)]:
+        given_out += builder.feed(text[start:cut])
+        start = max(start, cut)
+    given_out += builder.finish()
+    return builder.plan, given_out, builder.broken
+
+
+ids = st.integers(0, 4)
+references = st.builds(
+    lambda i, form: form.format(i),
+    ids,
+    st.sampled_from(
+        ["<resource>-{}", "<GENERATED>-{}", "see <resource-{}> now", "<resource>-{0},<resource>-0"]
+    ),
+)
+values = st.one_of(
+    references,
+    st.sampled_from(["a.jpg", "b.wav", "hello", "", None, "https://x.org/y", 5, {"a": 1}]),
+    st.lists(references | st.sampled_from(["a.jpg", "b"]), max_size=3),
+)
+nested = st.recursive(
+    references,
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["url", "path"]) | references, inner, max_size=2)
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+values = values | nested | st.fixed_dictionaries({"url": nested})
+arguments = st.one_of(
+    st.dictionaries(
+        st.sampled_from(["text", "image", "question", "context", "labels", "img", "foo"]), values, max_size=3
+    ),
+    st.lists(values, max_size=3),
+    values,
+)
+names = [
+    "image-to-text",
+    "text-to-image",
+    "object-det",
+    "VQA",
+    "qa",
+    "zero-shot-classification",
+    "pose-text-to-image",
+]
+slots = {
+    "task": st.sampled_from([*names, *names, "image-to-image", "text-to-speach", "nonsense"]),
+    "id": st.one_of(ids, ids, st.builds("task_{}".format, ids), st.none()),
+    "dep": st.one_of(ids, st.lists(st.integers(-1, 5), max_size=3), st.none()),
+    "args": arguments,
+}
+complete = st.one_of(
+    st.fixed_dictionaries(
+        {**slots, "task": st.just(task), "args": st.fixed_dictionaries(dict.fromkeys(args, values))}
+    )
+    for task, args in {
+        "image-to-text": ["image"],
+        "text-to-image": ["text"],
+        "zero-shot-classification": ["text", "labels"],
+    }.items()
+)
+plans = st.lists(
+    complete | st.fixed_dictionaries(slots) | st.fixed_dictionaries({}, optional=slots), max_size=6
+)
+
+
+def assert_valid(plan):
+    known = set()
+    for task in plan.tasks:
+        spec = TASKS[task.task]
+        assert task.id not in known
+        assert task.dep == [-1] or task.dep == sorted(set(task.dep))
+        assert set(refs_in(task.args)) <= set(task.deps) <= known
+        assert set(spec.required) <= set(task.args) <= {arg.name for arg in spec.inputs}
+        for name, value in task.args.items():
+            arg = spec.arg(name)
+            assert all(TASKS[plan.task(i).task].makes(arg.kind) for i in refs_in(value))
+            assert isinstance(value, list if arg.many else str)
+        known.add(task.id)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(plans, st.data())
+def test_whatever_is_written_the_plan_is_valid_and_the_same_in_any_pieces(written, data):
+    text = json.dumps(written)
+    text = text[: data.draw(st.integers(0, len(text)) | st.just(len(text)))]
+    plan, given_out, broken = stream(text)
+    assert given_out == plan.tasks
+    assert_valid(plan)
+    assert stream(text, range(len(text))) == (plan, given_out, broken)
+    assert stream(text, data.draw(st.lists(st.integers(0, len(text)), max_size=3))) == (
+        plan,
+        given_out,
+        broken,
+    )
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(plans, plans)
+def test_whatever_is_written_again_the_plan_is_valid_and_nothing_given_out_changes(written, again):
+    builder = StreamingPlanParser(TASKS)
+    before = builder.feed(json.dumps(written)) + builder.finish()
+    after = builder.mend(json.dumps(again))
+    assert builder.plan.tasks == before + after
+    assert_valid(builder.plan)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(plans)
+def test_a_mended_plan_needs_no_mending(written):
+    plan = Plan.parse(json.dumps(written))
+    assert Plan.parse(plan.to_json()) == Plan(tasks=plan.tasks)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(st.text() | st.text(alphabet="[]{}\"':,task <resource>-01\\"), st.data())
+def test_no_text_raises(text, data):
+    plan, given_out, _ = stream(text, data.draw(st.lists(st.integers(0, len(text)), max_size=2)))
+    assert given_out == plan.tasks
+    assert_valid(plan)
+
+
+def test_lone_surrogates_do_not_raise():
+    plan = Plan.parse(
+        '[{"task": "text-to-speech", "id": 0, "args": {"text": "a \ud83d b \\udc00 \\ud83d\\ude00"}}]'
+    )
+    assert plan.tasks[0].args == {"text": "a � b � 😀"}
+    Plan.parse("\ud83d").model_dump_json()
+
+
+HOSTILE = {
+    "brackets": ("[", ""),
+    "braces": ("{", ""),
+    "quotes": ('"', ""),
+    "nested wrappers": ('{"tasks": [', ""),
+    "nested arguments": ('{"task": "text-to-speech", "args": ', ""),
+    "one task again and again": (SPEAK + ",", ""),
+    "many lists": ("[]", ""),
+    "many dependencies": ("1, ", '{"task": "text-to-speech", "id": 0, "args": {"text": "a"}, "dep": ['),
+    "many arguments": ('"a", ', '{"task": "text-to-speech", "id": 0, "args": ['),
+    "many texts": ('"a", ', '{"task": "text-to-speech", "id": 0, "args": {"text": ['),
+    "many references": (
+        "<resource>-0 ",
+        LOOK + '{"task": "text-to-speech", "args": {"text": "',
+    ),
+    "a long name": ("text-to-speec", '{"task": "'),
+    "a long id": ("9", '{"task": "text-to-speech", "id": "'),
+    "quotes in a text": ('a "b", c', '{"task": "text-to-speech", "id": 0, "args": {"text": "'),
+    "backslashes": ("\\", '{"task": "text-to-speech", "id": 0, "args": {"text": "'),
+    "file names": ("a.jpg, ", '{"task": "image-to-text", "id": 0, "args": {"image": "'),
+    "angle brackets": ("<", ""),
+    "half a tag": ("<think", ""),
+    "thinking without an end": ("<think>a[", ""),
+    "comments": ("# a\n", "["),
+    "words": ("word ", "[{a: "),
+    "commas": (",", "["),
+    "colons": (":", "{"),
+}
+
+
+def cost(text, piece=0):
+    """What it costs to parse a text, which comes whole or in pieces of that size."""
+
+    def parse():
+        builder = StreamingPlanParser(TASKS)
+        for at in range(0, len(text), piece or len(text)):
+            builder.feed(text[at : at + (piece or len(text))])
+        builder.finish()
+        assert builder.plan.notes is not None
+
+    return cost_of(parse)
+
+
+@pytest.mark.parametrize(("unit", "start"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_the_cost_of_a_hostile_text_grows_as_its_length(unit, start):
+    def text(length):
+        return start + (unit * length)[:length]
+
+    assert cost(text(16_000)) <= 10 * cost(text(2_000)) + 5_000
+
+
+@pytest.mark.parametrize(("unit", "start"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_text_that_comes_letter_by_letter_costs_what_its_length_warrants(unit, start):
+    def text(length):
+        return start + (unit * length)[:length]
+
+    assert cost(text(8_000), piece=1) <= 10 * cost(text(1_000), piece=1) + 5_000
+
+
+def test_the_cost_of_many_tasks_is_bounded():
+    def text(count):
+        return json.dumps(
+            [
+                {"task": "text-to-image", "id": i, "dep": [i - 1], "args": {"text": f"{i}"}}
+                for i in range(count)
+            ]
+        )
+
+    assert cost(text(2_000)) <= 8 * cost(text(256))
+
+
+@pytest.mark.parametrize("slot", ["dep", "args"])
+def test_the_cost_of_tasks_that_all_need_each_other_grows_as_their_text(slot):
+    """Twice the tasks are four times the text, since each names all of them."""
+
+    def text(count):
+        needs = {"dep": list(range(count)), "args": {"text": "a"}}
+        if slot == "args":
+            needs = {"args": {"text": " ".join(f"<resource>-{i}" for i in range(count))}}
+        return json.dumps([{"task": "summarization", "id": i, **needs} for i in range(count)])
+
+    assert cost(text(96)) <= 6 * cost(text(48))
+
+
+@pytest.mark.parametrize("unit", ["[", "{", '{"tasks": [', '[{"task": {"args": '])
+def test_nesting_without_an_end_is_no_plan_and_no_error(unit):
+    plan = Plan.parse((unit * 50_000)[:50_000])
+    assert plan.tasks == []
+    assert plan.notes

@@ -1,0 +1,352 @@
+"""The doubles that we ship do what they say, since other tests believe them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langchain.agents import create_agent
+from langchain_core.exceptions import ModelAuthenticationError
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+from jarvis_agent import testing
+from jarvis_agent.backends.base import Backend, Call
+from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.core.errors import TransientError
+from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.testing import (
+    FakeBackend,
+    FakeSource,
+    NetworkForbiddenError,
+    OpenAIDouble,
+    ScriptedLLM,
+    fake_candidate,
+    first_candidate,
+    forbid_network,
+)
+from jarvis_agent.testing.openai import DROP, REFUSE, Failure, ToolUse
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Task
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    heavy = "[name for name in ('langchain_core', 'pydantic') if name in sys.modules]"
+    code = f"import sys, jarvis_agent.testing; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_name_that_it_promises_is_there() -> None:
+    assert testing.__all__ == sorted(testing.__all__)
+    for name in set(testing.__all__) - {"HubDouble"}:
+        assert getattr(testing, name).__name__ == name
+    with pytest.raises(AttributeError, match="Nonsense"):
+        _ = testing.Nonsense
+
+
+class TestScriptedLLM:
+    def test_replies_come_in_order_and_then_the_script_is_over(self) -> None:
+        llm = ScriptedLLM(["one", "two"])
+        assert [llm.invoke("a").text, llm.invoke("b").text] == ["one", "two"]
+        with pytest.raises(AssertionError, match="2 replies"):
+            llm.invoke("c")
+
+    def test_a_lone_reply_is_given_every_time(self) -> None:
+        assert {ScriptedLLM("hi").invoke(word).text for word in "abc"} == {"hi"}
+
+    def test_a_callable_answers_the_messages(self) -> None:
+        llm = ScriptedLLM(lambda messages: messages[-1].text.upper())
+        assert llm.invoke("loud").text == "LOUD"
+
+    @pytest.mark.parametrize("prompts", ["default", "paper"])
+    def test_replies_are_found_by_stage_whichever_prompts_ask(self, prompts: Any) -> None:
+        made = load_prompts(prompts)
+        llm = ScriptedLLM({"plan": ["[]", "[1]"], "chat": "hello"})
+        brief = RunContext("x")
+        replies = [
+            llm.invoke(made.plan_messages(brief)).text,
+            llm.invoke(made.chat_messages(brief)).text,
+            llm.invoke(made.plan_messages(brief)).text,
+        ]
+        assert replies == ["[]", "hello", "[1]"]
+        assert llm.stages() == ["plan", "chat", "plan"]
+
+    def test_a_stage_without_a_reply_is_told(self) -> None:
+        with pytest.raises(AssertionError, match=r"'respond'.*only for plan"):
+            ScriptedLLM({"plan": "[]"}).invoke(
+                load_prompts("default").render(
+                    "respond",
+                    **dict.fromkeys(
+                        [
+                            "User_Input",
+                            "Chat_Logs",
+                            "Tasks",
+                            "Model_Assignment",
+                            "Predictions",
+                            "Totals",
+                            "Notes",
+                        ],
+                        "",
+                    ),
+                )
+            )
+
+    def test_it_streams_in_pieces_and_counts_tokens_once(self) -> None:
+        chunks = list(ScriptedLLM("one two three", chunk=4).stream("a b"))
+        assert [chunk.text for chunk in chunks if chunk.text] == ["one ", "two ", "thre", "e"]
+        total = chunks[0]
+        for chunk in chunks[1:]:
+            total += chunk
+        assert total.usage_metadata == {"input_tokens": 2, "output_tokens": 3, "total_tokens": 5}
+
+    async def test_a_reply_may_fail_in_the_middle(self) -> None:
+        stream = ScriptedLLM(("some", 0.001, TimeoutError())).astream("x")
+        assert (await anext(stream)).text == "some"
+        with pytest.raises(TimeoutError):
+            await anext(stream)
+
+    def test_calls_are_recorded_with_what_was_bound(self) -> None:
+        llm = ScriptedLLM("x")
+        llm.bind(response_format={"type": "json_object"}).invoke("hello")
+        assert llm.calls[0].prompt == "hello"
+        assert llm.calls[0].kwargs == {"response_format": {"type": "json_object"}}
+
+    def test_it_drives_an_agent_that_calls_tools(self) -> None:
+        @tool
+        def double(number: int) -> int:
+            """Twice the number."""
+            return 2 * number
+
+        call = {"name": "double", "args": {"number": 21}, "id": "1", "type": "tool_call"}
+        llm = ScriptedLLM([AIMessage("", tool_calls=[call]), lambda messages: f"It is {messages[-1].text}."])
+        state = create_agent(llm, [double]).invoke({"messages": [HumanMessage("twice 21?")]})
+        assert state["messages"][-1].text == "It is 42."
+        assert llm.calls[0].kwargs["tools"][0]["function"]["name"] == "double"
+
+    def test_first_candidate_chooses_the_first_of_the_list(self) -> None:
+        models = [fake_candidate("image-to-text", f"org/{name}") for name in "ab"]
+        messages = load_prompts("default").select_messages(
+            RunContext("x"), Task(task="image-to-text", id=0), models
+        )
+        assert '"id": "org/a"' in first_candidate(messages)
+        with OpenAIDouble({"select": first_candidate}) as server:
+            assert '"id": "org/a"' in chat(server).invoke(messages).text
+
+
+def call_of(task: str, model: str = "") -> Call:
+    return Call(TASKS[task], fake_candidate(task, model), {}, lambda suffix: Path("x" + suffix), Settings())
+
+
+class TestFakeBackend:
+    def test_it_is_a_backend_and_the_source_a_source(self) -> None:
+        assert isinstance(FakeBackend({}), Backend)
+        assert isinstance(FakeSource([]), ModelSource)
+
+    def test_it_runs_what_it_has_a_result_for(self) -> None:
+        backend = FakeBackend({"image-to-text": "a cat", "org/voice": "…"}, name="mine")
+        assert (
+            backend.unsupported_reason(TASKS["image-to-text"], fake_candidate("image-to-text", backend="mine")) is None
+        )
+        assert (
+            backend.unsupported_reason(
+                TASKS["text-to-speech"], fake_candidate("text-to-speech", "org/voice", backend=None)
+            )
+            is None
+        )
+        assert "no result" in str(
+            backend.unsupported_reason(TASKS["translation"], fake_candidate("translation", backend=None))
+        )
+        assert "other" in str(
+            backend.unsupported_reason(TASKS["image-to-text"], fake_candidate("image-to-text", backend="other"))
+        )
+
+    async def test_a_models_own_result_comes_before_its_tasks(self) -> None:
+        backend = FakeBackend({"image-to-text": "any", "org/a": ["a list"]})
+        assert await backend.run(call_of("image-to-text", "org/a")) == ["a list"]
+        assert await backend.run(call_of("image-to-text", "org/b")) == "any"
+        assert backend.models() == ["org/a", "org/b"]
+
+    async def test_results_may_differ_from_call_to_call(self) -> None:
+        backend = FakeBackend({"image-to-text": (TransientError("busy"), "a", "b")})
+        with pytest.raises(TransientError, match="busy"):
+            await backend.run(call_of("image-to-text"))
+        assert [await backend.run(call_of("image-to-text")) for _ in range(3)] == ["a", "b", "b"]
+
+    async def test_results_may_be_made_from_the_call(self) -> None:
+        async def later(call: Call) -> str:
+            await asyncio.sleep(0)
+            return call.spec.name
+
+        backend = FakeBackend({"image-to-text": lambda call: call.candidate.id, "translation": later})
+        assert await backend.run(call_of("image-to-text")) == "fake/image-to-text"
+        assert await backend.run(call_of("translation")) == "translation"
+
+    async def test_it_knows_how_many_calls_ran_at_once(self) -> None:
+        backend = FakeBackend({"image-to-text": "a"}, delay=0.01)
+        await asyncio.gather(*(backend.run(call_of("image-to-text")) for _ in range(3)))
+        assert (backend.peak, backend.running) == (3, 0)
+
+    async def test_it_knows_that_it_was_closed(self) -> None:
+        backend = FakeBackend({})
+        assert not backend.closed
+        await backend.close()
+        assert backend.closed
+
+    async def test_a_source_lists_its_models_by_downloads(self) -> None:
+        models = [fake_candidate("translation", f"org/{n}", downloads=n) for n in (1, 3, 2)]
+        source = FakeSource([*models, fake_candidate("image-to-text")])
+        found = await source.candidates(TASKS["translation"], 2)
+        assert [model.id for model in found] == ["org/3", "org/2"]
+        assert source.asked == ["translation"]
+
+
+def with_socket(use: Callable[[socket.socket], Any]) -> Any:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as given:
+        return use(given)
+
+
+class TestForbidNetwork:
+    """192.0.2.1 is an address that exists nowhere (RFC 5737)."""
+
+    @pytest.mark.parametrize(
+        "reach",
+        [
+            lambda: socket.create_connection(("192.0.2.1", 80), timeout=0.1),
+            lambda: socket.create_connection(("huggingface.co", 443), timeout=0.1),
+            lambda: socket.getaddrinfo("huggingface.co", 443),
+            lambda: with_socket(lambda given: given.sendto(b"x", ("192.0.2.1", 53))),
+            lambda: with_socket(lambda given: given.connect_ex(("192.0.2.1", 80))),
+            lambda: httpx.get("http://192.0.2.1/"),
+        ],
+    )
+    def test_nothing_leaves_this_machine(self, reach: Callable[[], Any]) -> None:
+        with forbid_network(), pytest.raises(NetworkForbiddenError):
+            reach()
+
+    async def test_asyncio_is_held_back_too(self) -> None:
+        with forbid_network(), pytest.raises(NetworkForbiddenError):
+            await asyncio.open_connection("192.0.2.1", 80)
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_this_machine_may_be_spoken_with(self, host: str) -> None:
+        with forbid_network(), OpenAIDouble("hi") as server:
+            assert httpx.get(server.base_url.replace("127.0.0.1", host) + "/models").status_code == 200
+
+    def test_afterwards_everything_is_as_before(self) -> None:
+        before = socket.socket.connect, socket.getaddrinfo
+        with forbid_network(), forbid_network():
+            assert socket.socket.connect is not before[0]
+        assert (socket.socket.connect, socket.getaddrinfo) == before
+
+
+def chat(server: OpenAIDouble, **fields: Any) -> ChatOpenAI:
+    return ChatOpenAI(
+        base_url=server.base_url,
+        model="double",
+        **{"api_key": "any", "max_retries": 0, "timeout": 10.5, **fields},
+    )
+
+
+class TestOpenAIDouble:
+    def test_a_real_client_gets_the_reply_in_one_piece_or_in_many(self) -> None:
+        with OpenAIDouble("one two three") as server:
+            llm = chat(server)
+            whole = llm.invoke("a b")
+            chunks = [chunk.text for chunk in llm.stream("a b")]
+        assert whole.text == "one two three"
+        assert whole.usage_metadata is not None
+        assert whole.usage_metadata["output_tokens"] == 3
+        assert "".join(chunks) == "one two three"
+        assert len([chunk for chunk in chunks if chunk]) == 2
+
+    async def test_it_sends_the_events_of_the_protocol(self) -> None:
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        with OpenAIDouble("one two three") as server:
+            url = f"{server.base_url}/chat/completions"
+            async with httpx.AsyncClient() as client, client.stream("POST", url, json=body) as reply:
+                events = [line async for line in reply.aiter_lines() if line]
+        assert events[-1] == "data: [DONE]"
+        assert '"content": "one two "' in events[1]
+
+    @pytest.mark.parametrize("prompts", ["default", "paper"])
+    def test_it_tells_the_stages_apart(self, prompts: Any) -> None:
+        made, brief = load_prompts(prompts), RunContext("x")
+        asked = {
+            "plan": made.plan_messages(brief),
+            "chat": made.chat_messages(brief),
+            "select": made.select_messages(brief, Task(task="image-to-text", id=0), []),
+            "repair": made.repair_messages([], {}),
+        }
+        with OpenAIDouble({stage: f"for {stage}" for stage in asked}) as server:
+            replies = {stage: chat(server).invoke(messages).text for stage, messages in asked.items()}
+            assert replies == {stage: f"for {stage}" for stage in asked}
+            assert server.stages() == list(asked)
+
+    def test_requests_are_recorded(self) -> None:
+        with OpenAIDouble("x") as server:
+            chat(server, api_key="mine", temperature=0).invoke("hello")
+            (request,) = server.requests
+        assert (request.key, request.prompt, request.body["temperature"]) == ("mine", "hello", 0)
+
+    def test_a_wrong_key_is_refused(self) -> None:
+        with OpenAIDouble("x", key="right") as server:
+            assert chat(server, api_key="right").invoke("hi").text == "x"
+            with pytest.raises(ModelAuthenticationError):
+                chat(server, api_key="wrong").invoke("hi")
+
+    @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+    def test_it_fails_with_any_status(self, status: int) -> None:
+        with OpenAIDouble(Failure(status)) as server, pytest.raises(openai.APIStatusError) as caught:
+            chat(server).invoke("hi")
+        assert caught.value.status_code == status
+
+    @pytest.mark.parametrize("field", ["response_format", "logit_bias"])
+    def test_it_rejects_fields(self, field: str) -> None:
+        value = {"response_format": {"type": "json_object"}, "logit_bias": {"1": 1}}[field]
+        with OpenAIDouble("{}", rejects=(field,)) as server:
+            assert chat(server).invoke("hi").text == "{}"
+            with pytest.raises(openai.BadRequestError, match=field):
+                chat(server).invoke("hi", **{field: value})
+
+    def test_the_connection_breaks_where_the_script_says_so(self) -> None:
+        with OpenAIDouble(("some", DROP)) as server:
+            stream = chat(server).stream("hi")
+            assert [next(stream).text, next(stream).text] == ["", "some"]
+            with pytest.raises(openai.APIConnectionError):
+                next(stream)
+
+    def test_the_model_refuses(self) -> None:
+        with OpenAIDouble((REFUSE,)) as server:
+            reply = chat(server).invoke("hi")
+        assert reply.additional_kwargs["refusal"] == "I can not help with that."
+
+    def test_the_model_calls_tools(self) -> None:
+        uses = (ToolUse("add", {"a": 1, "b": 2}), ToolUse("add", {"a": 3, "b": 4}))
+        with OpenAIDouble(uses) as server:
+            whole = chat(server).invoke("1 + 2, 3 + 4")
+            streamed = [call for chunk in chat(server).stream("1 + 2, 3 + 4") for call in chunk.tool_calls]
+        assert [call["args"] for call in whole.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+        assert whole.response_metadata["finish_reason"] == "tool_calls"
+        assert streamed == whole.tool_calls
+
+    def test_a_script_that_is_over_is_told_to_the_client(self) -> None:
+        with OpenAIDouble(["one"]) as server:
+            chat(server).invoke("hi")
+            with pytest.raises(openai.BadRequestError, match="1 replies"):
+                chat(server).invoke("hi")
+
+    def test_it_lists_its_model(self) -> None:
+        with OpenAIDouble("") as server:
+            assert httpx.get(f"{server.base_url}/models").json()["data"][0]["id"] == "double"
