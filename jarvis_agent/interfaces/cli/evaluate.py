@@ -138,7 +138,7 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
     if chat is None and demos is not None:
         raise typer.BadParameter("demonstrations are for a language model, and there is none: leave it out")
     if chat is None:
-        return Contender(OfflinePlanner(settings), "no model", has_model=False)
+        return Contender(OfflinePlanner(settings=settings), "no model", has_model=False)
     prompts = load_prompts(settings.prompts, settings.history_turns, window_of(chat, settings))
     planner = LLMPlanner(LLMClient(chat, settings), settings, prompts)
     told = [describe_model(chat)]
