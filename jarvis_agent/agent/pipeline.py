@@ -27,7 +27,7 @@ from jarvis_agent.core.errors import (
     format_traceback,
 )
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import Announced, ChatTurn, Request, RunContext, mentions
+from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.tracing import Seen, counted, here, span
@@ -102,7 +102,7 @@ class RunPipeline:
 
         async def work() -> None:
             try:
-                contents = self._settings.trace_contents
+                contents = False
                 with span("jarvis.run", contents=contents) as seen:
                     seen.show({"jarvis.request": request.text})
                     self._trace = here()
@@ -194,8 +194,7 @@ class RunPipeline:
             turns=turns,
             specs={name: worker.spec for name, worker in workers.items()},
             config=self._config,
-            announced=Announced(),
-            confined=not self._settings.request_paths,
+            confined=not self._settings.allow_request_paths,
         )
 
     async def _files(self, request: Request) -> list[Resource]:
@@ -263,7 +262,7 @@ class RunPipeline:
 
     async def _plan(self, brief: RunContext, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
         """The planner's plan; the fallback's if the planner fails or is late before its first task."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         try:
             return Plan() + await run_with_timeout(
                 seconds, self._stages.planner.plan(brief, give), "the planner"
@@ -302,7 +301,6 @@ class RunPipeline:
         """Plan and run at the same time: a task starts as soon as it is known."""
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
             plan = await self._plan_in_time(brief, executor.add)
-            announce(brief, plan)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)
@@ -328,7 +326,7 @@ class RunPipeline:
 
     async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """What to add to the plan; nothing where there is no time for it."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         if self._stages.replanner is None or seconds <= 0:
             return Plan()
         again = self._stages.replanner.replan(brief, plan, results)
@@ -348,7 +346,7 @@ class RunPipeline:
     async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         """The answer; the report where its writer fails or is late."""
         started = self._clock()
-        seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_RESPOND_TIMEOUT")
+        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
         pieces: list[str] = []
         over = False
 
@@ -395,12 +393,6 @@ class RunPipeline:
     def _remember(self, brief: RunContext, answer: str, results: list[TaskResult]) -> None:
         if self._thread:
             self._stages.memory.add(self._thread, turn_of(brief, answer, results))
-
-
-def announce(brief: RunContext, plan: Plan) -> None:
-    """Tell those that wait for the whole plan."""
-    if brief.announced is not None:
-        brief.announced.announce(plan.tasks)
 
 
 def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:

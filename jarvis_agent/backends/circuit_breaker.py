@@ -1,10 +1,10 @@
 """A circuit breaker: what failed again and again is left alone for a while, by every run of the process.
 
-    with shared.call(("hf-inference", "org/model"), settings):     # UnavailableError while it is left alone
+    with shared.call(("hf-inference", "org/model")):     # UnavailableError while it is left alone
         ...                                                        # what is raised here is counted
 
-A key is counted from one success to the next. After `Settings.breaker_failures` failures in a row it is left
-alone for `Settings.breaker_pause` seconds; then one call may try whether it works again, and the others are
+A key is counted from one success to the next. After `FAILURES` failures in a row it is left
+alone for `PAUSE_S` seconds; then one call may try whether it works again, and the others are
 refused until that is known. Only failures that say "not now" count (see `core.errors.ErrorPolicy.counts`):
 who refuses an input is well. Calls that run side by side and fail together count as one failure.
 """
@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
-from jarvis_agent.core.settings import Settings
 
 Key = tuple[str, str]
 """A backend, and a provider or model of it."""
+
+FAILURES, PAUSE_S = 5, 30.0
+"""Failures in a row that open the breaker, and the seconds it stays open."""
 
 _MOST_KEYS = 1024
 
@@ -39,20 +41,23 @@ class _Record:
 class Breaker:
     """Counts by key. Threads and event loops may share it; nobody waits under its lock."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds."""
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, failures: int = FAILURES, pause: float = PAUSE_S
+    ) -> None:
+        """`clock` gives seconds; `failures` in a row open the breaker for `pause` seconds."""
+        self.failures, self.pause = failures, pause
         self._clock = clock
         self._lock = threading.Lock()
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     @contextmanager
-    def call(self, key: Key, settings: Settings) -> Iterator[None]:
+    def call(self, key: Key) -> Iterator[None]:
         """Make a call, which is counted by how it ends. One that is cancelled says nothing.
 
         Raises:
             UnavailableError: the key is left alone; the call was not made.
         """
-        trial = self._admit(key, settings)
+        trial = self._admit(key)
         began = self._clock()
         try:
             yield
@@ -73,21 +78,20 @@ class Breaker:
         with self._lock:
             self._records.clear()
 
-    def _admit(self, key: Key, settings: Settings) -> bool:
+    def _admit(self, key: Key) -> bool:
         """Let a call through, or raise UnavailableError. Returns whether it is the trial."""
         with self._lock:
             record = self._records.get(key)
-            if not settings.breaker_failures or not record or record.failures < settings.breaker_failures:
+            if not record or record.failures < self.failures:
                 return False
             since = self._clock() - record.last
-            if since >= settings.breaker_pause and not record.trial:
+            if since >= self.pause and not record.trial:
                 record.trial = True
                 return True
-            left = max(0.0, settings.breaker_pause - since)
+            left = max(0.0, self.pause - since)
             then = f"for another {left:.0f} s" if left else "until a call that tries it again has ended"
             raise CircuitOpenError(
-                f"{key[1]} is not asked {then}: it failed {record.failures} times in a row "
-                "(JARVIS_BREAKER_FAILURES, JARVIS_BREAKER_PAUSE)"
+                f"{key[1]} is not asked {then}: it failed {record.failures} times in a row"
             )
 
     def _failed(self, key: Key, began: float) -> None:

@@ -37,6 +37,9 @@ _GRACE = 10.0
 
 Key = tuple[str, ...]
 T = TypeVar("T")
+MAX_BATCH = 8
+"""Calls of one model that may be computed as one batch."""
+
 _Outcome = tuple[Any, JarvisError | None]
 """The result of a job, or why it has none."""
 
@@ -93,7 +96,7 @@ class ModelPool:
     - `nbytes` (int): bytes of its weights, if there is more than its torch modules.
     - `thread_safe` (True): calls to it may run at the same time.
     - `batch(calls) -> list[raw]`: computes several calls at once, with a raw output for each, in their order.
-      Calls that wait in its queue together are given to it, `settings.max_batch` at most, if their inputs
+      Calls that wait in its queue together are given to it, `MAX_BATCH` at most, if their inputs
       are small (see batches.py). Where it raises, they are run one by one: a bad input harms no other.
 
     A load that asks `devices.place` for a device is given the GPU with the most room, on which idle models
@@ -280,7 +283,7 @@ class ModelPool:
 
     def _companions(self, slot: _Slot, expert: Expert, first: _Job) -> list[_Job]:
         """Jobs taken from the queue that are computed in one batch with the first."""
-        most = first.call.settings.max_batch - 1
+        most = MAX_BATCH - 1
         if batch_of(expert) is None or not fits_a_batch(first.call):
             return []
         with self._lock:

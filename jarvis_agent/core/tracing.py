@@ -1,6 +1,6 @@
 """OpenTelemetry spans of a run: run, stage (plan, execute, select, respond), task, attempt, LLM call.
 
-    with span("jarvis.task", {"jarvis.task.name": "translation"}, contents=settings.trace_contents) as seen:
+    with span("jarvis.task", {"jarvis.task.name": "translation"}, contents=False) as seen:
         seen.tell({"jarvis.bytes.out": 1200})
         seen.show({"jarvis.inputs": "…"})         # only with contents=True
         seen.fail("ExhaustedError")
@@ -76,7 +76,7 @@ def span(
     Args:
         name: such as "jarvis.task".
         attributes: as for `Seen.tell`.
-        contents: whether it may hold contents (`Settings.trace_contents`).
+        contents: whether it may hold contents.
         under: what `here()` gave where its parent was open; None: the span that is open now.
         current: whether spans that are opened in the block are its children. An asynchronous generator that
             yields within the block sets this False, since it may be closed in another context.

@@ -266,7 +266,7 @@ class Executor:
         self._end(result)
 
     async def _traced(self, course: _TaskState) -> TaskResult:
-        task, contents = course.task, self._settings.trace_contents
+        task, contents = course.task, False
         known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
         with span("jarvis.task", known, contents=contents) as seen:
             seen.show({"jarvis.task.args": task.args})

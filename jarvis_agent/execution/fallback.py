@@ -51,6 +51,9 @@ logger = logging.getLogger(__name__)
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _MAKE_ROOM = "; make room on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
 
+_MAX_WAIT_S = 30.0
+"""Longest wait that a provider may ask for, in seconds."""
+
 _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
@@ -125,7 +128,7 @@ class FallbackChain:
         raise AssertionError("tenacity returns or raises")
 
     def _worth_waiting(self, error: BaseException) -> bool:
-        if isinstance(error, RateLimitedError) and (error.retry_after or 0) > self.settings.max_wait:
+        if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
             return False
         return isinstance(error, JarvisError) and policy_for(error).again
 
@@ -137,7 +140,7 @@ class FallbackChain:
         try:
             with (
                 _span_of(call) as seen,
-                breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings),
+                breaker.shared.call((call.candidate.backend or "", call.candidate.id)),
             ):
                 if seen.wanted:
                     seen.tell({"jarvis.bytes.in": await asyncio.to_thread(bytes_of, call.inputs.values())})
@@ -170,7 +173,7 @@ class FallbackChain:
         try:
             return await run_with_timeout(seconds, self._made(call), call.candidate.id)
         except StageTimeoutError as late:
-            limit = f"{seconds:g} s (JARVIS_ATTEMPT_TIMEOUT)"
+            limit = f"{seconds:g} s (80 % of JARVIS_TASK_TIMEOUT)"
             raise AttemptTimeoutError(f"{call.candidate.id} did not finish within {limit}") from late
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
@@ -206,7 +209,7 @@ def _span_of(call: Call) -> AbstractContextManager[Seen]:
         "jarvis.model": call.candidate.id,
         "jarvis.backend": call.candidate.backend,
     }
-    return span("jarvis.attempt", known, contents=call.settings.trace_contents)
+    return span("jarvis.attempt", known, contents=False)
 
 
 def _adapted(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:

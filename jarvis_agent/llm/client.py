@@ -193,7 +193,7 @@ class LLMClient:
         self.model = model
         self.settings = settings
         self._plain_only = False
-        self._replies = Replies(model, settings)
+        self._replies = Replies(model)
 
     @property
     def asks_schema(self) -> bool:
@@ -263,7 +263,7 @@ class LLMClient:
         name = describe_model(self.model)
         known = {"gen_ai.operation.name": "chat", "gen_ai.request.model": name, "jarvis.stage": stage}
         # The span is nobody's parent: a generator may be closed in another context than it was begun in.
-        with span("jarvis.llm", known, contents=self.settings.trace_contents, current=False) as seen:
+        with span("jarvis.llm", known, contents=False, current=False) as seen:
             seen.show({"jarvis.prompt": [message.text for message in messages]})
             try:
                 async with aclosing(self._pieces(stage, messages, brief, extras, reply)) as pieces:

@@ -19,13 +19,13 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 
 
-def call_of(max_batch: int = 8, **inputs: Any) -> Call:
+def call_of(**inputs: Any) -> Call:
     return Call(
         spec=TASKS["text-classification"],
         candidate=Candidate(id="org/m", task="text-classification"),
         inputs=inputs,
         new_path=Path,
-        settings=Settings(max_batch=max_batch),
+        settings=Settings(),
     )
 
 
@@ -76,9 +76,12 @@ async def queued(
     return calls
 
 
-async def test_calls_that_wait_together_are_computed_together(pool: ModelPool) -> None:
+async def test_calls_that_wait_together_are_computed_together(
+    pool: ModelPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = Batcher()
-    calls = await queued(pool, model, range(6), max_batch=4)
+    monkeypatch.setattr("jarvis_agent.backends.pool.MAX_BATCH", 4)
+    calls = await queued(pool, model, range(6))
     model.gate.set()
     assert await asyncio.gather(*calls) == [0, 2, 4, 6, 8, 10]
     assert model.together == [[0], [1, 2, 3, 4], [5]]

@@ -17,10 +17,8 @@ from jarvis_agent.core.errors import (
     TransientError,
     UnsupportedError,
 )
-from jarvis_agent.core.settings import Settings
 
 KEY = ("hosted", "org/model")
-THREE = Settings(breaker_failures=3, breaker_pause=10)
 
 
 @pytest.fixture
@@ -30,23 +28,23 @@ def clock() -> Clock:
 
 @pytest.fixture
 def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock)
+    return Breaker(clock, failures=3, pause=10)
 
 
 def fail(breaker: Breaker, times: int = 1, error: JarvisError | None = None) -> None:
     for _ in range(times):
-        with pytest.raises(JarvisError), breaker.call(KEY, THREE):
+        with pytest.raises(JarvisError), breaker.call(KEY):
             raise error or TransientError("503")
 
 
 def succeed(breaker: Breaker) -> None:
-    with breaker.call(KEY, THREE):
+    with breaker.call(KEY):
         pass
 
 
 def is_open(breaker: Breaker) -> bool:
     try:
-        with breaker.call(KEY, THREE):
+        with breaker.call(KEY):
             raise UnsupportedError("it was asked, and this counts as nothing")
     except CircuitOpenError:
         return True
@@ -87,7 +85,7 @@ def test_after_its_pause_one_call_tries_and_the_others_stay_out(breaker: Breaker
     clock.now += 9.9
     assert is_open(breaker)
     clock.now += 0.2
-    with breaker.call(KEY, THREE):
+    with breaker.call(KEY):
         assert is_open(breaker)
     assert not is_open(breaker)
 
@@ -116,19 +114,19 @@ def test_a_trial_that_says_nothing_leaves_the_trial_to_the_next(
 ) -> None:
     fail(breaker, 3)
     clock.now += 10
-    with pytest.raises(type(error)), breaker.call(KEY, THREE):
+    with pytest.raises(type(error)), breaker.call(KEY):
         raise error
-    with breaker.call(KEY, THREE):
+    with breaker.call(KEY):
         assert is_open(breaker)
 
 
 def test_a_call_that_began_before_it_opened_is_no_trial(breaker: Breaker, clock: Clock) -> None:
     """The early call ends while the trial is under way: still nobody else is let in."""
-    early = breaker.call(KEY, THREE)
+    early = breaker.call(KEY)
     early.__enter__()
     fail(breaker, 3)
     clock.now += 10
-    with breaker.call(KEY, THREE):
+    with breaker.call(KEY):
         cancelled = KeyboardInterrupt()
         assert not early.__exit__(KeyboardInterrupt, cancelled, None)
         assert is_open(breaker)
@@ -143,23 +141,14 @@ def test_it_says_for_how_long_and_why(breaker: Breaker, clock: Clock) -> None:
 
 def test_one_key_says_nothing_of_another(breaker: Breaker) -> None:
     fail(breaker, 3)
-    with breaker.call(("hosted", "org/other"), THREE):
+    with breaker.call(("hosted", "org/other")):
         pass
     assert is_open(breaker)
 
 
-def test_zero_failures_turn_it_off(breaker: Breaker) -> None:
-    fail(breaker, 9)
-    assert is_open(breaker)
-    asked = []
-    with breaker.call(KEY, Settings(breaker_failures=0)):
-        asked.append(KEY)
-    assert asked == [KEY]
-
-
 def test_calls_that_fail_together_count_as_one_failure(breaker: Breaker, clock: Clock) -> None:
     """A burst of 503s at one moment must not shut out the tries that come after it."""
-    calls = [breaker.call(KEY, THREE) for _ in range(10)]
+    calls = [breaker.call(KEY) for _ in range(10)]
     for call in calls:
         call.__enter__()
     clock.now += 1
@@ -172,11 +161,11 @@ def test_calls_that_fail_together_count_as_one_failure(breaker: Breaker, clock: 
 
 
 def test_threads_share_the_count(breaker: Breaker) -> None:
-    many = Settings(breaker_failures=200)
+    breaker.failures = 200
 
     def work() -> None:
         for _ in range(25):
-            with pytest.raises(TransientError), breaker.call(KEY, many):
+            with pytest.raises(TransientError), breaker.call(KEY):
                 raise TransientError("503")
 
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -184,12 +173,12 @@ def test_threads_share_the_count(breaker: Breaker) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with pytest.raises(CircuitOpenError, match="200 times"), breaker.call(KEY, many):
+    with pytest.raises(CircuitOpenError, match="200 times"), breaker.call(KEY):
         pass
 
 
 def test_it_does_not_grow_without_end(breaker: Breaker) -> None:
     for number in range(2000):
-        with pytest.raises(TransientError), breaker.call(("hosted", f"model-{number}"), THREE):
+        with pytest.raises(TransientError), breaker.call(("hosted", f"model-{number}")):
             raise TransientError("503")
     assert len(breaker._records) == 1024

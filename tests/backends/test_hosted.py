@@ -11,6 +11,7 @@ import pytest
 from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
+from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving, _address
 from jarvis_agent.backends.outputs.adapters import adapt
@@ -164,7 +165,7 @@ async def test_when_every_provider_fails_each_is_named(hub: HubDouble, tmp_path:
 
 async def test_a_provider_that_falls_silent_is_left(hub: HubDouble, tmp_path: Path) -> None:
     hub.stall("/hf-inference/")
-    impatient = Settings(hf_token="hf_x", offline=False, attempt_timeout=0.1)
+    impatient = Settings(hf_token="hf_x", offline=False, task_timeout=0.125)
     with pytest.raises(TransientError):
         await HostedBackend(impatient).run(call_of("text-classification", tmp_path, text="hi"))
 
@@ -180,7 +181,7 @@ async def test_after_an_error_the_next_provider_has_nearly_all_of_the_time(
 
     monkeypatch.setattr(HostedBackend, "_in_time", fail)
     nine = [f"provider-{number}" for number in range(9)]
-    patient = HostedBackend(SETTINGS.model_copy(update={"attempt_timeout": 100_000.0}))
+    patient = HostedBackend(SETTINGS.model_copy(update={"task_timeout": 125_000.0}))
     with pytest.raises(TransientError, match="provider-8 is down"):
         await patient.run(call_of("text-to-image", tmp_path, candidate("text-to-image", *nine), text="a"))
     assert shares == pytest.approx([60_000.0] * 8 + [90_000.0], rel=0.01)
@@ -214,15 +215,15 @@ def test_two_tasks_of_a_model_do_not_share_a_providers_id(hub: HubDouble) -> Non
 
 
 async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
-    hub: HubDouble, tmp_path: Path
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body={"data": [{"b64_json": base64.b64encode(png()).decode()}]})
-    settings = SETTINGS.model_copy(update={"breaker_failures": 2, "breaker_pause": 600.0})
+    monkeypatch.setattr(breaker.shared, "failures", 2)
     for name in ("one", "two", "three"):
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")
-        assert (await HostedBackend(settings).run(call)).size == (4, 3)
+        assert (await HostedBackend(SETTINGS).run(call)).size == (4, 3)
     asked = [request.path.split("/")[1] for request in hub.requests]
     assert asked == ["together", "nscale", "together", "nscale", "nscale"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.base import Call, LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
@@ -141,7 +142,7 @@ async def test_an_input_that_is_at_fault_ends_the_climb(tmp_path):
 
 
 async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
-    done = await climb(tmp_path, Settings(attempt_timeout=0.05, retries=2), a=[60.0], b=["ok"])
+    done = await climb(tmp_path, Settings(task_timeout=0.0625, retries=2), a=[60.0], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
     assert "did not finish within" in (done.attempts[0].error or "")
 
@@ -156,7 +157,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
 
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
     selection = Selection(model="a", reason="", ladder=candidates)
-    settings = Settings(attempt_timeout=0.4, retries=2)
+    settings = Settings(task_timeout=0.5, retries=2)
     done = await FallbackChain(
         SPEC,
         selection,
@@ -233,7 +234,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         SPEC,
         Selection(model="a", reason="", ladder=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
         {"scripted": backend},
-        Settings(attempt_timeout=1.0, retries=0),
+        Settings(task_timeout=1.25, retries=0),
         ResourceStore(Settings(), directory=tmp_path).new_path,
         perf_counter,
     ).climb({"text": "x"})
@@ -381,24 +382,27 @@ def test_what_another_plan_can_not_change_is_not_planned_again():
     assert ErrorPolicy().replan
 
 
-async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path):
+async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path, monkeypatch):
     """Two runs of one process: the second one does not ask what failed three times in the first."""
-    settings = Settings(retries=2, breaker_failures=3, breaker_pause=600)
+    monkeypatch.setattr(breaker.shared, "failures", 3)
+    settings = Settings(retries=2)
     await climb(tmp_path, settings, a=[TransientError("503")] * 3, b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
-    assert "a is not asked for another 600 s: it failed 3 times in a row" in (done.attempts[0].error or "")
+    assert "a is not asked for another 30 s: it failed 3 times in a row" in (done.attempts[0].error or "")
 
 
-async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path):
-    settings = Settings(attempt_timeout=0.01, breaker_failures=1, breaker_pause=600)
+async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(breaker.shared, "failures", 1)
+    settings = Settings(task_timeout=0.0125)
     await climb(tmp_path, settings, a=[60.0], b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
     assert "is not asked" in (done.attempts[0].error or "")
 
 
-async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path):
-    settings = Settings(retries=9, breaker_failures=2, breaker_pause=600)
+async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(breaker.shared, "failures", 2)
+    settings = Settings(retries=9)
     done = await climb(tmp_path, settings, a=[TransientError("503")] * 9, b=["ok"])
     assert tried(done) == [("a", False), ("a", False), ("a", False), ("b", True)]
     assert "is not asked" in (done.attempts[2].error or "")

@@ -67,7 +67,7 @@ async def test_the_calls_of_one_run_wait_for_their_turn_and_those_of_another_do_
 
 
 async def test_a_wait_for_a_turn_makes_nobody_late_and_who_is_cancelled_gives_it_away() -> None:
-    chosen_by, llm = held(1, select_timeout=2.0)
+    chosen_by, llm = held(1, llm_timeout=2.0)
     first, second, third, fourth, last = begun(chosen_by, RunContext("Find the zebras"), 5)
     await llm.calls(1)
     second.cancel()

@@ -99,7 +99,7 @@ class HostedBackend:
             left = ends - clock()
             share = left if one is served[-1] else _PATIENCE_WITH_ONE * left
             try:
-                with breaker.shared.call((self.name, one.provider), self._settings):
+                with breaker.shared.call((self.name, one.provider)):
                     told = await self._in_time(one, call, share)
                     tell({"jarvis.provider": one.provider})
                     return told

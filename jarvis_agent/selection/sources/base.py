@@ -104,7 +104,7 @@ async def candidates_of(
     try:
         return await run_with_timeout(seconds, ask(), f"the source {source.name}")
     except StageTimeoutError as error:
-        raise DeadlineError(f"it did not answer within {seconds:g} s (JARVIS_SELECT_TIMEOUT)") from error
+        raise DeadlineError(f"it did not answer within {seconds:g} s (half of JARVIS_LLM_TIMEOUT)") from error
 
 
 def discover_sources(settings: Settings) -> list[ModelSource]:
