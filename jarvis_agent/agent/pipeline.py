@@ -30,8 +30,7 @@ from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
-from jarvis_agent.core.tracing import Seen, counted, here, span
-from jarvis_agent.core.types import Resource, Task, TaskResult, Usage
+from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
@@ -89,7 +88,6 @@ class RunPipeline:
         self._deadline = self._settings.run_timeout
         self._store = ResourceStore(stages.settings, directory=directory)
         self._timings: dict[str, float] = {}
-        self._trace: Any = None
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
@@ -102,11 +100,7 @@ class RunPipeline:
 
         async def work() -> None:
             try:
-                contents = False
-                with span("jarvis.run", contents=contents) as seen:
-                    seen.show({"jarvis.request": request.text})
-                    self._trace = here()
-                    _tell(seen, await self._run(request, queue.put_nowait))
+                await self._run(request, queue.put_nowait)
             finally:
                 queue.put_nowait(None)
 
@@ -133,11 +127,8 @@ class RunPipeline:
     async def _run(self, request: Request, emit: Emit) -> Run:
         try:
             workers, brief = await self._begin(request, self._store.prepare)
-            with span("jarvis.execute"):
-                plan, results = await self._execute(brief, workers, emit)
-            with span("jarvis.respond") as seen:
-                answer = await self._respond(brief, plan, results, emit)
-                seen.tell(counted(brief.meter.usage.get("respond", Usage())))
+            plan, results = await self._execute(brief, workers, emit)
+            answer = await self._respond(brief, plan, results, emit)
         finally:
             await self._close_store()
         self._remember(brief, answer, results)
@@ -250,12 +241,7 @@ class RunPipeline:
                 on_task(task)
 
         try:
-            with span("jarvis.plan", under=self._trace) as seen:
-                rest = await self._plan(brief, give, given)
-                plan = Plan(tasks=given) + rest
-                seen.tell({"jarvis.plan.tasks": len(plan.tasks), "jarvis.plan.notes": len(plan.notes)})
-                seen.tell(counted(brief.meter.usage.get("plan", Usage())))
-                return plan
+            return Plan(tasks=given) + await self._plan(brief, give, given)
         finally:
             over = True
             self._timings["plan"] = self._clock() - started
@@ -399,12 +385,3 @@ def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> Ch
     """What later turns know of this one: its words, its answer, the files that it was given or made."""
     made = [resource for result in results for resource in result.resources if resource.path is not None]
     return ChatTurn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
-
-
-def _tell(seen: Seen, run: Run) -> None:
-    """What a span tells of a run that is over."""
-    failed = [result for result in run.results if result.status != "ok"]
-    seen.tell(counted(sum(run.usage.values(), Usage())))
-    seen.tell({"jarvis.run.tasks": len(run.results), "jarvis.run.failed": len(failed)})
-    seen.tell({"jarvis.seconds": run.timings["total"]})
-    seen.show({"jarvis.answer": run.answer})

@@ -33,7 +33,6 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import Attributes, bytes_of, span
 from jarvis_agent.core.types import Attempt, Selection, Status, Task, TaskResult
 from jarvis_agent.execution.inputs import inputs_of
 from jarvis_agent.execution.run import Event
@@ -261,22 +260,9 @@ class Executor:
 
     async def _settle(self, course: _TaskState) -> None:
         """Bring one task to its end, which is always a result. Nobody builds on it before it is stored."""
-        result = await self._journal.once(course.task, lambda: self._traced(course))
+        result = await self._journal.once(course.task, lambda: self._attempt(course))
         self._store.admit(result.resources)
         self._end(result)
-
-    async def _traced(self, course: _TaskState) -> TaskResult:
-        task, contents = course.task, False
-        known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
-        with span("jarvis.task", known, contents=contents) as seen:
-            seen.show({"jarvis.task.args": task.args})
-            result = await self._attempt(course)
-            if seen.wanted:
-                seen.tell(await asyncio.to_thread(_facts, result))
-                seen.show({"jarvis.task.output": result.output})
-            if result.status != "ok":
-                seen.fail(result.failure or result.status, result.error or "")
-            return result
 
     async def _attempt(self, course: _TaskState) -> TaskResult:
         """Run one task; what goes wrong is in the result."""
@@ -296,10 +282,7 @@ class Executor:
 
     async def _select(self, course: _TaskState) -> None:
         task = course.task
-        with span("jarvis.select", {"jarvis.task.name": task.task}) as seen:
-            course.selection = selection = await self._chosen(task)
-            if selection is not None:
-                seen.tell({"jarvis.model": selection.model, "jarvis.selected_by": selection.by})
+        course.selection = await self._chosen(task)
         chosen = TaskResult(task=task, status="ok", selection=course.selection)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
 
@@ -363,19 +346,6 @@ class Executor:
         if pending:
             await asyncio.wait(pending)
         return {i: future.result() for i, future in zip(ids, futures, strict=True)}
-
-
-def _facts(result: TaskResult) -> Attributes:
-    """What a span tells of a task that has ended."""
-    done = next((attempt for attempt in reversed(result.attempts) if attempt.ok), None)
-    return {
-        "jarvis.task.status": result.status,
-        "jarvis.task.attempts": len(result.attempts),
-        "jarvis.model": result.model,
-        "jarvis.backend": done.backend if done else None,
-        "jarvis.bytes.out": bytes_of(result.resources),
-        "jarvis.seconds": round(result.ended - result.started, 6),
-    }
 
 
 def _circle(graph: Mapping[int, set[int]]) -> set[int]:

@@ -14,7 +14,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import Seen, bytes_of, span
 from jarvis_agent.core.types import Attempt, Candidate, Resource, Selection
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.selection.placement import runs_here
@@ -138,15 +136,8 @@ class FallbackChain:
         error: str | None = "cancelled"
         drafts = AttemptFiles(call.new_path)
         try:
-            with (
-                _span_of(call) as seen,
-                breaker.shared.call((call.candidate.backend or "", call.candidate.id)),
-            ):
-                if seen.wanted:
-                    seen.tell({"jarvis.bytes.in": await asyncio.to_thread(bytes_of, call.inputs.values())})
+            with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._ask(replace(call, new_path=drafts.new_path, sweep=drafts.sweep))
-                if seen.wanted:
-                    seen.tell({"jarvis.bytes.out": await asyncio.to_thread(bytes_of, result[1])})
         except JarvisError as failure:
             error = str(failure)
             raise
@@ -200,16 +191,6 @@ class FallbackChain:
         if backend is None:
             raise ConfigError(f"{candidate.id} wants the backend {candidate.backend!r}, which is not there")
         return backend
-
-
-def _span_of(call: Call) -> AbstractContextManager[Seen]:
-    """The span of one attempt."""
-    known = {
-        "jarvis.task.name": call.spec.name,
-        "jarvis.model": call.candidate.id,
-        "jarvis.backend": call.candidate.backend,
-    }
-    return span("jarvis.attempt", known, contents=False)
 
 
 def _adapted(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:

@@ -29,7 +29,6 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import tell
 from jarvis_agent.core.types import Candidate
 
 __all__ = ["CALLS", "HostedBackend", "Serving", "is_hugging_face", "serving"]
@@ -100,9 +99,7 @@ class HostedBackend:
             share = left if one is served[-1] else _PATIENCE_WITH_ONE * left
             try:
                 with breaker.shared.call((self.name, one.provider)):
-                    told = await self._in_time(one, call, share)
-                    tell({"jarvis.provider": one.provider})
-                    return told
+                    return await self._in_time(one, call, share)
             except BadInputError:
                 raise
             except ExpertError as error:

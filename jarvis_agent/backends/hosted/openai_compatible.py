@@ -30,8 +30,7 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import counted, tell
-from jarvis_agent.core.types import Candidate, Usage
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.llm.client import ThinkingFilter
 
 if TYPE_CHECKING:
@@ -168,8 +167,6 @@ async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
         reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
     except openai.OpenAIError as error:
         raise _expert_error(error, call.candidate) from redacted_cause(error)
-    if used := reply.usage:
-        tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
     message = reply.choices[0].message if reply.choices else None
     thinking = ThinkingFilter()
     said = thinking.feed((message and message.content) or "") + thinking.finish()
