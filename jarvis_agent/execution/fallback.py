@@ -84,7 +84,7 @@ class FallbackChain:
     async def climb(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Try the candidates in their order with these inputs; what goes wrong is in what it returns."""
         failures: list[tuple[Candidate, str]] = []
-        rungs = list(self.selection.ladder)
+        rungs = list(self.selection.candidates)
         while rungs:
             candidate = rungs.pop(0)
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)

@@ -12,7 +12,6 @@ Slots by stage (a value is put in as it is: braces and backslashes in it mean no
 
     plan      Available Tasks · Available Task List · Demonstrations · Chat Logs · Files · User Input
     select    User Input · Task · Task Description · Candidate Models
-    joint     User Input · Tasks · Candidate Models
     respond   User Input · Chat Logs · Tasks · Model Assignment · Predictions · Totals · Notes
     repair    Available Tasks · Available Task List · Broken Tasks
     replan    Available Tasks · Available Task List · Files · User Input · Done Tasks · Failed Tasks
@@ -56,7 +55,6 @@ STAGES: dict[str, frozenset[str]] = {
         {"Available Tasks", "Available Task List", "Demonstrations", "Chat Logs", "Files", "User Input"}
     ),
     "select": frozenset({"User Input", "Task", "Task Description", "Candidate Models"}),
-    "joint": frozenset({"User Input", "Tasks", "Candidate Models"}),
     "respond": frozenset(
         {"User Input", "Chat Logs", "Tasks", "Model Assignment", "Predictions", "Totals", "Notes"}
     ),
@@ -206,22 +204,6 @@ class PromptSet:
             Task=as_data(_task_asked(task)),
             Task_Description=spec.description if spec else "",
             Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in candidates]),
-        )
-
-    def joint_messages(
-        self, brief: RunContext, questions: Sequence[tuple[Task, Sequence[Candidate]]]
-    ) -> list[BaseMessage]:
-        """Ask for the best candidate of each task, for all tasks at once. A model is described once."""
-        models = {one.id: one for _, candidates in questions for one in candidates}
-        asked = [
-            _task_asked(task) | {"candidates": [one.id for one in candidates]}
-            for task, candidates in questions
-        ]
-        return self.render(
-            "joint",
-            User_Input=cut(brief.request),
-            Tasks=rows(lambda share: asked),
-            Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in models.values()]),
         )
 
     def respond_messages(

@@ -3,7 +3,7 @@
     selector = Selector(sources, backends, settings, controller)
     selection = await selector.select(task, spec, brief)
     selection.model, selection.reason      # "facebook/detr-resnet-50", "it knows zebras"
-    selection.ladder                       # that one, then those that are tried if it fails
+    selection.candidates                       # that one, then those that are tried if it fails
 
 Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
 machine first (or what is hosted, by policy), then by downloads. `Settings.selection` says whether the LLM is
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, uncounted
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error, format_traceback
 from jarvis_agent.core.request import RunContext, UsageMeter
 from jarvis_agent.core.settings import Settings
@@ -91,8 +91,7 @@ class Selector:
         """The ladder of candidates for a task, the chosen one first.
 
         It takes `Settings.select_timeout` at most: what is not known then of the models is left out, and the
-        rank decides. The time does not count in which a call of the LLM waits for its turn:
-        `Settings.max_parallel` calls of one run are made at once.
+        rank decides. `Settings.max_parallel` calls of the LLM of one run are made at once.
 
         Raises:
             NoCandidateError: nothing can do the task; the message says why, and what would help.
@@ -107,7 +106,7 @@ class Selector:
         listed = await self.shortlist(case)
         if listed.kept:
             selection = await self._choose(listed, case, brief, until)
-            return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
+            return selection.model_copy(update={"note": _note_on(selection.candidates[0], case)})
         if case.wanted.get("ocr") is False:
             other = await self._classify_instead(task, brief, listed.rejected, until)
             if other is not None:
@@ -142,7 +141,9 @@ class Selector:
         top = listed.kept[: self._settings.top_k]
         ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
         if len(top) == 1:
-            return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
+            return ranked.model_copy(
+                update={"chosen_by": "only", "reason": "it is the only model that can do this"}
+            )
         if self._controller is None:
             return ranked
         try:
@@ -188,10 +189,9 @@ class Selector:
 
     @asynccontextmanager
     async def _turn(self, brief: RunContext) -> AsyncIterator[None]:
-        """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
+        """A place among the calls of a run, which has one meter."""
         slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
-        with uncounted():
-            await slots.acquire()
+        await slots.acquire()
         try:
             yield
         finally:
@@ -273,9 +273,9 @@ def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case:
     return Selection(
         model=chosen.id,
         reason=reason,
-        by=by,
-        place=listed.places.get(chosen.id, ""),
-        ladder=listed.ladder(chosen, case.settings.top_k),
+        chosen_by=by,
+        placement=listed.places.get(chosen.id, ""),
+        candidates=listed.ladder(chosen, case.settings.top_k),
         rejected=listed.rejected,
         task=case.spec.name,
     )

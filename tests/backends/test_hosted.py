@@ -11,7 +11,7 @@ import pytest
 from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
-from jarvis_agent.backends import circuit_breaker as breaker
+from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving, _address
 from jarvis_agent.backends.outputs.adapters import adapt
@@ -219,7 +219,7 @@ async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
 ) -> None:
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body={"data": [{"b64_json": base64.b64encode(png()).decode()}]})
-    monkeypatch.setattr(breaker.shared, "failures", 2)
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
     for name in ("one", "two", "three"):
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")

@@ -71,7 +71,7 @@ async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_ra
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("image-to-text/a", "rank")
+    assert (selection.model, selection.chosen_by) == ("image-to-text/a", "rank")
     assert "did not choose in time" in selection.reason
 
 
@@ -244,7 +244,7 @@ async def test_a_source_that_does_not_describe_its_models_leaves_the_choice_to_t
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("a", "rank")
+    assert (selection.model, selection.chosen_by) == ("a", "rank")
     assert "JARVIS_LLM_TIMEOUT" in selection.reason
 
 
@@ -260,7 +260,7 @@ async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("my/own", "pinned")
+    assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
     assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source fake"]
 
 
