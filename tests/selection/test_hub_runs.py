@@ -211,8 +211,9 @@ def test_a_model_that_has_vanished_is_left_for_the_next(
 
 
 def test_a_download_that_stalls_is_left_for_the_next_model(
-    hub: HubDouble, classifier: Path, tmp_path: Path
+    hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("jarvis_agent.core.concurrency.GRACE", 0.1)
     add_local(hub, classifier, "org/slow", downloads=9)
     add_hosted(hub, "org/served", downloads=1)
     hub.stall("org/slow/resolve", where="middle")
