@@ -213,14 +213,14 @@ def test_a_model_that_has_vanished_is_left_for_the_next(
 def test_a_download_that_stalls_is_left_for_the_next_model(
     hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.core.concurrency.GRACE", 0.1)
+    monkeypatch.setattr(Settings, "attempt_timeout", 2.0)
     add_local(hub, classifier, "org/slow", downloads=9)
     add_hosted(hub, "org/served", downloads=1)
     hub.stall("org/slow/resolve", where="middle")
     hub.answer("/models/org/served", body=[LABELS])
-    message = use(tmp_path, task_timeout=6)
+    message = use(tmp_path)
     assert [(model, ok) for model, _, ok in tried(message)] == [("org/slow", False), ("org/served", True)]
-    assert "did not finish within 4.8 s" in message.artifact["attempts"][0]["error"]
+    assert "did not finish within 2 s" in message.artifact["attempts"][0]["error"]
 
 
 def test_a_model_whose_download_fails_is_asked_where_it_is_hosted(
