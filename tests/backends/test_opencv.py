@@ -9,11 +9,11 @@ from jarvis_agent.backends.algorithms import opencv
 from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS, OpenCVBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter.models import StarterSource
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.selection.sources.starter import StarterSource
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("cv2")

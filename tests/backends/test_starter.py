@@ -143,7 +143,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
     code = """if True:
         import asyncio, sys
         from jarvis_agent.core.settings import Settings
-        from jarvis_agent.backends.starter.models import StarterSource
+        from jarvis_agent.selection.sources.starter import StarterSource
         from jarvis_agent.backends.starter.backend import StarterBackend
         from jarvis_agent.core.tasks.registry import TASKS
         source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)

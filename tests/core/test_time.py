@@ -19,7 +19,7 @@ from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
@@ -76,12 +76,11 @@ async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_ra
 
 
 async def test_a_selector_that_never_chooses_fails_its_task_alone() -> None:
-    class Undecided:
-        async def select(self, task: Task, spec: TaskSpec, brief: Any) -> Selection:
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def undecided(inputs: Any) -> str:
+        return str(await asyncio.Event().wait())
 
-    agent, _, _ = small_agent(selector=Undecided(), settings=Settings(task_timeout=0.2))
+    settings = Settings(task_timeout=0.2)
+    agent, _, _ = small_agent(models=["a", "b"], selector=undecided, settings=settings)
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["failed"]

@@ -1,8 +1,5 @@
 """Starter experts: small real models that come inside packages, for a first run without key, GPU or Hub.
 
-    source = StarterSource(Settings())
-    await source.candidates(TASKS["text-to-speech"], 5)   # [Candidate("rhasspy/piper-voices", local=True, …)]
-
 A starter model is a row of STARTERS; the reader that it names stands in jarvis_agent.backends.starter.
 Its weights are taken from the Hub's cache if they are there, else from the installed package, else from the
 Hub. Of the packages that merely carry weights only data files are read, and only with the right SHA-256.
@@ -10,21 +7,13 @@ Hub. Of the packages that merely carry weights only data files are read, and onl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
 
-from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
 from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
 
 HUB_TIMEOUT = 5.0
 """Seconds that the Hub has to say that it is there."""
@@ -226,66 +215,6 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
 def may_download(model: StarterModel, settings: Settings) -> bool:
     """Whether the Hub has the model and the settings let it be downloaded."""
     return bool(model.hub) and not settings.offline and model.size <= settings.max_download
-
-
-class StarterSource:
-    """Lists the starter models, and the algorithms that need no model (a ModelSource).
-
-    A model whose reader or weights are missing is listed too: `unsupported_reason` tells how to get them.
-    """
-
-    name: ClassVar[str] = "starter"
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """At most `limit` starter models for a task type. Looks at files: no network, no heavy import."""
-        return (await asyncio.to_thread(lambda: list(self._candidates(spec))))[:limit]
-
-    def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
-        if spec.name in CONTROL_MAPS:
-            control_map = CONTROL_MAPS[spec.name]
-            yield _algorithm(spec, control_map.id, control_map.description, "opencv", "cv2", "apache-2.0")
-        if spec.name in MEDIA_TOOLS:
-            tool = MEDIA_TOOLS[spec.name]
-            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
-        for model in STARTERS.values():
-            if spec.name in model.tasks:
-                yield self._candidate(model, spec)
-
-    def _candidate(self, model: StarterModel, spec: TaskSpec) -> Candidate:
-        weights = find_weights(model)
-        return Candidate(
-            id=model.id,
-            task=spec.name,
-            source=self.name,
-            backend="starter",
-            description=model.description,
-            local=weights is not None,
-            path=weights,
-            size=model.size,
-            license=model.license,
-            languages=model.languages,
-            traits=model.traits,
-            metadata={"downloadable": may_download(model, self.settings)},
-        )
-
-
-def _algorithm(
-    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
-) -> Candidate:
-    """The candidate that stands for an algorithm of a library."""
-    return Candidate(
-        id=name,
-        task=spec.name,
-        source="starter",
-        backend=backend,
-        description=description,
-        local=find_spec(library) is not None,
-        size=0,
-        license=license_name,
-    )
 
 
 def _cached(model: StarterModel) -> Path | None:
