@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 Artifact = Mapping[str, Any]
 """What a tool returns beside its text: output, resources, model, …; read back from JSON."""
