@@ -181,6 +181,7 @@ def test_the_public_names() -> None:
         "default_sources",
         "hf_tools",
         "register_task",
+        "selection_chain",
     ]
     assert jarvis_agent.tools.__all__ == [
         "Arg",
@@ -191,6 +192,7 @@ def test_the_public_names() -> None:
         "TaskSpec",
         "hf_tools",
         "register_task",
+        "selection_chain",
     ]
 
 

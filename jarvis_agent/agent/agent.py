@@ -39,7 +39,7 @@ from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.plan_cache import kept
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
-from jarvis_agent.selection.registry import ModelRegistry, ModelSelector
+from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
@@ -77,7 +77,7 @@ class JarvisAgent(Runnable[Any, Run]):
         *,
         models: Mapping[str, str] | None = None,
         planner: Planner | None = None,
-        selector: ModelSelector | None = None,
+        selector: Any = None,
         responder: Responder | None = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
@@ -100,7 +100,7 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
             selector=selector,
-            controller=controller,
+            llm=controller,
             prompts=prompts,
             pins=models,
         )
@@ -231,7 +231,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _workers(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
-        offered = await self.registry.offered()
+        offered = await self.registry.available_tasks()
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:

@@ -22,9 +22,9 @@ import tiny_diffusers
 import tiny_vision
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Run, Settings
-from jarvis_agent.backends.starter.models import StarterSource
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.media.files import sniff
+from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 FEW = {"num_inference_steps": 2, "height": 32, "width": 32}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
-from jarvis_agent.backends.starter.models import StarterSource
+from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.tools import TASKS
 
 pytest.importorskip("torch")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import DROP, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
@@ -15,8 +16,6 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.testing import OpenAIDouble
-from jarvis_agent.testing.openai import DROP, HANG, REFUSE, Failure, ToolUse
 
 SETTINGS = Settings(offline=False, attempt_timeout=20, retries=0)
 GENERATION = TASKS["text-generation"]

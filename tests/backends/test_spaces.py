@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.gradio_space import SpaceDouble
 from PIL import Image
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
@@ -18,7 +19,7 @@ from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.files import write_audio
-from jarvis_agent.testing import HubDouble, SpaceDouble
+from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("gradio_client")
 

@@ -19,7 +19,7 @@ from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
@@ -60,7 +60,7 @@ async def test_a_source_that_never_answers_holds_neither_the_run_nor_the_choice(
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["ok"]
     assert run.results[0].selection is not None
-    assert "JARVIS_SELECT_TIMEOUT" in run.results[0].selection.rejected["source silent"]
+    assert "JARVIS_LLM_TIMEOUT" in run.results[0].selection.rejected["source silent"]
 
 
 async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_rank() -> None:
@@ -76,12 +76,11 @@ async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_ra
 
 
 async def test_a_selector_that_never_chooses_fails_its_task_alone() -> None:
-    class Undecided:
-        async def select(self, task: Task, spec: TaskSpec, brief: Any) -> Selection:
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def undecided(inputs: Any) -> str:
+        return str(await asyncio.Event().wait())
 
-    agent, _, _ = small_agent(selector=Undecided(), settings=Settings(task_timeout=0.2))
+    settings = Settings(task_timeout=0.2)
+    agent, _, _ = small_agent(models=["a", "b"], selector=undecided, settings=settings)
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["failed"]
@@ -245,7 +244,7 @@ async def test_a_source_that_does_not_describe_its_models_leaves_the_choice_to_t
     selection = run.results[0].selection
     assert selection is not None
     assert (selection.model, selection.chosen_by) == ("a", "rank")
-    assert "JARVIS_SELECT_TIMEOUT" in selection.reason
+    assert "JARVIS_LLM_TIMEOUT" in selection.reason
 
 
 async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None:
@@ -261,7 +260,7 @@ async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None
     selection = run.results[0].selection
     assert selection is not None
     assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
-    assert "JARVIS_SELECT_TIMEOUT" in selection.rejected["source fake"]
+    assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source fake"]
 
 
 @pytest.mark.parametrize("slow", ["prepare", "close"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tiktoken
 import tiktoken.registry
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import HumanMessage
@@ -19,8 +20,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.capabilities import options
 from jarvis_agent.llm.client import PROVIDERS, LLMClient, ThinkingFilter, describe_model, resolve_model
-from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
-from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
+from jarvis_agent.testing import ScriptedLLM
 
 ASK = [HumanMessage("hello there")]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}

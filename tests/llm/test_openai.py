@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import Failure, OpenAIDouble
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from small_agents import DESCRIBE_ALOUD, EXPERTS, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings
-from jarvis_agent.testing import FakeBackend, FakeSource, OpenAIDouble, fake_candidate, first_candidate
-from jarvis_agent.testing.openai import Failure
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
 REPLIES = {"plan": DESCRIBE_ALOUD, "select": first_candidate, "respond": "A cat; hear it in speech.wav."}

@@ -35,7 +35,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub, with empty caches of what it lists and of its models; retries do not wait."""
     for place in ("constants", "utils._cache_manager"):
         monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
     with HubDouble() as double, double.redirected():
         yield double
@@ -185,7 +184,6 @@ def test_a_gated_model_is_left_out_without_a_token(
     assert message.status == "error"
     assert "accept its terms at https://huggingface.co/org/gated and set HF_TOKEN" in message.content
     add_local(hub, classifier, "org/open", downloads=1)
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "fresh"))
     assert tried(use(tmp_path, hf_token=None)) == [("org/open", "transformers", True)]
 
 
@@ -238,7 +236,6 @@ def test_without_a_network_what_was_downloaded_still_runs(
     # Under a name of its own: a model that an earlier test left loaded would not be downloaded.
     add_local(hub, classifier, "org/kept", card={"pipeline_tag": TASK})
     assert use(tmp_path).status == "success"
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "fresh"))
     with HubDouble() as away:
         pass
     with away.redirected():
@@ -262,5 +259,5 @@ def test_without_a_network_and_any_model_the_error_says_what_to_do(hub: HubDoubl
         message = use(tmp_path)
     assert message.status == "error"
     assert "no model can do text-classification here" in message.content
-    assert "can not be used" in message.content
+    assert "cannot be used" in message.content
     assert "with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub" in message.content

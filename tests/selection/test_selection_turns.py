@@ -10,7 +10,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Selection, Task
 from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.selection.selector import Selector
+from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 DETECTION, SPEECH = "object-detection", "text-to-speech"
@@ -41,15 +42,16 @@ class Gated(LLMClient):
             await self.begun.acquire()
 
 
-def held(limit: int, pins: dict[str, str] | None = None, **given: Any) -> tuple[Selector, Gated]:
+def held(limit: int, pins: dict[str, str] | None = None, **given: Any) -> tuple[ModelSelector, Gated]:
     settings = Settings(offline=False, max_parallel=limit, **given)
     controller = Gated(settings)
     source = FakeSource([fake_candidate(DETECTION, "a"), fake_candidate(DETECTION, "b")])
     backend = FakeBackend({DETECTION: "x", SPEECH: "x"})
-    return Selector([source], [backend], settings, controller, pins=pins), controller
+    chain = selection_chain(controller, settings=settings)
+    return ModelSelector([source], [backend], settings, chain, pins=pins), controller
 
 
-def begun(chosen_by: Selector, brief: RunContext, count: int) -> list[asyncio.Task[Selection]]:
+def begun(chosen_by: ModelSelector, brief: RunContext, count: int) -> list[asyncio.Task[Selection]]:
     tasks = [Task(task=DETECTION, id=i, args={"image": "z.jpg"}) for i in range(count)]
     return [asyncio.create_task(chosen_by.select(task, TASKS[DETECTION], brief)) for task in tasks]
 

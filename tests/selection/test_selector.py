@@ -21,10 +21,11 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.selection.selector import Selector
-from jarvis_agent.selection.sources.base import ModelSource, RegisteredSource
+from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.hub import HubSource
+from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 
 DETECTION, SPEECH = "object-detection", "text-to-speech"
@@ -44,14 +45,14 @@ def selector(
     backends: list[Backend] | None = None,
     pins: dict[str, str] | None = None,
     **given: Any,
-) -> Selector:
+) -> ModelSelector:
     settings = Settings(**{"offline": False, **given})
-    controller = LLMClient(llm, settings) if llm else None
-    return Selector(sources, backends or [EVERYTHING], settings, controller, pins=pins)
+    chain = selection_chain(llm, settings=settings) if llm else None
+    return ModelSelector(sources, backends or [EVERYTHING], settings, chain, pins=pins)
 
 
 async def select(
-    chosen_by: Selector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
+    chosen_by: ModelSelector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
 ) -> Selection:
     return await chosen_by.select(
         Task(task=task, id=0, args={"image": "z.jpg", **args}), TASKS[task], RunContext(request=request)
@@ -146,7 +147,7 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
         "source hub": "the Hub is away",
         "source plugin": "KeyError",
         "source gone": "the source gone was cancelled from within",
-        "source rows": "it lists what is no Candidate: {'id': 'org/row'}",
+        "source rows": "it lists something that is not a Candidate: {'id': 'org/row'}",
     }
 
 
@@ -158,7 +159,7 @@ async def test_a_backend_that_fails_when_it_is_asked_runs_nothing_and_stops_nobo
     buggy = Buggy({}, "buggy")
     selection = await select(selector(FakeSource(THREE), backends=[buggy, EVERYTHING]))
     assert selection.candidates[0].backend == "here"
-    with pytest.raises(NoCandidateError, match="the backend buggy failed when it was asked: KeyError: 'x'"):
+    with pytest.raises(NoCandidateError, match="the backend buggy failed to check the model: KeyError: 'x'"):
         await select(selector(FakeSource(THREE), backends=[buggy]))
 
 
@@ -228,7 +229,7 @@ CLASSIFIER = model("classifier", "image-classification")
 async def test_a_description_comes_from_a_model_that_describes() -> None:
     selection = await select(selector(FakeSource([READER, TELLER])), "image-to-text", "Describe z.jpg")
     assert [candidate.id for candidate in selection.candidates] == ["teller"]
-    assert "description is asked for" in selection.rejected["reader"]
+    assert "asks for a description" in selection.rejected["reader"]
 
 
 async def test_text_comes_from_a_model_that_reads() -> None:
@@ -284,7 +285,7 @@ async def test_a_pinned_model_is_not_measured_by_words_but_by_settings() -> None
     pins = {"text-to-speech": "org/english"}
     selection = await select(selector(FakeSource([speaks]), pins=pins), "text-to-speech", text="你好")
     assert selection.model == "org/english"
-    with pytest.raises(NoCandidateError, match="org/english, which is pinned for text-to-speech, can not be used: its licence is gpl"):  # fmt: skip # noqa: E501
+    with pytest.raises(NoCandidateError, match="org/english, which is pinned for text-to-speech, cannot be used: its licence is gpl"):  # fmt: skip # noqa: E501
         await select(selector(FakeSource([speaks]), pins=pins, licenses=["mit"]), "text-to-speech")
 
 
@@ -301,18 +302,20 @@ def hub() -> Iterator[HubDouble]:
         yield double
 
 
-def on_hub(hub: HubDouble, tmp_path: Path, **given: Any) -> Selector:
+def on_hub(hub: HubDouble, tmp_path: Path, **given: Any) -> ModelSelector:
     settings = Settings(**{"offline": False, "hf_token": "hf_x", **given.pop("settings", {})})
-    source = HubSource(settings, cache_dir=tmp_path)
-    return Selector([source], given.pop("backends", [HostedBackend(settings)]), settings, **given)
+    source = HubSource(settings)
+    return ModelSelector([source], given.pop("backends", [HostedBackend(settings)]), settings, **given)
 
 
 async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Path) -> None:
     local = FakeBackend({DETECTION: "x"}, "here")
     settings = Settings(offline=False, hf_token="hf_x")
     llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
-    source = HubSource(settings, cache_dir=tmp_path)
-    chooser = Selector([source], [local, HostedBackend(settings)], settings, LLMClient(llm, settings))
+    source = HubSource(settings)
+    chooser = ModelSelector(
+        [source], [local, HostedBackend(settings)], settings, selection_chain(llm, settings=settings)
+    )
     selection = await select(chooser)
     assert (selection.model, selection.chosen_by) == ("org/served", "llm")
     assert [(candidate.id, candidate.backend) for candidate in selection.candidates] == [
@@ -351,7 +354,7 @@ async def test_a_pinned_model_is_used_while_the_hub_is_away(hub: HubDouble, tmp_
 async def test_the_users_own_models_stand_beside_the_hubs(hub: HubDouble, tmp_path: Path) -> None:
     settings = Settings(offline=False)
     own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
-    chooser = Selector([own, HubSource(settings, cache_dir=tmp_path)], [EVERYTHING], settings)
+    chooser = ModelSelector([own, HubSource(settings)], [EVERYTHING], settings)
     assert [candidate.id for candidate in (await select(chooser)).candidates] == [
         "org/alone",
         "mine",
