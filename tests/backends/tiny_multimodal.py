@@ -139,17 +139,6 @@ def colpali(folder: Path) -> None:
     save(folder, ColPaliForRetrieval(ColPaliConfig(vlm_config=seeing, embedding_dim=8)), processor)
 
 
-def clip(folder: Path) -> None:
-    from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor
-
-    tokenizer = bpe_tokenizer()
-    text = {**TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": 64, "eos_token_id": 2}
-    config = CLIPConfig(text_config=text, vision_config={**TEXT, **IMAGE}, projection_dim=16)
-    save(
-        folder, CLIPModel(config), CLIPProcessor(CLIPImageProcessorPil(size=SIDE, crop_size=SIDE), tokenizer)
-    )
-
-
 def layoutlmv3(folder: Path) -> None:
     from tokenizers import pre_tokenizers
     from transformers import (
