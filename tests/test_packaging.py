@@ -168,6 +168,7 @@ def test_the_public_names() -> None:
     assert jarvis_agent.__all__ == [
         "JarvisAgent",
         "JarvisToolkit",
+        "OfflinePlanner",
         "Plan",
         "RegisteredSource",
         "Request",

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ from jarvis_agent.planning.retrieval import kind_by_name
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-Planner = Runnable[dict[str, Any], Plan]
+Planner = Runnable[Any, Plan]
 
 
 class Prediction(Frozen):
@@ -97,16 +97,16 @@ def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
     from jarvis_agent.planning.chain import LLMPlanner
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    planner: Any = OfflinePlanner(settings)
-    if model is not None:
-        prompts = load_prompts(settings.prompts, settings.history_turns, window_of(model, settings))
-        planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
+    if model is None:
+        return OfflinePlanner(settings=settings)
+    prompts = load_prompts(settings.prompts, window=window_of(model, settings))
+    planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
 
     async def plan(given: dict[str, Any], config: RunnableConfig) -> Plan:
         turns, meter = tuple(given["chat_history"]), config["metadata"]["meter"]
         files, specs = tuple(given["files"]), given["tools"]
         context = RunContext(given["input"], files=files, turns=turns, specs=specs, meter=meter)
-        return cast("Plan", await planner.plan(context, lambda task: None))
+        return await planner.plan(context, lambda task: None)
 
     return RunnableLambda(plan)
 

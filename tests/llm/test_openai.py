@@ -142,14 +142,14 @@ def test_the_key_of_openai_is_not_sent_to_another_address(
 
 def test_a_server_that_knows_no_schema_is_asked_again_without() -> None:
     with OpenAIDouble(REPLIES, rejects=("response_format",)) as server:
-        with agent_at(server, structured="always") as agent:
+        with agent_at(server, structured_output="always") as agent:
             assert agent.invoke(REQUEST).ok
         bodies = [request.body for request in server.requests if request.stage == "plan"]
     assert ["response_format" in body for body in bodies] == [True, False]
 
 
 def test_a_schema_names_the_tasks_that_may_be_used(double: OpenAIDouble) -> None:
-    with agent_at(double, structured="always") as agent:
+    with agent_at(double, structured_output="always") as agent:
         check(agent.invoke(REQUEST))
     body = double.requests[0].body
     schema = json.dumps(body["response_format"]["json_schema"]["schema"])
