@@ -260,4 +260,4 @@ def test_the_sdist_holds_the_sources_and_the_licence(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "tools/table.py", "prompts/__init__.py"} <= names
+    assert {"LICENSE", "README.md", "pyproject.toml", "tools/toolkit.py", "prompts/__init__.py"} <= names
