@@ -30,9 +30,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
+from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import check_cancelled, run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.again import repeated, spelt_out

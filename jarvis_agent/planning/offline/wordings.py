@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Literal
 
 from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.backends.starter.models import MINILM
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.offline.odds import fit, odds
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from cost import cost_of
 
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.evaluation.synthetic import toolkit
 from jarvis_agent.planning.offline import OfflinePlanner
