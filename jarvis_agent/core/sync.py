@@ -87,7 +87,7 @@ class _Portal:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
-                "a sync call of jarvis-agent in the event loop that serves such calls would wait for itself; "
+                "a sync call inside the event loop that serves sync calls would wait for itself; "
                 "await the async method instead (ainvoke for invoke)"
             )
         call = _Call(self._loop, work)

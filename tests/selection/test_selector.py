@@ -194,7 +194,7 @@ async def test_where_an_extra_would_do_that_comes_first() -> None:
             selector(FakeSource([model(f"org/{i}", SPEECH) for i in range(2)]), backends=[Bare({})]), SPEECH
         )
     advice = str(caught.value).partition("What helps: ")[2]
-    assert advice.startswith('pip install "jarvis-agent[starter-tts]", ')
+    assert advice.startswith('pip install "langchain-hugginggpt[starter-tts]", ')
     assert advice.count("starter-tts") == 1
 
 

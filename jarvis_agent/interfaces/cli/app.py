@@ -145,7 +145,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from jarvis_agent import __version__
 
-        typer.echo(f"jarvis-agent {__version__}")
+        typer.echo(f"langchain-hugginggpt {__version__}")
         raise typer.Exit
 
 

@@ -73,7 +73,7 @@ def examine(settings: Settings) -> Report:
 
 def _python() -> Check:
     machine = f"{platform.system()} {platform.machine()}"
-    found = f"{platform.python_version()} on {machine}, jarvis-agent {__version__}"
+    found = f"{platform.python_version()} on {machine}, langchain-hugginggpt {__version__}"
     return Check(name="Python", state="ok", found=found)
 
 
@@ -155,7 +155,12 @@ def _extras() -> list[Check]:
     except PackageNotFoundError:
         advice = f"pip install {DISTRIBUTION}, or pip install -e . in a clone"
         return [
-            Check(name="extras", state="note", found="unknown: jarvis-agent is not installed", advice=advice)
+            Check(
+                name="extras",
+                state="note",
+                found=f"unknown: {DISTRIBUTION} is not installed",
+                advice=advice,
+            )
         ]
     return [_extra(extra, names) for extra, names in missing.items()]
 

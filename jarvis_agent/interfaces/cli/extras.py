@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DISTRIBUTION = "jarvis-agent"
+DISTRIBUTION = "langchain-hugginggpt"
 
 _OF_EXTRAS = {"all", "dev"}
 """Extras that are made of others."""
@@ -25,7 +25,7 @@ def missing_by_extra() -> dict[str, list[str]]:
     """For each extra that stands for itself, its requirements here that no installed version meets.
 
     Raises:
-        PackageNotFoundError: jarvis-agent is not installed, so nothing is known of its extras.
+        PackageNotFoundError: langchain-hugginggpt is not installed, so nothing is known of its extras.
     """
     from packaging.requirements import Requirement
 

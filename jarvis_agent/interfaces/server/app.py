@@ -55,7 +55,7 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
             await agent.aclose()
 
     app = FastAPI(
-        title="jarvis-agent",
+        title="langchain-hugginggpt",
         version=__version__,
         lifespan=lifespan,
         # A file within a message is base64, which is longer by a third.

