@@ -1,4 +1,4 @@
-"""The starter models: what is listed, where weights come from, and what a user is told who lacks some."""
+"""The starter models: their table, the sources of their weights, and messages for missing ones."""
 
 import subprocess
 import sys
@@ -14,17 +14,12 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import backend as backend_module
 from jarvis_agent.backends.starter.backend import READERS, StarterBackend
 from jarvis_agent.backends.starter.efficientnet import imagenet_classes
-from jarvis_agent.backends.starter.models import (
-    STARTERS,
-    StarterModel,
-    StarterSource,
-    fetch_weights,
-    find_weights,
-)
+from jarvis_agent.backends.starter.models import STARTERS, StarterModel, fetch_weights, find_weights
 from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import HubDouble
 
 WHISPER = "Systran/faster-whisper-tiny.en"
@@ -106,37 +101,6 @@ def test_imagenet_has_a_thousand_different_names() -> None:
     names = imagenet_classes()
     assert len(set(names)) == 1000
     assert (names[0], names[285], names[999]) == ("tench", "Egyptian cat", "toilet tissue")
-
-
-@pytest.mark.parametrize(
-    ("task", "model"),
-    [
-        ("image-classification", "timm/tf_efficientnet_lite0.in1k"),
-        ("automatic-speech-recognition", WHISPER),
-        ("text-to-speech", "rhasspy/piper-voices"),
-        ("canny-control", "opencv/canny"),
-        ("scribble-control", "opencv/scribble"),
-    ],
-)
-async def test_a_starter_model_is_listed_under_its_id_with_what_the_llm_should_know(
-    task: str, model: str
-) -> None:
-    (candidate,) = await listed(task)
-    assert (candidate.id, candidate.source) == (model, "starter")
-    assert candidate.description
-    assert candidate.license
-    assert candidate.size is not None
-
-
-async def test_the_text_reader_says_that_it_only_reads() -> None:
-    (candidate,) = await listed("image-to-text")
-    assert candidate.traits == ("ocr",)
-    assert candidate.languages == ("en", "zh")
-
-
-async def test_no_more_than_the_limit_are_listed_and_tasks_without_starters_give_none() -> None:
-    assert await StarterSource(OFFLINE).candidates(TASKS["image-to-text"], limit=0) == []
-    assert await listed("text-to-video") == []
 
 
 def test_listing_imports_neither_models_nor_their_libraries() -> None:
