@@ -75,7 +75,7 @@ def open_experts(
         sources=sources,
         backends=backends,
         llm=LLMClient(chat, settings) if chat is not None else None,
-        prompts=load_prompts(settings.prompts, settings.history_turns) if chat is not None else None,
+        prompts=load_prompts(settings.prompts) if chat is not None else None,
         pins=models,
     )
 

@@ -36,7 +36,6 @@ from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.token_budget import window_of
 from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.plan_cache import kept
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
 from jarvis_agent.selection.registry import ModelRegistry
@@ -93,7 +92,7 @@ class JarvisAgent(Runnable[Any, Run]):
             checked(responder, Responder, "the responder")
         self.model = resolve_model(model, self.settings)
         window = window_of(self.model, self.settings)
-        prompts = load_prompts(self.settings.prompts, self.settings.history_turns, window)
+        prompts = load_prompts(self.settings.prompts, window=window)
         controller = LLMClient(self.model, self.settings) if self.model is not None else None
         self.registry = ModelRegistry(
             self.settings,
@@ -108,7 +107,7 @@ class JarvisAgent(Runnable[Any, Run]):
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:
-            by_llm = kept(LLMPlanner(controller, self.settings, prompts), self.settings, controller, prompts)
+            by_llm = LLMPlanner(controller, self.settings, prompts)
         self.stages = PipelineStages(
             workers=self._workers,
             planner=planner or by_llm or offline,
@@ -195,7 +194,7 @@ class JarvisAgent(Runnable[Any, Run]):
         remembers its own chats.
         """
         changed = {
-            "request_paths": False,
+            "allow_request_paths": False,
             "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
             "output_dir": output_dir or self.settings.output_dir,
         }

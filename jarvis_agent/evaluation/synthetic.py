@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 
-from jarvis_agent.backends.starter.embeddings import Embedder
+from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.evaluation.graphs import Node, PlanGraph, graph_of
@@ -89,7 +89,7 @@ def sample(bank: Bank, dice: random.Random, count: int, *, held_out: bool) -> It
         yield text, PlanGraph(id=str(number), nodes=tuple(nodes))
 
 
-def try_out(model: Model, embedder: Embedder, count: int = 300) -> tuple[float, float]:
+def try_out(model: Model, embedder: StarterEmbeddings, count: int = 300) -> tuple[float, float]:
     """Node F1 and edge F1 (strict, 0…1) on requests made of templates that are held out."""
     specs = toolkit()
     gold, found = [], {}

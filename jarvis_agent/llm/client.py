@@ -192,7 +192,7 @@ class LLMClient:
         self.model = model
         self.settings = settings
         self._plain_only = False
-        self._replies = Replies(model, settings)
+        self._replies = Replies(model)
 
     @property
     def asks_schema(self) -> bool:

@@ -265,7 +265,7 @@ def load_prompts(name_or_dir: str | Path, history_turns: int = 10, window: int =
 
     Args:
         name_or_dir: as in `Settings.prompts`.
-        history_turns: how many earlier turns of a chat the prompts show (`Settings.history_turns`).
+        history_turns: how many earlier turns of a chat the prompts show .
         window: tokens that the language model reads (see `window_of`).
 
     Raises:

@@ -31,9 +31,7 @@ _NAMED = 2.0
 
 
 def narrows(model: Any, settings: Settings) -> bool:
-    """Whether a model is shown a narrowed list: "auto" narrows unless it is known to have a long context."""
-    if settings.tools_offered != "auto":
-        return settings.tools_offered == "narrowed"
+    """Whether a model is shown a narrowed list: it is, unless it is known to have a long context."""
     return window_of(model, settings) < LONG_CONTEXT
 
 

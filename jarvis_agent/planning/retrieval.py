@@ -32,7 +32,7 @@ from jarvis_agent.planning.offline.wordings import Matcher, load_bank, wording
 from jarvis_agent.planning.stored_vectors import stored
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Embedder, Floats
+    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
 
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
@@ -102,7 +102,7 @@ class Similarity:
         return Matcher(self._embedder) if self._embedder else None
 
     @cached_property
-    def _embedder(self) -> Embedder | None:
+    def _embedder(self) -> StarterEmbeddings | None:
         from jarvis_agent.backends.starter.embeddings import load_embedder
 
         try:

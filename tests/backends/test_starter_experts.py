@@ -15,7 +15,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import deepfilter
 from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.backends.starter.ocr import Line, as_text, in_reading_order
-from jarvis_agent.backends.starter.silero import stretches
+from jarvis_agent.backends.starter.silero import speech_segments
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -333,7 +333,7 @@ FRAME = 0.032
 def test_speech_starts_and_ends_where_it_is_likely(
     probabilities: list[float], found: list[tuple[float, float]]
 ) -> None:
-    got = stretches(probabilities, len(probabilities) * FRAME)
+    got = speech_segments(probabilities, len(probabilities) * FRAME)
     assert [(stretch["start"], stretch["end"]) for stretch in got] == [
         pytest.approx(pair, abs=1e-3) for pair in found
     ]

@@ -67,7 +67,7 @@ class TestCounting:
     def test_the_window_is_what_is_set_else_what_the_profile_says(self) -> None:
         known = ScriptedLLM([], profile={"max_input_tokens": 32_000})
         assert window_of(known, Settings()) == 32_000
-        assert window_of(known, Settings(context_tokens=16_000)) == 16_000
+        assert window_of(known, Settings(context_window=16_000)) == 16_000
         assert window_of(ScriptedLLM([]), Settings()) == DEFAULT_WINDOW
 
     def test_what_one_slot_leaves_is_for_the_others(self) -> None:

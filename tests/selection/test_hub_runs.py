@@ -171,7 +171,7 @@ def test_a_provider_that_hangs_is_left_for_the_next_model(hub: HubDouble, tmp_pa
     add_hosted(hub, "org/second", downloads=1)
     hub.stall("/models/org/first")
     hub.answer("/models/org/second", body=[LABELS])
-    message = use(tmp_path, attempt_timeout=2)
+    message = use(tmp_path, task_timeout=6)
     assert [(model, ok) for model, _, ok in tried(message)] == [("org/first", False), ("org/second", True)]
 
 
@@ -209,13 +209,14 @@ def test_a_model_that_has_vanished_is_left_for_the_next(
 
 
 def test_a_download_that_stalls_is_left_for_the_next_model(
-    hub: HubDouble, classifier: Path, tmp_path: Path
+    hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Settings, "attempt_timeout", 2.0)
     add_local(hub, classifier, "org/slow", downloads=9)
     add_hosted(hub, "org/served", downloads=1)
     hub.stall("org/slow/resolve", where="middle")
     hub.answer("/models/org/served", body=[LABELS])
-    message = use(tmp_path, attempt_timeout=2)
+    message = use(tmp_path)
     assert [(model, ok) for model, _, ok in tried(message)] == [("org/slow", False), ("org/served", True)]
     assert "did not finish within 2 s" in message.artifact["attempts"][0]["error"]
 

@@ -1,4 +1,4 @@
-"""Starter experts: small real models that come inside packages, for a first run without key, GPU or Hub.
+"""The table of starter models: small real models inside Python packages, for a run without key, GPU or Hub.
 
 A starter model is a row of STARTERS; the reader that it names stands in jarvis_agent.backends.starter.
 Its weights are taken from the Hub's cache if they are there, else from the installed package, else from the
@@ -16,7 +16,7 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientEr
 from jarvis_agent.core.settings import Settings
 
 HUB_TIMEOUT = 5.0
-"""Seconds that the Hub has to say that it is there."""
+"""Seconds to wait for the Hub's first answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,17 @@ class StarterModel:
     """One starter model.
 
     Attributes:
-        id: its id on the Hub, or its plain name where the Hub has no such model.
-        tasks: names of the task types that it does.
-        reader: name of its reader in jarvis_agent.backends.starter.
+        id: its id on the Hub, or a plain name if the Hub has no such model.
+        tasks: names of its task types.
+        reader: module of jarvis_agent.backends.starter that loads it.
         description, license, languages, traits: as in Candidate.
         size: bytes of its weights.
-        package, file, sha256: import name of the package that carries its weights, path of the principal file
-            in it, and how that file's SHA-256 begins.
-        needs: import names of what its reader imports.
-        extra: the extra of this package that brings `package` and `needs`; None: `install` does.
-        install: the command that brings them where no extra does.
-        hub: the files that it consists of on the Hub, the principal one first; none: only the package has it.
+        package, file, sha256: import name of the package with its weights, path of the main file in it, and
+            the (beginning of the) file's SHA-256.
+        needs: modules that its reader imports.
+        extra: the extra of this package that installs `package` and `needs`; None: see `install`.
+        install: the command that installs them if no extra does.
+        hub: its files on the Hub, the main one first; empty: only the package has it.
     """
 
     id: str
@@ -55,7 +55,7 @@ class StarterModel:
 
     @property
     def missing(self) -> ConfigError:
-        """What a user is told whose installation lacks the reader or the weights."""
+        """The error for a missing reader or missing weights."""
         if self.extra:
             return MissingExtraError(self.id, self.extra)
         return ConfigError(f"{self.id} is not installed: {self.install}")
@@ -124,7 +124,7 @@ _ROWS: tuple[StarterModel, ...] = (
         id="silero-vad",
         tasks=("voice-activity-detection",),
         reader="silero",
-        description="Finds the stretches of a recording in which somebody speaks, in any language.",
+        description="Finds the parts of a recording that contain speech, in any language.",
         license="mit",
         size=1_239_748,
         package="silero_vad",
@@ -192,16 +192,16 @@ STARTERS: dict[str, StarterModel] = {row.id: row for row in _ROWS}
 
 
 def find_weights(model: StarterModel) -> Path | None:
-    """The principal file of a model, unchecked; None if it is not on this machine. Uses no network."""
+    """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
     return _cached(model) or packaged_file(model.package, model.file, None)
 
 
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
-    """The principal file of a model, the others beside it: cached, packaged (checked), or downloaded.
+    """The main file of a model, with the others beside it: cached, packaged (checked), or downloaded.
 
     Raises:
-        ConfigError: the packaged file has a wrong SHA-256; or there is none, and the settings forbid to
-            download the model or the Hub does not have it (MissingExtraError, where an extra brings it).
+        ConfigError: the packaged file has a wrong SHA-256, or the model is missing and cannot be downloaded
+            (MissingExtraError if an extra installs it).
         TransientError: the download failed.
     """
     found = _cached(model) or packaged_file(model.package, model.file, model.sha256)
@@ -213,18 +213,18 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
 
 
 def may_download(model: StarterModel, settings: Settings) -> bool:
-    """Whether the Hub has the model and the settings let it be downloaded."""
+    """Whether the Hub has the model and the settings allow its download."""
     return bool(model.hub) and not settings.offline and model.size <= settings.max_download
 
 
 def _cached(model: StarterModel) -> Path | None:
-    """The principal file in the Hub's cache, if every file of the model is there."""
+    """The main file in the Hub's cache, if every file of the model is there."""
     if not model.hub:
         return None
     from huggingface_hub import try_to_load_from_cache
 
     found = [try_to_load_from_cache(model.id, file) for file in model.hub]
-    # The cache answers with a marker that is no path where it knows that the Hub has no such file.
+    # The cache returns a marker instead of a path for a file that the Hub does not have.
     return Path(str(found[0])) if all(isinstance(path, str) for path in found) else None
 
 
@@ -233,7 +233,7 @@ def _download(model: StarterModel, settings: Settings) -> Path:
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     try:
-        # Without a network this fails at once; hf_hub_download alone would try for half a minute.
+        # Without a network this fails at once; hf_hub_download would retry for half a minute.
         get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
         sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
         folder = download_files(model.id, sizes, None, settings.token)

@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jarvis_agent.backends.starter.embeddings import Embedder
+from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.backends.starter.models import MINILM
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -149,7 +149,7 @@ class Nearness:
 class Matcher:
     """Compares steps with tasks, by sentence embeddings. Thread-safe."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: StarterEmbeddings) -> None:
         self._embedder = embedder
         vectors, self._weights = _stored() or _computed(embedder)
         self._bank = _split(vectors, load_bank())
@@ -199,7 +199,7 @@ def digest() -> str:
     return hashlib.sha256("\n".join(phrases).encode()).hexdigest()
 
 
-def store_vectors(embedder: Embedder, path: Path = VECTORS) -> None:
+def store_vectors(embedder: StarterEmbeddings, path: Path = VECTORS) -> None:
     """Write the vectors of the bank's phrases and the weights as float16, with their digest."""
     import numpy as np
 
@@ -212,7 +212,7 @@ def store_vectors(embedder: Embedder, path: Path = VECTORS) -> None:
     )
 
 
-def _computed(embedder: Embedder) -> tuple[Floats, Floats]:
+def _computed(embedder: StarterEmbeddings) -> tuple[Floats, Floats]:
     """The vectors of the bank's phrases, and the weights that tell its entries apart."""
     import numpy as np
 

@@ -25,7 +25,7 @@ from jarvis_agent.planning.offline.wordings import DATA
 from jarvis_agent.planning.offline.workflow.clauses import SPEAKER
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Embedder, Floats
+    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
 
 WEIGHTS = DATA / "clauses.npz"
 NONE = "none"
@@ -71,7 +71,7 @@ class Model:
     weights: Floats
     bias: Floats
 
-    def log_odds(self, embedder: Embedder, texts: Sequence[str]) -> Floats:
+    def log_odds(self, embedder: StarterEmbeddings, texts: Sequence[str]) -> Floats:
         """Logarithms of the probabilities of each class, a row a text."""
         import numpy as np
 
@@ -91,7 +91,7 @@ def load_model() -> Model:
         return Model(names, stored["weights"].astype(np.float32), stored["bias"].astype(np.float32))
 
 
-def features(embedder: Embedder, texts: Sequence[str]) -> Floats:
+def features(embedder: StarterEmbeddings, texts: Sequence[str]) -> Floats:
     """What the classifier sees of texts: their embeddings, and the words and pairs of words in them."""
     import numpy as np
 

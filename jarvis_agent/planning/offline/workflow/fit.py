@@ -19,7 +19,7 @@ from jarvis_agent.planning.offline.workflow.classify import NONE, WEIGHTS, Model
 from jarvis_agent.planning.offline.workflow.tools import language
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Embedder
+    from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 
 SEED, EACH, HOLD_OUT = 7, 16, 6
 STRENGTH, TOLERANCE, MOST_ROUNDS = 30.0, 1e-6, 5000
@@ -96,7 +96,7 @@ def _varied(text: str, name: str, dice: random.Random) -> str:
     return text
 
 
-def fit(embedder: Embedder, pairs: list[tuple[str, str]]) -> Model:
+def fit(embedder: StarterEmbeddings, pairs: list[tuple[str, str]]) -> Model:
     """A multinomial logistic regression; every class weighs the same."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
@@ -112,7 +112,7 @@ def fit(embedder: Embedder, pairs: list[tuple[str, str]]) -> Model:
     return Model(tuple(str(name) for name in fitted.classes_), weights, fitted.intercept_.astype(np.float32))
 
 
-def accuracy(model: Model, embedder: Embedder, pairs: list[tuple[str, str]]) -> float:
+def accuracy(model: Model, embedder: StarterEmbeddings, pairs: list[tuple[str, str]]) -> float:
     """The share of clauses whose likeliest class is the right one."""
     best = model.log_odds(embedder, [text for text, _ in pairs]).argmax(axis=1)
     right = [model.names[int(place)] == name for place, (_, name) in zip(best, pairs, strict=True)]
@@ -132,7 +132,7 @@ def store(model: Model) -> None:
     )
 
 
-def refit(embedder: Embedder) -> tuple[float, Model]:
+def refit(embedder: StarterEmbeddings) -> tuple[float, Model]:
     """Fit on all templates and write the weights.
 
     Returns:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jarvis_agent.backends.starter.embeddings import Embedder
+from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.planning.offline.asking import REFUSES
 from jarvis_agent.planning.offline.marks import Marked
@@ -59,7 +59,7 @@ def is_given(text: str) -> bool:
     return bool(_GIVEN.match(text))
 
 
-def mentions(marked: Marked, families: Families, embedder: Embedder, model: Model) -> list[Mention]:
+def mentions(marked: Marked, families: Families, embedder: StarterEmbeddings, model: Model) -> list[Mention]:
     """The clauses in the order of doing, each with its tool; where none has one, the likeliest gets it."""
     pieces = clauses(marked.text)[:MOST] or [Clause(marked.text)]
     given = _given(pieces)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jarvis_agent.backends.starter.embeddings import Embedder
+from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
@@ -54,7 +54,9 @@ _TEXT = re.compile(
 )
 
 
-def read(marked: Marked, brief: RunContext, embedder: Embedder, model: Model | None = None) -> list[Task]:
+def read(
+    marked: Marked, brief: RunContext, embedder: StarterEmbeddings, model: Model | None = None
+) -> list[Task]:
     """The tasks that a marked request speaks of; at least one. `model`: instead of the stored classifier."""
     families: dict[str, list[TaskSpec]] = {}
     for spec in brief.specs.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jarvis_agent.backends.starter.embeddings import Embedder
+from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.offline.wordings import wording
 
@@ -21,7 +21,7 @@ def add_strangers(
     rows: Sequence[dict[str, float]],
     texts: Sequence[str],
     strangers: Mapping[str, TaskSpec],
-    embedder: Embedder,
+    embedder: StarterEmbeddings,
 ) -> None:
     """Put into each clause's row how likely the tools are that no class stands for, by class."""
     if not strangers:

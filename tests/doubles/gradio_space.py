@@ -157,7 +157,7 @@ class SpaceDouble:
 
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file; returns the path under which it is known here."""
-        path = f"/tmp/gradio/{len(self.files)}/{name}"  # noqa: S108 - a name, not a file of this machine
+        path = f"/tmp/gradio/{len(self.files)}/{name}"
         self.files[path] = content
         return path
 
