@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tiny_models import build
+import tiny_text
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 
@@ -41,10 +41,10 @@ SPEC = TASKS["text-classification"]
 TEXT = "Ada wrote the first program."
 
 
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
     """The folder of a tiny text classifier."""
-    return build("bert_classifier", tmp_path_factory.mktemp("classifier"))
+    return built(tiny_text.bert_classifier)
 
 
 @pytest.fixture
@@ -135,11 +135,7 @@ def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copie
         ("text-to-image", {}, "transformers does not do text-to-image here"),
         ("text-classification", {"library": "diffusers"}, "it is made for diffusers"),
         ("text-classification", {"tags": ("custom_code",), "local": True}, "JARVIS_TRUST_REMOTE_CODE"),
-        (
-            "text-classification",
-            {"size": 10**10},
-            r"the download of 10.0 GB exceeds.*JARVIS_MAX_DOWNLOAD",
-        ),
+        ("text-classification", {"size": 10**10}, r"the download of 10.0 GB exceeds.*JARVIS_MAX_DOWNLOAD"),
     ],
 )
 def test_why_not(backend: TransformersBackend, task: str, changes: dict[str, Any], reason: str) -> None:
@@ -198,8 +194,10 @@ def test_importing_the_backend_imports_none_of_what_it_runs() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_cancelled_generation_stops(pool: ModelPool, tmp_path: Path) -> None:
-    candidate = Candidate(id="org/llama", task="text-generation", path=build("llama", tmp_path / "llama"))
+def test_a_cancelled_generation_stops(
+    pool: ModelPool, built: Callable[[Callable[[Path], None]], Path]
+) -> None:
+    candidate = Candidate(id="org/llama", task="text-generation", path=built(tiny_text.llama))
     call = Call(TASKS["text-generation"], candidate, {"text": "a"}, Path, Settings(device="cpu"))
     expert = TransformersBackend(pool).load(call.spec, candidate, call.settings)
     began, steps, forward = threading.Event(), [], expert.loaded.model.forward

@@ -147,7 +147,7 @@ def test_a_package_that_is_missing_stops_the_evaluation(
     def missing(settings: object) -> None:
         raise MissingExtraError("this", "starter")
 
-    monkeypatch.setattr("jarvis_agent.planning.offline.load_embedder", missing)
+    monkeypatch.setattr("jarvis_agent.planning.offline.classifier.load_embedder", missing)
     done = called("taskbench", folder, "--model", "none", "--json")
     assert done.exit_code == 2
     assert 'pip install "jarvis-agent[starter]"' in done.stderr

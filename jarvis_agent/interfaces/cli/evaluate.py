@@ -127,7 +127,7 @@ def contender_of(model: str | None) -> Contender:
     settings = load_settings()
     chat = None if model == NO_MODEL else resolve_model(model, settings)
     if chat is None:
-        return Contender(OfflinePlanner(settings), "no model", has_model=False)
+        return Contender(OfflinePlanner(settings=settings), "no model", has_model=False)
     prompts = load_prompts(settings.prompts, window=window_of(chat, settings))
     planner = LLMPlanner(LLMClient(chat, settings), settings, prompts)
     told = [describe_model(chat)]
