@@ -133,7 +133,7 @@ async def test_a_replacement_that_fails_leaves_the_choice_to_the_ranking() -> No
         selector(THREE, chain=object())
 
 
-SHORT = {"select_timeout" if "select_timeout" in Settings.model_fields else "llm_timeout": 0.05}
+SHORT = {"llm_timeout": 0.05}
 
 
 async def test_one_run_makes_max_parallel_choices_at_once() -> None:
