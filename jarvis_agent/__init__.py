@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jarvis_agent.core.types import Task as Task
     from jarvis_agent.core.types import TaskResult as TaskResult
     from jarvis_agent.execution.run import Run as Run
+    from jarvis_agent.planning.offline import OfflinePlanner as OfflinePlanner
     from jarvis_agent.planning.plan import Plan as Plan
     from jarvis_agent.selection.chain import selection_chain as selection_chain
     from jarvis_agent.selection.sources import default_sources as default_sources
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOME = {
     "JarvisAgent": "agent.agent",
     "JarvisToolkit": "tools.toolkit",
+    "OfflinePlanner": "planning.offline",
     "Plan": "planning.plan",
     "RegisteredSource": "selection.sources.registered",
     "Request": "core.request",

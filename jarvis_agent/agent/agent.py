@@ -103,7 +103,7 @@ class JarvisAgent(Runnable[Any, Run]):
             prompts=prompts,
             pins=models,
         )
-        offline = OfflinePlanner(self.settings)
+        offline = OfflinePlanner(settings=self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:

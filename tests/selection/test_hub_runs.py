@@ -5,7 +5,7 @@ The candidates come from the sources that everybody has; the Hub fails in each w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,16 @@ from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytest.importorskip("torch")
 
-import tiny_models
+import tiny_text
 
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
 HOSTED = {"hf-inference": {}}
 
 
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_models.build("bert_classifier", tmp_path_factory.mktemp("bert"))
+@pytest.fixture
+def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
+    return built(tiny_text.bert_classifier)
 
 
 @pytest.fixture

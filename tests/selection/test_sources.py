@@ -15,7 +15,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.listing import survey_models
+from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as catalog
 from jarvis_agent.selection.sources import load_plugin_sources
 from jarvis_agent.selection.sources.base import ModelLookup, ModelSource
@@ -282,7 +282,7 @@ async def test_the_models_file_is_added_to_the_other_sources(
     assert [model.id for model in await own.candidates(TASKS["object-detection"], 5)] == ["mine"]
     monkeypatch.delenv("JARVIS_MODELS_FILE")
     assert [source.name for source in default_sources()] == [source.name for source in others]
-    listed = await asyncio.to_thread(survey_models, "object-detection", Settings(models_file=file))
+    listed = await asyncio.to_thread(list_models, "object-detection", Settings(models_file=file))
     assert "mine" in {*listed.rejected, *(model.id for model in listed.models)}
 
 

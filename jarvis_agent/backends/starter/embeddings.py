@@ -70,10 +70,6 @@ class StarterEmbeddings(Embeddings):
         """Load the model now. Raises as `embed_documents`."""
         self._model()
 
-    def knows(self, word: str) -> bool:
-        """Whether a lower-case word is one of the model's 30,000 tokens."""
-        return self._model().knows(word)
-
     def _model(self) -> _MiniLM:
         try:
             directory = fetch_weights(STARTERS[MINILM], self._settings).parent
@@ -117,9 +113,6 @@ class _MiniLM:
         self._blas = ThreadpoolController().select(user_api="blas")
         self._lock = threading.Lock()
         self._cache: OrderedDict[bytes, Floats] = OrderedDict()
-
-    def knows(self, word: str) -> bool:
-        return self._tokenizer.token_to_id(word) is not None
 
     def encode(self, texts: Sequence[str]) -> Floats:
         import numpy as np
