@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mimetypes
 import stat
-import struct
 import wave
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.core.display import IMAGE_ERRORS
 from jarvis_agent.core.errors import BadInputError, InputError, MissingExtraError
 from jarvis_agent.core.tasks.spec import Modality
-from jarvis_agent.core.types import Resource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,9 +49,6 @@ _MARKS: tuple[tuple[int, bytes, Modality, str], ...] = (
 
 MAX_SAMPLES = 500_000_000
 """Most samples of all channels together that a sound may have: they take 2 GB when decoded."""
-
-_DAMAGE = (OSError, ValueError, RuntimeError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
-"""What the readers of pictures raise for a file that is not as it should be; each format has its own ways."""
 
 _KIND_OF_MIME: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
 
@@ -150,8 +146,8 @@ def check_pixels(path: Path, limit: int) -> None:
             width, height = _size_in(opened)
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except _DAMAGE as error:
-        raise InputError(f"{path} can not be read as an image: {error}") from error
+    except IMAGE_ERRORS as error:
+        raise InputError(f"{path} cannot be read as an image: {error}") from error
     if width * height > limit:
         raise InputError(
             f"{path} has {width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); make it smaller"
@@ -165,26 +161,6 @@ def _size_in(opened: Image) -> tuple[int, int]:
         return opened.size
     width, height = icon.frame(icon.getentryindex(opened.size)).size
     return width, height
-
-
-def open_image(resource: Resource) -> Image:
-    """The image of a resource, turned upright, in RGB or RGBA.
-
-    Raises:
-        BadInputError: it has no file, or the file can not be read as an image.
-    """
-    from PIL import Image, ImageOps
-
-    if resource.path is None:
-        raise BadInputError(f"an image is needed, and this is a {resource.kind} without a file")
-    try:
-        with Image.open(resource.path) as opened:
-            upright: Image.Image = ImageOps.exif_transpose(opened)
-            return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
-    except FileNotFoundError as error:
-        raise BadInputError(f"{resource.path} does not exist any more") from error
-    except (*_DAMAGE, Image.DecompressionBombError) as error:
-        raise BadInputError(f"{resource.path} can not be read as an image: {error}") from error
 
 
 def read_audio(path: Path, rate: int) -> NDArray[np.float32]:

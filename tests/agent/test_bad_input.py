@@ -66,7 +66,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         "not a kind of file that is known",
     ),
     "a directory": (lambda path: path.mkdir(), "is a directory; name a file in it"),
-    "broken": (truncated, "can not be read as an image"),
+    "broken": (truncated, "cannot be read as an image"),
 }
 
 

@@ -248,7 +248,7 @@ async def test_a_cut_off_image_is_told_before_any_model_is_asked(store, tmp_path
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
     await store.grant(str(broken))
-    with pytest.raises(InputError, match="can not be read as an image"):
+    with pytest.raises(InputError, match="cannot be read as an image"):
         await store.resolve(str(broken), "image")
 
 
