@@ -77,7 +77,7 @@ class HFTaskTool(BaseTool):
     """One task type. Called alone it reads what its settings and `files` allow, else the working directory.
 
     The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
-    huggingface_hub's inference types, `resources`, `model`, `reason`, `place` and `attempts`.
+    huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -215,7 +215,7 @@ def artifact_of(result: TaskResult) -> dict[str, Any]:
         "model": result.model,
         "revision": next((attempt.revision for attempt in reversed(result.attempts) if attempt.ok), None),
         "reason": selection.reason if selection else "",
-        "place": selection.place if selection else "",
+        "placement": selection.placement if selection else "",
         "attempts": dumped["attempts"],
         "notes": result.all_notes,
     }

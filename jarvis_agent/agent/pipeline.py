@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
-from jarvis_agent.agent.memory import ChatMemory, turns_of
+from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, each, run_with_timeout
 from jarvis_agent.core.errors import (
     DeadlineError,
@@ -27,7 +28,7 @@ from jarvis_agent.core.errors import (
     format_traceback,
 )
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import Announced, ChatTurn, Request, RunContext, mentions
+from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Task, TaskResult
@@ -185,7 +186,6 @@ class RunPipeline:
             turns=turns,
             specs={name: worker.spec for name, worker in workers.items()},
             config=self._config,
-            announced=Announced(),
             confined=not self._settings.request_paths,
         )
 
@@ -288,7 +288,6 @@ class RunPipeline:
         """Plan and run at the same time: a task starts as soon as it is known."""
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
             plan = await self._plan_in_time(brief, executor.add)
-            announce(brief, plan)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)
@@ -381,12 +380,6 @@ class RunPipeline:
     def _remember(self, brief: RunContext, answer: str, results: list[TaskResult]) -> None:
         if self._thread:
             self._stages.memory.add(self._thread, turn_of(brief, answer, results))
-
-
-def announce(brief: RunContext, plan: Plan) -> None:
-    """Tell those that wait for the whole plan."""
-    if brief.announced is not None:
-        brief.announced.announce(plan.tasks)
 
 
 def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:

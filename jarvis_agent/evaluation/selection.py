@@ -137,7 +137,7 @@ async def choose(case: Case, controller: LLMClient | None) -> Chosen:
         found = await selector.select(case.task, TASKS[case.task.task], brief)
     except NoCandidateError as error:
         return Chosen(case, None, str(error), usage=_usage(brief))
-    return Chosen(case, found.model, found.reason, found.by, _usage(brief))
+    return Chosen(case, found.model, found.reason, found.chosen_by, _usage(brief))
 
 
 def _usage(brief: RunContext) -> Usage:

@@ -81,7 +81,7 @@ class FallbackChain:
     async def climb(self, inputs: Mapping[str, Any]) -> FallbackResult:
         """Try the candidates in their order with these inputs; what goes wrong is in what it returns."""
         failures: list[tuple[Candidate, str]] = []
-        rungs = list(self.selection.ladder)
+        rungs = list(self.selection.candidates)
         while rungs:
             candidate = rungs.pop(0)
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
@@ -133,7 +133,7 @@ class FallbackChain:
         error: str | None = "cancelled"
         drafts = AttemptFiles(call.new_path)
         try:
-            with breaker.shared.call((call.candidate.backend or "", call.candidate.id), self.settings):
+            with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._ask(replace(call, new_path=drafts.new_path, sweep=drafts.sweep))
         except JarvisError as failure:
             error = str(failure)

@@ -15,7 +15,7 @@ from typing import Any
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.llm.token_budget import window_of
+from jarvis_agent.llm.budget import context_window
 from jarvis_agent.planning.example_selector import Demonstration
 from jarvis_agent.planning.offline.wordings import bank_name
 from jarvis_agent.planning.retrieval import Similarity
@@ -32,9 +32,9 @@ _NAMED = 2.0
 
 def narrows(model: Any, settings: Settings) -> bool:
     """Whether a model is shown a narrowed list: "auto" narrows unless it is known to have a long context."""
-    if settings.tools_offered != "auto":
-        return settings.tools_offered == "narrowed"
-    return window_of(model, settings) < LONG_CONTEXT
+    if getattr(settings, "tools_offered", "auto") != "auto":
+        return getattr(settings, "tools_offered", "auto") == "narrowed"
+    return context_window(model, settings) < LONG_CONTEXT
 
 
 def narrowed(

@@ -3,11 +3,11 @@
     selector = Selector(sources, backends, settings, controller)
     selection = await selector.select(task, spec, brief)
     selection.model, selection.reason      # "facebook/detr-resnet-50", "it knows zebras"
-    selection.ladder                       # that one, then those that are tried if it fails
+    selection.candidates                       # that one, then those that are tried if it fails
 
 Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
 machine first (or what is hosted, by policy), then by downloads. `Settings.selection` says whether the LLM is
-asked for each task, for a whole plan at once (jarvis_agent.selection.joint), or not at all.
+asked for each task or not at all.
 """
 
 from __future__ import annotations
@@ -23,21 +23,17 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, uncounted
-from jarvis_agent.core.disk_cache import Shelf
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error, format_traceback
 from jarvis_agent.core.request import RunContext, UsageMeter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.errors import describe_model
-from jarvis_agent.llm.prompts import PromptSet, load_prompts
+from jarvis_agent.llm.prompt_set import PromptSet, load_prompt_set
 from jarvis_agent.selection.chain import Choice, choice_schema, read_choice
-from jarvis_agent.selection.choice_cache import KeptChoices
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
-from jarvis_agent.selection.joint import JointChoice, Question, joint_schema
 from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.selection.sources.base import CardProvider, ModelLookup, ModelSource, candidates_of
 from jarvis_agent.selection.sources.hub import HubSource
@@ -87,21 +83,15 @@ class Selector:
         self._backends = backends
         self._settings = _with_proper_names(settings)
         self._controller = controller if settings.selection != "rank" else None
-        self._prompts = prompts or load_prompts(settings.prompts)
+        self._prompts = prompts or load_prompt_set(settings.prompts)
         self._pins = read_pins(pins or {})
-        place = settings.selection_cache if controller is not None else None
-        by = describe_model(controller.model) if controller is not None else ""
-        self._kept = KeptChoices(Shelf(place, settings.cache_days), by) if place else None
-        together = controller is not None and settings.selection == "joint"
-        self._joint = JointChoice(self._asked_together, self._options) if together else None
         self._calls: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def select(self, task: Task, spec: TaskSpec, brief: RunContext) -> Selection:
         """The ladder of candidates for a task, the chosen one first.
 
         It takes `Settings.select_timeout` at most: what is not known then of the models is left out, and the
-        rank decides. The time does not count in which a joint choice waits for the plan, or a call of the LLM
-        for its turn: `Settings.max_parallel` calls of one run are made at once.
+        rank decides. `Settings.max_parallel` calls of the LLM of one run are made at once.
 
         Raises:
             NoCandidateError: nothing can do the task; the message says why, and what would help.
@@ -116,7 +106,7 @@ class Selector:
         listed = await self.shortlist(case)
         if listed.kept:
             selection = await self._choose(listed, case, brief, until)
-            return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
+            return selection.model_copy(update={"note": _note_on(selection.candidates[0], case)})
         if case.wanted.get("ocr") is False:
             other = await self._classify_instead(task, brief, listed.rejected, until)
             if other is not None:
@@ -151,7 +141,9 @@ class Selector:
         top = listed.kept[: self._settings.top_k]
         ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
         if len(top) == 1:
-            return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
+            return ranked.model_copy(
+                update={"chosen_by": "only", "reason": "it is the only model that can do this"}
+            )
         if self._controller is None:
             return ranked
         try:
@@ -182,24 +174,10 @@ class Selector:
         return await asyncio.gather(*map(described, top))
 
     async def _asked(self, case: SelectionQuery, listed: Sequence[Candidate], brief: RunContext) -> Choice:
-        """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""
+        """The LLM's choice."""
         top = await self._described(listed)
-        if (kept := await self._kept_choice(case.task, top, brief)) is not None:
-            return kept
-        choice = await self._joint.choice(case.task, top, brief) if self._joint else None
-        if choice is None:
-            messages = self._prompts.select_messages(brief, case.task, top, case.spec)
-            choice = read_choice(await self._complete(messages, brief, choice_schema(top)), top)
-        if self._kept is not None:
-            await self._kept.keep(case.task, top, brief, choice)
-        return choice
-
-    async def _kept_choice(self, task: Task, top: Sequence[Candidate], brief: RunContext) -> Choice | None:
-        return None if self._kept is None else await self._kept.find(task, top, brief)
-
-    async def _asked_together(self, questions: Sequence[Question], brief: RunContext) -> str:
-        messages = self._prompts.joint_messages(brief, questions)
-        return await self._complete(messages, brief, joint_schema(questions))
+        messages = self._prompts.select_messages(brief, case.task, top, case.spec)
+        return read_choice(await self._complete(messages, brief, choice_schema(top)), top)
 
     async def _complete(
         self, messages: Sequence[BaseMessage], brief: RunContext, schema: dict[str, Any]
@@ -211,23 +189,13 @@ class Selector:
 
     @asynccontextmanager
     async def _turn(self, brief: RunContext) -> AsyncIterator[None]:
-        """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
+        """A place among the calls of a run, which has one meter."""
         slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
-        with uncounted():
-            await slots.acquire()
+        await slots.acquire()
         try:
             yield
         finally:
             slots.release()
-
-    async def _options(self, task: Task, brief: RunContext) -> Sequence[Candidate]:
-        """What the LLM may choose from for a task of a plan; nothing where it is not asked."""
-        spec = brief.specs.get(task.task)
-        if spec is None or spec.name not in TASKS or spec.name in self._pins:
-            return []
-        case = SelectionQuery(task, spec, self._settings, hints(task, brief), script(brief.request))
-        top = (await self.shortlist(case)).kept[: self._settings.top_k]
-        return [] if await self._kept_choice(task, top, brief) else top
 
     async def _classify_instead(
         self, task: Task, brief: RunContext, rejected: Mapping[str, str], until: float
@@ -305,9 +273,9 @@ def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case:
     return Selection(
         model=chosen.id,
         reason=reason,
-        by=by,
-        place=listed.places.get(chosen.id, ""),
-        ladder=listed.ladder(chosen, case.settings.top_k),
+        chosen_by=by,
+        placement=listed.places.get(chosen.id, ""),
+        candidates=listed.ladder(chosen, case.settings.top_k),
         rejected=listed.rejected,
         task=case.spec.name,
     )

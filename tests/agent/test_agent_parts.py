@@ -205,7 +205,7 @@ def test_with_one_candidate_nobody_is_asked() -> None:
         run = agent.invoke("Describe a.jpg")
     assert llm.stages() == ["plan", "respond"]
     assert run.results[0].selection is not None
-    assert run.results[0].selection.by == "only"
+    assert run.results[0].selection.chosen_by == "only"
 
 
 def test_among_several_the_language_model_chooses_and_says_why() -> None:
@@ -215,8 +215,12 @@ def test_among_several_the_language_model_chooses_and_says_why() -> None:
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by, selection.reason) == ("image-to-text/b", "llm", "it knows cats")
-    assert [candidate.id for candidate in selection.ladder] == [f"image-to-text/{x}" for x in "bac"]
+    assert (selection.model, selection.chosen_by, selection.reason) == (
+        "image-to-text/b",
+        "llm",
+        "it knows cats",
+    )
+    assert [candidate.id for candidate in selection.candidates] == [f"image-to-text/{x}" for x in "bac"]
     assert backend.models() == ["image-to-text/b"]
 
 
@@ -229,7 +233,7 @@ def test_a_choice_outside_the_list_falls_back_on_the_rank_and_says_so(choice: An
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("image-to-text/a", "rank")
+    assert (selection.model, selection.chosen_by) == ("image-to-text/a", "rank")
     assert "most downloads" in selection.reason
     assert "language model" in selection.reason or "LLM" in selection.reason
     assert backend.models() == ["image-to-text/a"]
@@ -259,7 +263,7 @@ def test_a_pinned_model_is_not_chosen_but_taken() -> None:
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by, selection.ladder[0].revision) == (
+    assert (selection.model, selection.chosen_by, selection.candidates[0].revision) == (
         "image-to-text/b",
         "pinned",
         "v2",
@@ -354,7 +358,7 @@ class Picky:
         if task.task == "text-to-speech":
             raise NoCandidateError("I do not like voices")
         chosen = fake_candidate(task.task, "image-to-text/b")
-        return Selection(model=chosen.id, reason="I like b", ladder=[chosen], task=task.task)
+        return Selection(model=chosen.id, reason="I like b", candidates=[chosen], task=task.task)
 
 
 class Brisk:

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.batches import LARGEST_FILE, fits_a_batch
-from jarvis_agent.backends.pool import ModelPool, abandoned
+from jarvis_agent.backends.memory import MAX_BATCH_FILE, fits_in_batch
+from jarvis_agent.backends.pool import ModelPool, is_cancelled
 from jarvis_agent.core.errors import BadInputError, ExpertError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 
 
-def call_of(max_batch: int = 8, **inputs: Any) -> Call:
+def call_of(**inputs: Any) -> Call:
     return Call(
         spec=TASKS["text-classification"],
         candidate=Candidate(id="org/m", task="text-classification"),
         inputs=inputs,
         new_path=Path,
-        settings=Settings(max_batch=max_batch),
+        settings=Settings(),
     )
 
 
@@ -61,27 +61,21 @@ async def pool() -> AsyncIterator[ModelPool]:
     await pool.close()
 
 
-async def queued(
-    pool: ModelPool, model: Any, inputs: Sequence[Any], **settings: Any
-) -> list[asyncio.Future[Any]]:
+async def queued(pool: ModelPool, model: Any, inputs: Sequence[Any]) -> list[asyncio.Future[Any]]:
     """Calls of which the first is in the model already, and the others wait in its queue."""
-    calls = [
-        asyncio.ensure_future(pool.run(("m",), lambda: model, call_of(n=n, **settings))) for n in inputs[:1]
-    ]
+    calls = [asyncio.ensure_future(pool.run(("m",), lambda: model, call_of(n=n))) for n in inputs[:1]]
     assert await asyncio.to_thread(model.entered.wait, 10)
-    calls += [
-        asyncio.ensure_future(pool.run(("m",), lambda: model, call_of(n=n, **settings))) for n in inputs[1:]
-    ]
+    calls += [asyncio.ensure_future(pool.run(("m",), lambda: model, call_of(n=n))) for n in inputs[1:]]
     await asyncio.sleep(0)
     return calls
 
 
 async def test_calls_that_wait_together_are_computed_together(pool: ModelPool) -> None:
     model = Batcher()
-    calls = await queued(pool, model, range(6), max_batch=4)
+    calls = await queued(pool, model, range(10))
     model.gate.set()
-    assert await asyncio.gather(*calls) == [0, 2, 4, 6, 8, 10]
-    assert model.together == [[0], [1, 2, 3, 4], [5]]
+    assert await asyncio.gather(*calls) == list(range(0, 20, 2))
+    assert model.together == [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]
 
 
 async def test_one_bad_input_harms_no_other(pool: ModelPool) -> None:
@@ -119,7 +113,7 @@ async def test_a_batch_goes_on_while_anybody_waits_for_it(pool: ModelPool) -> No
     def batch(calls: Sequence[Call]) -> list[Any]:
         inside.set()
         assert check_cancelled.wait(10)
-        seen.append(abandoned())
+        seen.append(is_cancelled())
         return [call.inputs["n"] for call in calls]
 
     model = Batcher()
@@ -151,7 +145,7 @@ async def test_a_call_that_can_not_be_looked_at_harms_no_other(
     model = Batcher()
     model.gate.set()
     with monkeypatch.context() as patch:
-        patch.setattr("jarvis_agent.backends.pool.fits_a_batch", broken)
+        patch.setattr("jarvis_agent.backends.pool.fits_in_batch", broken)
         with pytest.raises(ExpertError, match="no such look"):
             await asyncio.wait_for(pool.run(("m",), lambda: model, call_of(n=1)), 10)
     assert await asyncio.wait_for(pool.run(("m",), lambda: model, call_of(n=2)), 10) == 4
@@ -177,11 +171,11 @@ async def test_a_model_that_is_lost_in_a_batch_says_so_to_everybody(pool: ModelP
 def test_what_is_small_enough_for_a_batch(tmp_path: Path) -> None:
     small, large, sound = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.wav"
     small.write_bytes(b"1")
-    large.write_bytes(b"1" * (LARGEST_FILE + 1))
+    large.write_bytes(b"1" * (MAX_BATCH_FILE + 1))
     sound.write_bytes(b"1")
-    assert fits_a_batch(call_of(n="a text", top=3, labels=["a", "b"]))
-    assert fits_a_batch(call_of(n=Resource(kind="image", path=small)))
-    assert not fits_a_batch(call_of(n=Resource(kind="image", path=large)))
-    assert not fits_a_batch(call_of(n=Resource(kind="audio", path=sound)))
-    assert not fits_a_batch(call_of(n=Resource(kind="image", path=tmp_path / "gone.png")))
-    assert not fits_a_batch(call_of(n=Resource(kind="image", path=tmp_path / ("long" * 1_000))))
+    assert fits_in_batch(call_of(n="a text", top=3, labels=["a", "b"]))
+    assert fits_in_batch(call_of(n=Resource(kind="image", path=small)))
+    assert not fits_in_batch(call_of(n=Resource(kind="image", path=large)))
+    assert not fits_in_batch(call_of(n=Resource(kind="audio", path=sound)))
+    assert not fits_in_batch(call_of(n=Resource(kind="image", path=tmp_path / "gone.png")))
+    assert not fits_in_batch(call_of(n=Resource(kind="image", path=tmp_path / ("long" * 1_000))))

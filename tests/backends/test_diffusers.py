@@ -138,7 +138,7 @@ def test_a_pipeline_without_callbacks_stops_as_well(
     candidate = model(task, built(build))
     expert = load(backend, candidate)
     asked = iter([False, False, True])
-    monkeypatch.setattr(calls, "abandoned", lambda: next(asked))
+    monkeypatch.setattr(calls, "is_cancelled", lambda: next(asked))
     with pytest.raises(ExpertError, match="org/model was stopped"):
         expert(call_of(candidate, {"text": PROMPT}))
 
@@ -177,7 +177,7 @@ def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, b
     shutil.copytree(built(tiny.ddpm), copy)
     index = json.loads((copy / "model_index.json").read_text())
     (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "AmusedPipeline"}))
-    with pytest.raises(UnsupportedError, match="can not be loaded for text-to-image"):
+    with pytest.raises(UnsupportedError, match="cannot be loaded for text-to-image"):
         load(backend, model("text-to-image", copy))
     (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "NewestInpaintPipeline"}))
     with pytest.raises(UnsupportedError, match=f"NewestInpaintPipeline, which diffusers {__version__}"):
@@ -407,6 +407,6 @@ def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> 
 def test_without_diffusers_the_extra_is_named(
     backend: DiffusersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.local.find_spec", lambda name: None)
     candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
     assert 'needs the extra "local"' in str(backend.unsupported_reason(TASKS["text-to-image"], candidate))

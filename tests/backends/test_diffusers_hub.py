@@ -93,8 +93,6 @@ def test_a_controlnet_brings_the_base_that_its_card_names(
 
 def test_an_adapter_alone_is_refused_before_the_download(backend: DiffusersBackend, hub: HubDouble) -> None:
     task = "text-to-image"
-    with pytest.raises(
-        UnsupportedError, match=r"diffusers can not load org/lora: it has no model_index.json"
-    ):
+    with pytest.raises(UnsupportedError, match=r"diffusers cannot load org/lora: it has no model_index.json"):
         backend.load(TASKS[task], candidate("org/lora", task), ON_HUB)
     assert fetched_from(hub) == set()

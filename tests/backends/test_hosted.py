@@ -11,6 +11,7 @@ import pytest
 from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
+from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving, _address
 from jarvis_agent.backends.outputs.adapters import adapt
@@ -214,15 +215,15 @@ def test_two_tasks_of_a_model_do_not_share_a_providers_id(hub: HubDouble) -> Non
 
 
 async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
-    hub: HubDouble, tmp_path: Path
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body={"data": [{"b64_json": base64.b64encode(png()).decode()}]})
-    settings = SETTINGS.model_copy(update={"breaker_failures": 2, "breaker_pause": 600.0})
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
     for name in ("one", "two", "three"):
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")
-        assert (await HostedBackend(settings).run(call)).size == (4, 3)
+        assert (await HostedBackend(SETTINGS).run(call)).size == (4, 3)
     asked = [request.path.split("/")[1] for request in hub.requests]
     assert asked == ["together", "nscale", "together", "nscale", "nscale"]
 

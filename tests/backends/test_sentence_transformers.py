@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import base
+from jarvis_agent.backends import local
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.model_card import model_at
 from jarvis_agent.backends.pool import ModelPool
@@ -179,7 +179,7 @@ def test_code_of_a_models_own_is_not_run(ask: Ask, built: Any, tmp_path: Path) -
     modules[1]["type"] = "own_pooling.OwnPooling"
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "own_pooling.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass OwnPooling: pass\n")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for feature-extraction"):
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for feature-extraction"):
         ask("feature-extraction", folder, text=QUERY)
     assert not (tmp_path / "ran").exists()
 
@@ -214,7 +214,7 @@ def test_a_missing_extra_is_named(
     backend: SentenceTransformersBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        base, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
+        local, "find_spec", lambda name: None if name == "sentence_transformers" else find_spec(name)
     )
     spec = TASKS["text-ranking"]
     candidate = Candidate(id="org/model", task=spec.name, library="sentence-transformers", local=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from jarvis_agent.backends import starter as backend_module
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import READERS, StarterBackend
+from jarvis_agent.backends.starter import backend as backend_module
+from jarvis_agent.backends.starter.backend import READERS, StarterBackend
 from jarvis_agent.backends.starter.efficientnet import imagenet_classes
 from jarvis_agent.backends.starter.models import (
     STARTERS,
@@ -144,7 +144,7 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
         import asyncio, sys
         from jarvis_agent.core.settings import Settings
         from jarvis_agent.backends.starter.models import StarterSource
-        from jarvis_agent.backends.starter import StarterBackend
+        from jarvis_agent.backends.starter.backend import StarterBackend
         from jarvis_agent.core.tasks.registry import TASKS
         source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
         for spec in TASKS.values():

@@ -12,7 +12,8 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import StarterBackend, deepfilter
+from jarvis_agent.backends.starter import deepfilter
+from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.backends.starter.models import StarterSource
 from jarvis_agent.backends.starter.ocr import Line, as_text, in_reading_order
 from jarvis_agent.backends.starter.silero import stretches

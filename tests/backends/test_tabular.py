@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import base
-from jarvis_agent.backends.base import Call, LocalBackend
+from jarvis_agent.backends import local
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.model_card import model_at
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -186,7 +187,7 @@ def test_of_several_models_the_config_says_which(ask: Ask, built: Any, tmp_path:
 
 def test_a_damaged_file_is_refused_by_name(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "model.skops").write_bytes(b"nonsense")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for tabular-regression"):
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for tabular-regression"):
         ask("tabular-regression", tmp_path, "a\n1\n")
 
 
@@ -267,7 +268,7 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
 @pytest.mark.parametrize("task", BACKENDS)
 def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     missing = {"skops", "chronos"}
-    monkeypatch.setattr(base, "find_spec", lambda name: None if name in missing else find_spec(name))
+    monkeypatch.setattr(local, "find_spec", lambda name: None if name in missing else find_spec(name))
     library = "chronos-forecasting" if task == chronos.TASK else "sklearn"
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
     backend = BACKENDS[task](pool)

@@ -173,7 +173,7 @@ def test_what_the_description_says_about_writing_is_obeyed(opened: Opened) -> No
 def test_an_answer_ends_when_nobody_waits_for_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     from jarvis_agent.backends.transformers import generation
 
-    monkeypatch.setattr(generation, "abandoned", lambda: True)
+    monkeypatch.setattr(generation, "is_cancelled", lambda: True)
     expert, call = opened("image-text-to-text", tiny_multimodal.qwen2_vl, text="Write.", image="photo")
     assert len(expert(call)) < 10
 

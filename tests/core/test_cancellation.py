@@ -18,8 +18,9 @@ import pytest
 from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call, LocalBackend
-from jarvis_agent.backends.pool import ModelPool, abandoned
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import ModelPool, is_cancelled
 from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
@@ -270,7 +271,7 @@ class Counting(LocalBackend):
 
     def count(self, call: Call) -> str:
         self.begun.set()
-        while not abandoned():
+        while not is_cancelled():
             time.sleep(0.005)
         self.stopped.set()
         return "stopped"

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from jarvis_agent import JarvisAgent, Settings, default_backends
-from jarvis_agent.backends.base import Expert, LocalBackend
+from jarvis_agent.backends.base import Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -51,8 +52,8 @@ def one_word(text: str) -> FakeBackend:
         ({"sources": [Named()]}, r"a source .* Named lacks `candidates`; see the protocol ModelSource in"),
         ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
         ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
-        ({"backends": [Half]}, r"the backend Half can not be made of the settings and the pool: TypeError"),
-        ({"backends": [one_word]}, r"the backend one_word can not be made"),
+        ({"backends": [Half]}, r"the backend Half cannot be made from \(settings, pool\): TypeError"),
+        ({"backends": [one_word]}, r"the backend one_word cannot be made"),
         ({"backends": [lambda settings, pool: Half()]}, r"Half lacks `run`, `close`"),
         ({"planner": object()}, r"the planner .* object lacks `plan`; see the protocol Planner in"),
         ({"selector": object()}, r"the selector .* object lacks `select`"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import ToolException
-from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
+from small_agents import CAPTION, DESCRIBE, block, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.errors import DeadlineError, InputError
@@ -71,7 +71,7 @@ async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_ra
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("image-to-text/a", "rank")
+    assert (selection.model, selection.chosen_by) == ("image-to-text/a", "rank")
     assert "did not choose in time" in selection.reason
 
 
@@ -244,7 +244,7 @@ async def test_a_source_that_does_not_describe_its_models_leaves_the_choice_to_t
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("a", "rank")
+    assert (selection.model, selection.chosen_by) == ("a", "rank")
     assert "JARVIS_SELECT_TIMEOUT" in selection.reason
 
 
@@ -260,23 +260,8 @@ async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None
         run = await agent.ainvoke(REQUEST)
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("my/own", "pinned")
+    assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
     assert "JARVIS_SELECT_TIMEOUT" in selection.rejected["source fake"]
-
-
-async def test_a_joint_choice_does_not_count_the_wait_for_the_plan() -> None:
-    """Planning takes longer than a task and a choice may."""
-    written = plan(
-        ("image-to-text", [], {"image": "a.jpg"}), ("translation", [], {"text": "hi", "tgt_lang": "fr"})
-    )
-    early = written.index("}}") + 2
-    settings = Settings(selection="joint", task_timeout=1.0, select_timeout=0.8, **QUICK)
-    agent, llm, _ = small_agent((written[:early], 2.0, written[early:]), models="ab", settings=settings)
-    llm.replies["joint"] = '[{"task": 0, "id": "image-to-text/b"}, {"task": 1, "id": "translation/b"}]'
-    async with asyncio.timeout(30), agent:
-        run = await agent.ainvoke(REQUEST)
-    assert [result.status for result in run.results] == ["ok", "ok"]
-    assert [result.model for result in run.results] == ["image-to-text/b", "translation/b"]
 
 
 @pytest.mark.parametrize("slow", ["prepare", "close"])

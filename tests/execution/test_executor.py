@@ -37,7 +37,7 @@ class FakeWorker:
             result = self.choose(task)
             if asyncio.iscoroutine(result):
                 await result
-        return Selection(model=f"model-for-{task.task}", reason="it is the only one", by="only")
+        return Selection(model=f"model-for-{task.task}", reason="it is the only one", chosen_by="only")
 
     async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         self.seen.append(dict(step.inputs))

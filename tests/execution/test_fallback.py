@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends.base import Call, LocalBackend
+from jarvis_agent.backends import circuit_breaker
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
     ERROR_POLICIES,
@@ -88,7 +90,7 @@ async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[
     began = perf_counter()
     return await FallbackChain(
         spec=SPEC,
-        selection=Selection(model=candidates[0].id, reason="first", ladder=candidates),
+        selection=Selection(model=candidates[0].id, reason="first", candidates=candidates),
         backends={"scripted": Scripted(**script)},
         settings=settings or Settings(retries=2),
         new_path=lambda suffix: tmp_path / f"x{suffix}",
@@ -155,7 +157,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
             return await super().run(call)
 
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
-    selection = Selection(model="a", reason="", ladder=candidates)
+    selection = Selection(model="a", reason="", candidates=candidates)
     settings = Settings(attempt_timeout=0.4, retries=2)
     done = await FallbackChain(
         SPEC,
@@ -181,7 +183,7 @@ async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
     done = await FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=candidates),
+        Selection(model="a", reason="", candidates=candidates),
         {"scripted": Garbage(b=["ok"])},
         Settings(),
         lambda suffix: tmp_path / suffix,
@@ -231,7 +233,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
     backend = Local(pool) if where == "model" else Scripted(a=["ok"])
     done = await FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
+        Selection(model="a", reason="", candidates=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
         {"scripted": backend},
         Settings(attempt_timeout=1.0, retries=0),
         ResourceStore(Settings(), directory=tmp_path).new_path,
@@ -249,7 +251,7 @@ async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
     candidate = Candidate(id="a", task=SPEC.name, backend="scripted")
     it = FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=[candidate]),
+        Selection(model="a", reason="", candidates=[candidate]),
         {"scripted": Scripted(a=[60.0])},
         Settings(),
         lambda suffix: tmp_path / suffix,
@@ -281,7 +283,7 @@ def rung(model: str, size: int | None = None, backend: str = "scripted") -> Cand
 async def climb_rungs(
     rungs: list[Candidate], here: Scripted, there: Scripted | None = None
 ) -> FallbackResult:
-    selection = Selection(model=rungs[0].id, reason="first", ladder=rungs)
+    selection = Selection(model=rungs[0].id, reason="first", candidates=rungs)
     backends = {"scripted": here, "hosted": there or Hosted()}
     ladder = FallbackChain(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
     return await ladder.climb({"text": "long"})
@@ -354,7 +356,7 @@ async def test_each_kind_of_error_has_its_rule(error, attempts):
     rungs = [rung("a", 9), rung("b", 9), rung("small", 3)]
     ladder = FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=rungs),
+        Selection(model="a", reason="", candidates=rungs),
         {"scripted": here},
         Settings(retries=2),
         Path,
@@ -381,24 +383,27 @@ def test_what_another_plan_can_not_change_is_not_planned_again():
     assert ErrorPolicy().replan
 
 
-async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path):
+async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path, monkeypatch):
     """Two runs of one process: the second one does not ask what failed three times in the first."""
-    settings = Settings(retries=2, breaker_failures=3, breaker_pause=600)
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
+    settings = Settings(retries=2)
     await climb(tmp_path, settings, a=[TransientError("503")] * 3, b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
-    assert "a is not asked for another 600 s: it failed 3 times in a row" in (done.attempts[0].error or "")
+    assert "a is not called for another 30 s: it failed 3 times in a row" in (done.attempts[0].error or "")
 
 
-async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path):
-    settings = Settings(attempt_timeout=0.01, breaker_failures=1, breaker_pause=600)
+async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
+    settings = Settings(attempt_timeout=0.01)
     await climb(tmp_path, settings, a=[60.0], b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
-    assert "is not asked" in (done.attempts[0].error or "")
+    assert "is not called" in (done.attempts[0].error or "")
 
 
-async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path):
-    settings = Settings(retries=9, breaker_failures=2, breaker_pause=600)
+async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
+    settings = Settings(retries=9)
     done = await climb(tmp_path, settings, a=[TransientError("503")] * 9, b=["ok"])
     assert tried(done) == [("a", False), ("a", False), ("a", False), ("b", True)]
-    assert "is not asked" in (done.attempts[2].error or "")
+    assert "is not called" in (done.attempts[2].error or "")

@@ -45,7 +45,7 @@ def check(run: Run) -> None:
         ("image-to-text", None),
         ("text-to-speech", None),
     ]
-    assert [result.selection.by for result in run.results if result.selection] == ["llm", "llm"]
+    assert [result.selection.chosen_by for result in run.results if result.selection] == ["llm", "llm"]
     speech = run.results[1].resources[0].path
     assert run.answer == f"A cat; hear it in {speech}."
     assert {stage: usage.calls for stage, usage in run.usage.items()} == {
@@ -167,7 +167,7 @@ def test_a_server_that_fails_at_selection_leaves_it_to_the_rank() -> None:
     with OpenAIDouble({**REPLIES, "select": Failure(400, "no")}) as server, agent_at(server) as agent:
         run = agent.invoke(REQUEST)
     assert run.ok
-    assert {result.selection.by for result in run.results if result.selection} == {"rank"}
+    assert {result.selection.chosen_by for result in run.results if result.selection} == {"rank"}
     assert run.answer.startswith("A cat;")
 
 

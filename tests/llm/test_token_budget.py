@@ -164,13 +164,6 @@ class TestCandidates:
         assert size(prompt) <= WINDOW
         assert all(f'"org/model-{n}"' in words(prompt) for n in range(20))
 
-    def test_so_are_they_for_a_whole_plan(self) -> None:
-        tasks = [Task(task="object-detection", id=n, args={"image": "a.jpg"}) for n in range(5)]
-        asked = [(task, self.CARDS) for task in tasks]
-        prompt = PROMPTS.joint_messages(RunContext("Find cats", specs=TASKS), asked)
-        assert size(prompt) <= WINDOW
-        assert all(f'"model_id": "org/model-{n}"' in words(prompt) for n in range(20))
-
 
 class TestRequests:
     @pytest.mark.parametrize("stage", ["plan", "chat", "respond", "select"])

@@ -93,7 +93,7 @@ def test_a_model_is_listed_selected_and_asked_where_it_is_hosted(hub: HubDouble,
     assert message.status == "success", message.content
     assert message.artifact["output"] == LABELS
     assert tried(message) == [("org/served", "hf-inference", True)]
-    assert message.artifact["place"] == "hosted by hf-inference; nothing here can run it"
+    assert message.artifact["placement"] == "hosted by hf-inference; nothing here can run it"
 
 
 def test_a_model_that_sees_is_asked_as_a_chat_where_it_is_served_as_one(
@@ -129,7 +129,7 @@ def test_an_agent_goes_the_same_way(hub: HubDouble, tmp_path: Path) -> None:
     assert (result.status, result.output) == ("ok", LABELS)
     assert result.selection is not None
     assert (result.selection.model, result.selection.reason) == ("org/served", "it knows moods")
-    assert result.selection.place == "hosted by hf-inference; nothing here can run it"
+    assert result.selection.placement == "hosted by hf-inference; nothing here can run it"
 
 
 def test_a_provider_that_says_when_to_come_back_is_asked_then(

@@ -15,7 +15,8 @@ from typing import Any
 
 from jarvis_agent.backends.algorithms.image_tools import crop, resize
 from jarvis_agent.backends.algorithms.video_tools import combine, extract_audio, extract_frames
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.diffusers.loading import (
     Loaded,
     PipelineSpec,
@@ -25,7 +26,7 @@ from jarvis_agent.backends.diffusers.pipelines import PIPELINES
 from jarvis_agent.backends.hub.layouts import DIFFUSERS
 from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

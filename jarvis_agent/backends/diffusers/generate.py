@@ -16,9 +16,9 @@ from contextlib import nullcontext
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chance import seeded
+from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.diffusers.loading import Loaded
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Steps:
 
     def check_cancelled(self) -> None:
         """Raises ExpertError if the call was cancelled."""
-        if abandoned():
+        if is_cancelled():
             raise ExpertError(f"{self.call.candidate.id} was stopped: {self.call.spec.name} was cancelled")
 
 

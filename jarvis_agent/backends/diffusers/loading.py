@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
 from jarvis_agent.backends.hub.layouts import DIFFUSERS, variant
 from jarvis_agent.backends.transformers.loading import LOADING
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate

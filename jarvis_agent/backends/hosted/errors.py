@@ -14,6 +14,7 @@ from typing import Any
 
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
+from jarvis_agent.core.settings import Settings
 
 _REFUSALS = {
     401: "it refuses the token (401); check HF_TOKEN",
@@ -21,6 +22,11 @@ _REFUSALS = {
     403: 'it refuses the token (403); the token needs the permission "Make calls to Inference Providers"',
     404: "it does not have the model (404)",
 }
+
+
+def reply_timeout(settings: Settings) -> float:
+    """Seconds to wait for a reply: less than an attempt, so that another provider can still be tried."""
+    return 0.9 * settings.attempt_timeout
 
 
 def expert_error(error: Exception, provider: str) -> ExpertError:

@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent.backends.base import Call, patience
-from jarvis_agent.backends.hosted.errors import expert_error
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.hosted.errors import expert_error, reply_timeout
 from jarvis_agent.backends.hosted.space_calls import arguments, choose_endpoint, raw_output
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import (
@@ -73,7 +73,7 @@ class SpacesBackend:
             UnsupportedError: it does not do the task, or fails at it.
         """
         gone = threading.Event()
-        limit = patience(self._settings)
+        limit = reply_timeout(self._settings)
         try:
             async with asyncio.timeout(limit):
                 return await in_thread(_use, call, self._settings, gone)

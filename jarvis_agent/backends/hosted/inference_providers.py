@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from jarvis_agent.backends import circuit_breaker as breaker
-from jarvis_agent.backends.base import Call, patience
-from jarvis_agent.backends.hosted.errors import expert_error, failures
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.hosted.errors import expert_error, failures, reply_timeout
 from jarvis_agent.backends.hosted.provider_calls import CALLS, ask
 from jarvis_agent.core.errors import (
     BadInputError,
@@ -92,13 +92,13 @@ class HostedBackend:
         """
         served = serving(call.candidate)
         clock = asyncio.get_running_loop().time
-        ends = clock() + patience(self._settings)
+        ends = clock() + reply_timeout(self._settings)
         failed: list[ExpertError] = []
         for one in served:
             left = ends - clock()
             share = left if one is served[-1] else _PATIENCE_WITH_ONE * left
             try:
-                with breaker.shared.call((self.name, one.provider), self._settings):
+                with breaker.shared.call((self.name, one.provider)):
                     return await self._in_time(one, call, share)
             except BadInputError:
                 raise

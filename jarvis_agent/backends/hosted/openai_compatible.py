@@ -15,9 +15,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent.backends.base import Call, patience
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.chat_messages import answer_of, messages
-from jarvis_agent.backends.hosted.errors import retry_after
+from jarvis_agent.backends.hosted.errors import reply_timeout, retry_after
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import (
     ExpertError,
@@ -128,7 +128,7 @@ class OpenAIBackend:
             UnsupportedError: it refuses the key, the model or the input, or answers nothing.
         """
         order = ORDERS[call.spec.name](call)
-        limit = patience(self._settings)
+        limit = reply_timeout(self._settings)
         asked = await asyncio.to_thread(messages, call.inputs, order)
         client = await asyncio.to_thread(_client, call.candidate, limit)
         try:

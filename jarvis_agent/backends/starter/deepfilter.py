@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.packaged import packaged_file
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.files import read_audio
@@ -104,7 +104,7 @@ def _filtered(library: ctypes.CDLL, weights: Path, noisy: NDArray[np.float32]) -
         frames[: len(noisy)] = noisy
         clean = np.zeros_like(frames)
         for start in range(0, len(frames), length):
-            if abandoned():
+            if is_cancelled():
                 break
             library.df_process_frame(state, _at(frames, start), _at(clean, start))
     finally:

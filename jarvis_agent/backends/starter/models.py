@@ -19,8 +19,8 @@ from typing import ClassVar
 
 from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
-from jarvis_agent.backends.hub.downloads import fetch
 from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -307,7 +307,7 @@ def _download(model: StarterModel, settings: Settings) -> Path:
         # Without a network this fails at once; hf_hub_download alone would try for half a minute.
         get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
         sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
-        folder = fetch(model.id, sizes, None, settings.token)
+        folder = download_files(model.id, sizes, None, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
             f"{model.id} could not be downloaded from the Hub ({error}). Without a network: {model.missing}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
@@ -41,7 +41,7 @@ def load(weights: Path, settings: Settings) -> Expert:
         # Piper reads what stands between double brackets as phonemes.
         text = " ".join(call.inputs["text"].replace("[[", "[ [").split())
         # A sentence is spoken when it is asked for.
-        sentences = takewhile(lambda _: not abandoned(), voice.synthesize(text))
+        sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
         spoken = [chunk.audio_float_array for chunk in sentences]
         if not spoken:
             raise BadInputError("there is nothing to speak: the text has no words")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.files import read_audio
 
@@ -33,7 +33,7 @@ def load(weights: Path, settings: Settings) -> Expert:
             condition_on_previous_text=False,
         )
         # A segment is transcribed when it is asked for.
-        heard = takewhile(lambda _: not abandoned(), segments)
+        heard = takewhile(lambda _: not is_cancelled(), segments)
         found = [(s.text.strip(), s.start, s.end) for s in heard]
         return {
             "text": " ".join(text for text, _, _ in found),

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.layouts import SKOPS
 from jarvis_agent.backends.hub.model_card import read_json, strings
 from jarvis_agent.backends.hub.snapshot import model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.tabular.sklearn_trees import TREE, check_trees
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings

@@ -14,14 +14,13 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.chance import seeded
-from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.transformers.loading import LOADING, hush
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chance import seeded
+from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.backends.transformers.generation import pieces, stopping
 from jarvis_agent.backends.transformers.loading import LOADING, Loaded
 from jarvis_agent.backends.transformers.text import BEST, text_of
@@ -121,7 +121,7 @@ def _in_pieces(loaded: Loaded, call: Call, say: Callable[[str], tuple[Any, int]]
     spoken: list[tuple[Any, int]] = []
     with seeded(call.settings.seed):
         for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS):
-            if spoken and abandoned():
+            if spoken and is_cancelled():
                 break
             spoken.append(say(piece))
     sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in spoken]

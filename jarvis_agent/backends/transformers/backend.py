@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.hub.snapshot import config_file, model_folder, refusal
 from jarvis_agent.backends.load_errors import load_errors
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.transformers.control import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
     Loaded,
@@ -27,7 +29,6 @@ from jarvis_agent.backends.transformers.loading import (
     try_out,
 )
 from jarvis_agent.backends.transformers.pipelines import PIPELINES
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.backends.transformers.loading import Loaded
 from jarvis_agent.core.errors import UnsupportedError
 
@@ -21,7 +21,7 @@ def stopping() -> list[Any]:
     import torch
 
     def gone(ids: Any, scores: Any, **_: Any) -> Any:
-        return torch.full((ids.shape[0],), abandoned(), dtype=torch.bool, device=ids.device)
+        return torch.full((ids.shape[0],), is_cancelled(), dtype=torch.bool, device=ids.device)
 
     return [gone]
 

@@ -186,7 +186,7 @@ def page_reader(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     Raises:
         MissingExtraError: it is not installed.
     """
-    from jarvis_agent.backends.starter import READERS
+    from jarvis_agent.backends.starter.backend import READERS
     from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
 
     reader = next(model for model in STARTERS.values() if model.reader == "ocr")

@@ -108,7 +108,7 @@ class Inventory:
         done = find_task(selection.task) or spec
         return ModelList(
             task=spec.name,
-            models=[self._model(candidate, done) for candidate in selection.ladder],
+            models=[self._model(candidate, done) for candidate in selection.candidates],
             rejected=selection.rejected,
             notes=[selection.note] if selection.note else [],
         )
