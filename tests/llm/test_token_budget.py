@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jarvis_agent.llm.token_budget import DEFAULT_WINDOW, fitted, head, tokens, window_of
 from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.chat_log import chat_log
@@ -14,7 +15,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Resource, Task, TaskResult
 from jarvis_agent.llm.prompts import load_prompts
-from jarvis_agent.llm.token_budget import DEFAULT_WINDOW, fitted, head, tokens, window_of
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import ScriptedLLM, fake_candidate
 
