@@ -40,13 +40,12 @@ from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
 from jarvis_agent.selection.registry import ModelRegistry, ModelSelector
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.tasks.spec import TaskSpec
 
 Input = str | dict[str, Any] | Request
 """What the agent takes; messages and lists of messages too."""
@@ -87,7 +86,6 @@ class JarvisAgent(Runnable[Any, Run]):
 
         self.settings = _settings(settings)
         self._given = None if tools is None else _workers(tools)
-        self._made: dict[str, HFTaskTool] = {}
         if planner is not None:
             checked(planner, Planner, "the planner")
         if responder is not None:
@@ -96,7 +94,7 @@ class JarvisAgent(Runnable[Any, Run]):
         window = context_window(self.model, self.settings)
         prompts = load_prompt_set(self.settings.prompts, window)
         controller = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.experts = ModelRegistry(
+        self.registry = ModelRegistry(
             self.settings,
             sources=sources,
             backends=backends,
@@ -212,9 +210,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def aclose(self) -> None:
         """As `close`."""
-        await self.experts.aclose()
+        await self.registry.aclose()
         await asyncio.gather(
-            *(w.experts.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskTool))
+            *(w.registry.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskRunner))
         )
 
     def __enter__(self) -> Self:
@@ -232,15 +230,8 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _workers(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
-        offered = await self.experts.offered()
-        return {name: self._tool(spec) for name, spec in offered.items()}
-
-    def _tool(self, spec: TaskSpec) -> HFTaskTool:
-        """The tool of a task type, made once: a run has seventy of them, and a thousand may run at once."""
-        tool = self._made.get(spec.name)
-        if tool is None or tool.spec is not spec:
-            tool = self._made[spec.name] = HFTaskTool.of(spec, self.experts)
-        return tool
+        offered = await self.registry.offered()
+        return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
@@ -302,5 +293,5 @@ def _workers(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
             )
         if tool.name in workers:
             raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
-        workers[tool.name] = tool if isinstance(tool, HFTaskTool) else LangChainTask(tool)
+        workers[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
     return workers

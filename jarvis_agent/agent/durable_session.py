@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
-from jarvis_agent.agent.checkpoints import CheckpointedSteps, TaskJournal
+from jarvis_agent.agent.checkpoints import CheckpointedSteps, CheckpointStore
 from jarvis_agent.agent.memory import TURNS
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, turn_of
 from jarvis_agent.core.chat_log import turns_of
@@ -110,9 +110,9 @@ class DurableSession(RunPipeline):
         self._timings["plan"] = stored["seconds"]
         plan = await self._decided(Plan.model_validate(stored["plan"]), brief)
         emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        journal = TaskJournal(self._steps, brief.meter)
+        stored_results = CheckpointStore(self._steps, brief.meter)
         async with Executor(
-            workers, self._store, brief, self._settings, emit, self._clock, journal
+            workers, self._store, brief, self._settings, emit, self._clock, stored_results
         ) as executor:
             results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)

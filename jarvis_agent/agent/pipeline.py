@@ -242,7 +242,8 @@ class RunPipeline:
                 on_task(task)
 
         try:
-            return Plan(tasks=given) + await self._plan(brief, give, given)
+            rest = await self._plan(brief, give, given)
+            return Plan(tasks=given) + rest
         finally:
             over = True
             self._timings["plan"] = self._clock() - started

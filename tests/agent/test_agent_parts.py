@@ -294,7 +294,7 @@ def test_a_source_that_is_down_takes_nothing_with_it() -> None:
             raise ConnectionError("no route")
 
     agent, llm, backend = small_agent()
-    sources = [Down([], name="down"), *agent.experts.sources]
+    sources = [Down([], name="down"), *agent.registry.sources]
     with agent, JarvisAgent(llm, sources=sources, backends=[backend]) as with_one_down:
         run = with_one_down.invoke("Describe a.jpg")
     assert run.ok

@@ -30,7 +30,7 @@ from jarvis_agent.planning.chain import LLMPlanner
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 PLAN = plan(
     ("summarization", [], {"text": "a long text"}),
@@ -136,8 +136,8 @@ def left_over(run: Run, tmp_path: Path) -> set[Path]:
 @pytest.mark.parametrize(
     ("place", "seam"),
     [
-        (HFTaskTool, "select"),
-        (HFTaskTool, "perform"),
+        (HFTaskRunner, "select"),
+        (HFTaskRunner, "run"),
         (FakeSource, "candidates"),
         (FakeBackend, "run"),
     ],
@@ -223,7 +223,7 @@ async def test_a_planner_that_breaks_leaves_what_it_gave_out(
         Task(task="translation", id=1, args={"text": "a cat", "tgt_lang": "fr"}),
     ][:early]
 
-    async def write(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
+    async def write(self: Any, context: RunContext, on_task: Callable[[Task], None]) -> Any:
         for task in given:
             on_task(task)
         return await strike(fault)
@@ -304,17 +304,17 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
     ran: list[int] = []
 
     class Journal:
-        async def once(self, task: Task, work: Callable[[], Any]) -> Any:
+        async def get_or_run(self, task: Task, work: Callable[[], Any]) -> Any:
             result = await work()
             return await strike(fault) if task.id == 0 else result
 
     class Worker:
         spec = hf_tools(tasks=["summarization"], settings=Settings(offline=True))[0].spec  # type: ignore[attr-defined]
 
-        async def select(self, task: Task, brief: RunContext) -> None:
+        async def select(self, task: Task, context: RunContext) -> None:
             return None
 
-        async def perform(self, selection: Any, step: Any) -> TaskResult:
+        async def run(self, selection: Any, step: Any) -> TaskResult:
             ran.append(step.task.id)
             return TaskResult(task=step.task, status="ok")
 
@@ -331,7 +331,7 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
                 RunContext(""),
                 settings,
                 events.append,
-                journal=Journal(),
+                results=Journal(),
             ) as executor,
         ):
             results = await executor.join(tasks, deadline=0.5)
@@ -391,7 +391,7 @@ async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
     deaf, begun = Deaf(), asyncio.Event()
     late = Task(task="summarization", id=7, args={"text": "late"})
 
-    async def plan_late(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
+    async def plan_late(self: Any, context: RunContext, on_task: Callable[[Task], None]) -> Any:
         begun.set()
         await deaf.wait()
         on_task(late)

@@ -179,7 +179,7 @@ async def test_after_an_error_the_next_provider_has_nearly_all_of_the_time(
         shares.append(share)
         raise TransientError(f"{one.provider} is down")
 
-    monkeypatch.setattr(HostedBackend, "_in_time", fail)
+    monkeypatch.setattr(HostedBackend, "_call_within", fail)
     nine = [f"provider-{number}" for number in range(9)]
     patient = HostedBackend(SETTINGS.model_copy(update={"attempt_timeout": 100_000.0}))
     with pytest.raises(TransientError, match="provider-8 is down"):
@@ -198,7 +198,7 @@ async def test_silent_providers_leave_less_and_less_time(tmp_path: Path, monkeyp
         now += share
         raise TransientError(f"{one.provider} is silent")
 
-    monkeypatch.setattr(HostedBackend, "_in_time", stay_silent)
+    monkeypatch.setattr(HostedBackend, "_call_within", stay_silent)
     model = candidate("text-to-image", "one", "two", "three")
     with pytest.raises(TransientError):
         await HostedBackend(SETTINGS).run(call_of("text-to-image", tmp_path, model, text="a"))
@@ -232,7 +232,7 @@ async def test_a_provider_that_is_down_may_come_back(tmp_path: Path) -> None:
     with HubDouble() as hub:
         url = hub.url
     model = Candidate(id="mine", task="text-classification", metadata={"url": url})
-    with HubDouble() as other, other.redirected(), pytest.raises(TransientError, match="can not be reached"):
+    with HubDouble() as other, other.redirected(), pytest.raises(TransientError, match="cannot be reached"):
         await run(call_of("text-classification", tmp_path, model, text="hi"))
 
 
@@ -284,7 +284,7 @@ def test_it_is_a_backend() -> None:
 
 def test_the_client_is_told_of_no_more_models_than_it_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
-    monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers._MOST_KNOWN", 2)
+    monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers._MAX_MAPPINGS", 2)
     for number in (0, 1, 2, 1, 3):
         model = candidate("text-classification", "novita")
         _address(Serving("novita", f"theirs-{number}", "text-classification"), model)

@@ -27,7 +27,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.download import fetch
 from jarvis_agent.testing import ScriptedLLM
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 REQUEST = "Describe a.jpg"
 OPEN = Path("/proc/self/fd")
@@ -91,7 +91,7 @@ def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> Ja
     if stage == "replan":
         experts["image-to-text"] = UnsupportedError("no")
     if stage == "choice":
-        monkeypatch.setattr(HFTaskTool, "select", stuck.wait)
+        monkeypatch.setattr(HFTaskRunner, "select", stuck.wait)
     if stage in ("plan", "select", "replan", "respond"):
         original = ScriptedLLM._astream
 

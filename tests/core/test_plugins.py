@@ -97,10 +97,10 @@ class Mine(LocalBackend):
 def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callable[..., Mine]) -> None:
     settings = Settings(offline=True, top_k=3)
     with JarvisAgent(settings=settings, sources=[]) as usual:
-        ours = list(usual.experts.backends)
+        ours = list(usual.registry.backends)
     with JarvisAgent(settings=settings, sources=[], backends=[mine, *default_backends()]) as agent:
-        assert list(agent.experts.backends) == ["mine", *ours]
-        made, transformers = (agent.experts.backends[name] for name in ("mine", "transformers"))
+        assert list(agent.registry.backends) == ["mine", *ours]
+        made, transformers = (agent.registry.backends[name] for name in ("mine", "transformers"))
         assert isinstance(made, Mine)
         assert isinstance(transformers, LocalBackend)
         assert made.pool is transformers.pool is experts._pool
@@ -110,4 +110,4 @@ def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callab
 def test_of_two_backends_of_one_name_the_last_counts() -> None:
     first, last = FakeBackend({}, "twin"), FakeBackend({}, "twin")
     with JarvisAgent(sources=[], backends=[first, last]) as agent:
-        assert list(agent.experts.backends.values()) == [last]
+        assert list(agent.registry.backends.values()) == [last]

@@ -95,7 +95,7 @@ async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[
         settings=settings or Settings(retries=2),
         new_path=lambda suffix: tmp_path / f"x{suffix}",
         clock=lambda: perf_counter() - began,
-    ).climb({"text": "long"})
+    ).run({"text": "long"})
 
 
 def tried(done: FallbackResult) -> list[tuple[str, bool]]:
@@ -166,7 +166,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
         settings,
         lambda suffix: tmp_path / suffix,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False), ("b", True)]
 
 
@@ -188,7 +188,7 @@ async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
         Settings(),
         lambda suffix: tmp_path / suffix,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False), ("b", True)]
 
 
@@ -219,14 +219,14 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         write_late(call)
         return raw, []
 
-    swept = AttemptFiles.sweep
+    swept = AttemptFiles.cleanup
 
     def sweep(drafts: AttemptFiles) -> None:
         swept(drafts)
         if let_go.is_set():
             ended.set()
 
-    monkeypatch.setattr(AttemptFiles, "sweep", sweep)
+    monkeypatch.setattr(AttemptFiles, "cleanup", sweep)
     if where == "adapter":
         monkeypatch.setattr(ladder_module, "adapt", adapter)
     pool = ModelPool(10**9)
@@ -238,7 +238,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         Settings(attempt_timeout=1.0, retries=0),
         ResourceStore(Settings(), directory=tmp_path).new_path,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False)]
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 20)
@@ -257,7 +257,7 @@ async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
         lambda suffix: tmp_path / suffix,
         perf_counter,
     )
-    running = asyncio.create_task(it.climb({"text": "x"}))
+    running = asyncio.create_task(it.run({"text": "x"}))
     await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -286,7 +286,7 @@ async def climb_rungs(
     selection = Selection(model=rungs[0].id, reason="first", candidates=rungs)
     backends = {"scripted": here, "hosted": there or Hosted()}
     ladder = FallbackChain(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
-    return await ladder.climb({"text": "long"})
+    return await ladder.run({"text": "long"})
 
 
 async def test_after_a_model_that_does_not_fit_comes_a_smaller_one():
@@ -362,7 +362,7 @@ async def test_each_kind_of_error_has_its_rule(error, attempts):
         Path,
         perf_counter,
     )
-    assert tried(await ladder.climb({"text": "long"})) == attempts
+    assert tried(await ladder.run({"text": "long"})) == attempts
 
 
 def test_every_rule_of_the_table_is_tried_above():

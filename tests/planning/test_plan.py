@@ -6,7 +6,7 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
 
@@ -117,7 +117,7 @@ def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_mended(text, raw):
     plan, broken = read(text)
     assert plan.tasks == []
     assert plan.notes[-1].startswith("no plan was found in: ")
-    assert broken == [Broken(raw, "it holds no JSON list of tasks")]
+    assert broken == [PlanParseError(raw, "it holds no JSON list of tasks")]
 
 
 @pytest.mark.parametrize("objects", [[look(0), {"image": "b.jpg"}], [{"image": "b.jpg"}, look(0)]])
@@ -255,7 +255,9 @@ def test_what_is_broken_is_told_with_its_error_and_can_be_written_again():
     assert [(b.raw, "make-noise" in b.error) for b in builder.errors] == [(bad, True)]
     assert [t.id for t in builder.apply_repair("Sorry! " + json.dumps([speak(0, "noise")]))] == [0, 1]
     assert builder.errors == []
-    assert Plan(tasks=builder.tasks, notes=builder.notes).notes == ["task 0 (text-to-speech): it was mended by its planner"]
+    assert Plan(tasks=builder.tasks, notes=builder.notes).notes == [
+        "task 0 (text-to-speech): it was repaired by its planner"
+    ]
 
 
 def test_what_is_written_again_is_put_in_place_by_id_and_then_by_order():
@@ -282,7 +284,11 @@ def test_a_task_may_be_broken_still_after_it_was_written_again():
     builder.feed(json.dumps([look(0, "<resource>-0")]))
     builder.finish()
     assert builder.apply_repair(json.dumps([look(0, "<resource>-4")])) == []
-    assert Plan(tasks=builder.tasks, notes=builder.notes).notes[-1].endswith("<resource>-4 can not be its image: it means no task of the plan")
+    assert (
+        Plan(tasks=builder.tasks, notes=builder.notes)
+        .notes[-1]
+        .endswith("<resource>-4 can not be its image: it means no task of the plan")
+    )
 
 
 @pytest.mark.parametrize(

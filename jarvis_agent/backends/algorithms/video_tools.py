@@ -14,7 +14,6 @@ from typing import Any
 
 from jarvis_agent.backends.algorithms.image_tools import whole_number
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.outputs.provenance import tags
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.media.streams import add_pictures, add_sound, encode_sound
 from jarvis_agent.media.video import opened, spread_frames
@@ -46,7 +45,6 @@ def combine(call: Call) -> dict[str, Any]:
             streams = *video.streams.video[:1], *audio.streams.audio[:1]
             if sum(stream.codec_context is not None for stream in streams) != 2:
                 raise BadInputError("a video with pictures and a file with sound are needed to combine them")
-            made.metadata.update(tags(call))
             for fill in (add_pictures(video, made), add_sound(audio, made)):
                 fill()
     except (av.FFmpegError, OSError, BadInputError) as error:
@@ -68,7 +66,6 @@ def extract_audio(call: Call) -> dict[str, Any]:
             raise BadInputError(f"{source.name} has no sound that could be taken out")
         heard = video.streams.audio[0]
         with av.open(target, "w") as made:
-            made.metadata.update(tags(call))
             written = made.add_stream("pcm_s16le", rate=heard.rate, layout=heard.layout.name)
             encode_sound(video, made, written)
     return {"path": target}
