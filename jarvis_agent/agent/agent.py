@@ -38,7 +38,7 @@ from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
-from jarvis_agent.selection.registry import ModelRegistry, ModelSelector
+from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
@@ -76,7 +76,7 @@ class JarvisAgent(Runnable[Any, Run]):
         *,
         models: Mapping[str, str] | None = None,
         planner: Planner | None = None,
-        selector: ModelSelector | None = None,
+        selector: Any = None,
         responder: Responder | None = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
@@ -99,11 +99,11 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
             selector=selector,
-            controller=controller,
+            llm=controller,
             prompts=prompts,
             pins=models,
         )
-        offline = OfflinePlanner(self.settings)
+        offline = OfflinePlanner(settings=self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:
@@ -194,7 +194,7 @@ class JarvisAgent(Runnable[Any, Run]):
         remembers its own chats.
         """
         changed = {
-            "request_paths": False,
+            "allow_request_paths": False,
             "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
             "output_dir": output_dir or self.settings.output_dir,
         }
@@ -230,7 +230,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _workers(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
-        offered = await self.registry.offered()
+        offered = await self.registry.available_tasks()
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:

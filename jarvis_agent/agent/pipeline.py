@@ -186,7 +186,7 @@ class RunPipeline:
             turns=turns,
             specs={name: worker.spec for name, worker in workers.items()},
             config=self._config,
-            confined=not self._settings.request_paths,
+            confined=not self._settings.allow_request_paths,
         )
 
     async def _files(self, request: Request) -> list[Resource]:
@@ -250,7 +250,7 @@ class RunPipeline:
 
     async def _plan(self, brief: RunContext, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
         """The planner's plan; the fallback's if the planner fails or is late before its first task."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         try:
             return Plan() + await run_with_timeout(
                 seconds, self._stages.planner.plan(brief, give), "the planner"
@@ -314,7 +314,7 @@ class RunPipeline:
 
     async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """What to add to the plan; nothing where there is no time for it."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         if self._stages.replanner is None or seconds <= 0:
             return Plan()
         again = self._stages.replanner.replan(brief, plan, results)
@@ -334,7 +334,7 @@ class RunPipeline:
     async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         """The answer; the report where its writer fails or is late."""
         started = self._clock()
-        seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_RESPOND_TIMEOUT")
+        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
         pieces: list[str] = []
         over = False
 
