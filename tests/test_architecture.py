@@ -41,7 +41,6 @@ CEILINGS = {
 KNOWN_UPWARD = {
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
-    ("jarvis_agent.llm.prompt_set", "jarvis_agent.backends.hub.model_card"),
 }
 KNOWN_CYCLES = 2
 KNOWN_DUPLICATES = 12

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage
 
-from jarvis_agent.backends.hub.model_card import first_tokens
 from jarvis_agent.core.tasks.registry import find_task
+from jarvis_agent.core.text import first_tokens
 from jarvis_agent.llm.budget import (
     DEFAULT_WINDOW,
     shorten_data,
