@@ -24,16 +24,16 @@ from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.plugins import checked
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
-from jarvis_agent.llm.prompts import load_prompts
-from jarvis_agent.llm.token_budget import window_of
+from jarvis_agent.llm.prompt_set import load_prompt_set
 from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import LLMReplanner
@@ -91,8 +91,8 @@ class JarvisAgent(Runnable[Any, Run]):
         if responder is not None:
             checked(responder, Responder, "the responder")
         self.model = resolve_model(model, self.settings)
-        window = window_of(self.model, self.settings)
-        prompts = load_prompts(self.settings.prompts, window=window)
+        window = context_window(self.model, self.settings)
+        prompts = load_prompt_set(self.settings.prompts, window)
         controller = LLMClient(self.model, self.settings) if self.model is not None else None
         self.registry = ModelRegistry(
             self.settings,
@@ -100,18 +100,17 @@ class JarvisAgent(Runnable[Any, Run]):
             backends=backends,
             selector=selector,
             llm=controller,
-            prompts=prompts,
             pins=models,
         )
         offline = OfflinePlanner(settings=self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:
-            by_llm = LLMPlanner(controller, self.settings, prompts)
+            by_llm = LLMPlanner(controller, self.settings, prompts.prompts)
         self.stages = PipelineStages(
             workers=self._workers,
             planner=planner or by_llm or offline,
-            replanner=LLMReplanner(controller, prompts) if controller and not planner else None,
+            replanner=LLMReplanner(controller, prompts.prompts) if controller and not planner else None,
             fallback=offline if planner or by_llm else None,
             responder=responder
             or (LLMResponder(controller, self.settings, prompts) if controller else report),
@@ -137,7 +136,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request, which is not run."""
-        return portal.call(self.aplan, request, config)
+        return run_sync(self.aplan, request, config)
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
@@ -160,7 +159,7 @@ class JarvisAgent(Runnable[Any, Run]):
             InputError: the request is empty or malformed, one of its files can not be used, or the output
                 directory can not be written. What fails later is told in the Run.
         """
-        return portal.call(partial(self.ainvoke, **kwargs), input, config)
+        return run_sync(partial(self.ainvoke, **kwargs), input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """As `invoke`."""
@@ -168,7 +167,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
         """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
-        yield from portal.iterate(partial(self.astream, **kwargs), input, config)
+        yield from iterate_sync(partial(self.astream, **kwargs), input, config)
 
     async def astream(
         self,
@@ -206,7 +205,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def close(self) -> None:
         """Free the models and threads that the agent holds; files that runs made stay."""
-        portal.call(self.aclose)
+        run_sync(self.aclose)
 
     async def aclose(self) -> None:
         """As `close`."""

@@ -1,13 +1,13 @@
-"""A chat model that speaks from a script.
+"""A chat model that replies from a script.
 
     ScriptedLLM(["first reply", "second reply"])                      # in order
-    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is asked
-    ScriptedLLM({"plan": [broken, mended]})                           # by stage, in order
+    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is
+    called ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
     ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 
 A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of pieces:
-texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Anywhere,
-a callable may stand for what it makes of the messages.
+texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Any of
+them may be a callable of the messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
-from jarvis_agent.llm.prompts import STAGE_MARK
+from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.testing.script import Script
 
 Piece = str | float | BaseException | AIMessageChunk
@@ -37,7 +37,7 @@ Piece = str | float | BaseException | AIMessageChunk
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """One call of a ScriptedLLM: the stage that asked ("" if none did), the messages, and what was bound."""
+    """One call of a ScriptedLLM: the stage ("" without one), the messages, and the bound arguments."""
 
     stage: str
     messages: tuple[BaseMessage, ...]
@@ -71,11 +71,11 @@ class ScriptedLLM(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """What people see as its name."""
+        """Its name in displays."""
         return "scripted"
 
     def stages(self) -> list[str]:
-        """The stages that asked, in their order."""
+        """The stages of the calls, in order."""
         return [call.stage for call in self.calls]
 
     def bind_tools(
@@ -132,7 +132,7 @@ class ScriptedLLM(BaseChatModel):
 
     def _pieces(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Iterator[Piece]:
         """The pieces of the next reply, with pauses as floats and the token counts last."""
-        stage = next((str(m.additional_kwargs.get(STAGE_MARK, "")) for m in messages), "")
+        stage = next((str(m.additional_kwargs.get(STAGE_KEY, "")) for m in messages), "")
         call = ScriptedCall(stage, tuple(messages), kwargs)
         self.calls.append(call)
         reply = self._script.next(stage, messages)
