@@ -20,7 +20,8 @@ from result_bench import adapting_in
 from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import open_image, read_audio
+from jarvis_agent.media.audio import read_audio
+from jarvis_agent.media.image import open_image
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames

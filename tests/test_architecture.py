@@ -41,7 +41,7 @@ CEILINGS = {
 KNOWN_UPWARD = {
     ("jarvis_agent.core.chat_log", "jarvis_agent.response.results"),
     ("jarvis_agent.core.chat_log", "jarvis_agent.llm.token_budget"),
-    ("jarvis_agent.core.types", "jarvis_agent.media.files"),
+    ("jarvis_agent.core.types", "jarvis_agent.media.image"),
     ("jarvis_agent.llm.budget", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompts", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompts", "jarvis_agent.planning.example_selector"),
