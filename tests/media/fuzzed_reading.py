@@ -1,7 +1,7 @@
 """Reads files as a task's arguments are read, and tells how much memory that takes.
 
 refusals(ruined(content), "png", folder)            # how many were refused; none may fail in another way
-python tests/media/fuzzed_reading.py folder               # {"png": 1048576, …}: bytes that each format took at most
+python tests/media/fuzzed_reading.py folder     # {"png": 1048576, …}: peak bytes of each format
 """
 
 from __future__ import annotations
