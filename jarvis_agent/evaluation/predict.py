@@ -22,8 +22,8 @@ from jarvis_agent.core.request import RunContext, UsageMeter, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of
+from jarvis_agent.planning.inputs import kind_by_name
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import kind_by_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -88,13 +88,12 @@ def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
     """Return the planner of an agent with this chat model; None: the offline planner."""
     from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import load_prompts
-    from jarvis_agent.llm.token_budget import window_of
     from jarvis_agent.planning.chain import LLMPlanner
     from jarvis_agent.planning.offline import OfflinePlanner
 
     if model is None:
         return OfflinePlanner(settings=settings)
-    prompts = load_prompts(settings.prompts, window=window_of(model, settings))
+    prompts = load_prompts(settings.prompts)
     planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
 
     async def plan(given: dict[str, Any], config: RunnableConfig) -> Plan:
