@@ -22,7 +22,7 @@ from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.llm.client import LLMClient, resolve_model
 from jarvis_agent.llm.json_stream import JsonReader
-from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.llm.prompt_set import load_prompt_set
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -61,7 +61,11 @@ def selection_chain(
     """
     settings = settings or load_settings()
     client = llm if isinstance(llm, LLMClient) else LLMClient(resolve_model(llm, settings), settings)  # type: ignore[arg-type]
-    template = prompts or load_prompts(settings.prompts)
+    template = (
+        prompts
+        if hasattr(prompts, "select_messages")
+        else load_prompt_set(prompts or settings.prompts, stage="select")
+    )
 
     def messages(inputs: Mapping[str, Any]) -> Any:
         return template.select_messages(RunContext(inputs["input"]), inputs["task"], inputs["candidates"])
