@@ -12,33 +12,42 @@ from jarvis_agent.core.types import Resource
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_DAMAGE = (OSError, ValueError, RuntimeError, SyntaxError, EOFError, LookupError, TypeError, struct.error)
-"""What the readers of pictures raise for a file that is not as it should be; each format has its own ways."""
+_DECODE_ERRORS = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    SyntaxError,
+    EOFError,
+    LookupError,
+    TypeError,
+    struct.error,
+)
+"""Errors that Pillow's decoders raise for damaged files; they differ by format."""
 
 
 def check_pixels(path: Path, limit: int) -> None:
-    """Refuse an image that would fill the memory; only its header is read.
+    """Refuse an image with too many pixels. Only the header is read.
 
     Raises:
-        InputError: it has more than `limit` pixels, or no header that can be read.
+        InputError: it has more than `limit` pixels, or an unreadable header.
     """
     from PIL import Image
 
     try:
         with Image.open(path) as opened:
-            width, height = _size_in(opened)
+            width, height = _pixel_size(opened)
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except _DAMAGE as error:
-        raise InputError(f"{path} can not be read as an image: {error}") from error
+    except _DECODE_ERRORS as error:
+        raise InputError(f"{path} cannot be read as an image: {error}") from error
     if width * height > limit:
         raise InputError(
             f"{path} has {width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); make it smaller"
         )
 
 
-def _size_in(opened: Image) -> tuple[int, int]:
-    """Width and height of an opened image. The header of an icon may tell less than the picture in it."""
+def _pixel_size(opened: Image) -> tuple[int, int]:
+    """Width and height in pixels. An icon's header may state less than the image in it has."""
     icon: Any = getattr(opened, "ico", None)
     if icon is None:
         return opened.size
@@ -47,10 +56,10 @@ def _size_in(opened: Image) -> tuple[int, int]:
 
 
 def open_image(resource: Resource) -> Image:
-    """The image of a resource, turned upright, in RGB or RGBA.
+    """The image of a resource in RGB or RGBA, rotated according to its EXIF orientation.
 
     Raises:
-        BadInputError: it has no file, or the file can not be read as an image.
+        BadInputError: it has no file, or the file cannot be read as an image.
     """
     from PIL import Image, ImageOps
 
@@ -62,5 +71,5 @@ def open_image(resource: Resource) -> Image:
             return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
     except FileNotFoundError as error:
         raise BadInputError(f"{resource.path} does not exist any more") from error
-    except (*_DAMAGE, Image.DecompressionBombError) as error:
-        raise BadInputError(f"{resource.path} can not be read as an image: {error}") from error
+    except (*_DECODE_ERRORS, Image.DecompressionBombError) as error:
+        raise BadInputError(f"{resource.path} cannot be read as an image: {error}") from error
