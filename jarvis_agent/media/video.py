@@ -128,8 +128,8 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
                 held += frame.width * frame.height
                 if held > MAX_FRAME_PIXELS:
                     raise BadInputError(
-                        f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels together; "
-                        "take fewer, or make the video smaller"
+                        f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
+                        "together; take fewer, or make the video smaller"
                     )
                 found.append((float(frame.time or 0.0), _upright(frame)))
             if len(found) == len(wanted):

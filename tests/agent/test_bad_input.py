@@ -322,7 +322,7 @@ def test_the_command_tells_it_as_json_too(jarvis: Any) -> None:
     ("args", "told"),
     [
         ([""], "the request is empty"),
-        (["Describe it", "--file", "bad.jpg"], "--file bad.jpg can not be read: No such file or directory"),
+        (["Describe it", "--file", "bad.jpg"], "--file bad.jpg cannot be read: No such file or directory"),
         (["Describe it", "--file", "empty.jpg"], "empty.jpg is empty"),
         (["Describe a.jpg", "--out", "a.jpg/outputs"], "choose another one with --out"),
         (["Describe a.jpg", "--policy", "sometimes"], "policy: Input should be 'local-first'"),
