@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def check_pixels(path: Path, limit: int) -> None:
-    """Refuse an image that would fill the memory; only its header is read.
+    """Refuse an image with too many pixels. Only the header is read.
 
     Raises:
-        InputError: it has more than `limit` pixels, or no header that can be read.
+        InputError: it has more than `limit` pixels, or an unreadable header.
     """
     from PIL import Image
 
     try:
         with Image.open(path) as opened:
-            width, height = _size_in(opened)
+            width, height = _pixel_size(opened)
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
     except IMAGE_ERRORS as error:
@@ -33,8 +33,8 @@ def check_pixels(path: Path, limit: int) -> None:
         )
 
 
-def _size_in(opened: Image) -> tuple[int, int]:
-    """Width and height of an opened image. The header of an icon may tell less than the picture in it."""
+def _pixel_size(opened: Image) -> tuple[int, int]:
+    """Width and height in pixels. An icon's header may state less than the image in it has."""
     icon: Any = getattr(opened, "ico", None)
     if icon is None:
         return opened.size

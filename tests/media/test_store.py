@@ -216,7 +216,7 @@ async def test_what_the_chat_made_may_be_read_again(store, picture):
 def test_binary_rubbish_is_no_known_kind(tmp_path):
     rubbish = tmp_path / "x.bin"
     rubbish.write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(InputError, match="not a kind of file"):
+    with pytest.raises(InputError, match="not a supported file type"):
         detect_media_type(rubbish)
 
 
@@ -263,14 +263,14 @@ ODD_NAMES = ["~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_a_name_that_the_system_does_not_take_is_an_input_error(store, name):
-    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
         await store.grant(name)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_such_a_name_among_the_words_of_a_request_is_complained_of_only_by_its_task(store, name):
     assert (await store.grant_mention(name)).path is None
-    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
         await store.resolve(name, "image")
 
 
