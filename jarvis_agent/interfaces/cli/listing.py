@@ -16,8 +16,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
