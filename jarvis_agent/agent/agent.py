@@ -100,7 +100,6 @@ class JarvisAgent(Runnable[Any, Run]):
             backends=backends,
             selector=selector,
             llm=controller,
-            prompts=prompts,
             pins=models,
         )
         offline = OfflinePlanner(settings=self.settings)
