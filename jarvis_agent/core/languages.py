@@ -1,4 +1,4 @@
-"""The languages that people translate between, under every name with which models know them.
+"""The languages of translation models, under every name that models use for them.
 
     find_language("French")       # Language("French", "fr", "fra_Latn"), as for "fr", "fr-CA" or "fra_Latn"
     language_of_script("你好")     # "zh"

@@ -23,7 +23,7 @@ _SHORTEST = 8
 """Letters; a shorter value would be found in ordinary words."""
 
 _SHORT = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z]).{4,}", re.DOTALL)
-"""Shorter keys that are no ordinary words, nor numbers, nor a placeholder for servers without keys ("ollama")."""
+"""Shorter keys; not ordinary words, numbers, or the placeholder of servers without keys ("ollama")."""
 
 # Whatever is looked for has a longest length, so that a long text takes no longer than its length.
 _KEY_LIKE = re.compile(
