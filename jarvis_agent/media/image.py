@@ -1,28 +1,15 @@
-"""Images: their size, read from the header, and their pixels."""
+"""Images: their size, read from the header, and the limit on their pixels."""
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.core.errors import BadInputError, InputError
-from jarvis_agent.core.types import Resource
+from jarvis_agent.core.display import IMAGE_ERRORS
+from jarvis_agent.core.errors import InputError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-_DECODE_ERRORS = (
-    OSError,
-    ValueError,
-    RuntimeError,
-    SyntaxError,
-    EOFError,
-    LookupError,
-    TypeError,
-    struct.error,
-)
-"""Errors that Pillow's decoders raise for damaged files; they differ by format."""
 
 
 def check_pixels(path: Path, limit: int) -> None:
@@ -38,7 +25,7 @@ def check_pixels(path: Path, limit: int) -> None:
             width, height = _pixel_size(opened)
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except _DECODE_ERRORS as error:
+    except IMAGE_ERRORS as error:
         raise InputError(f"{path} cannot be read as an image: {error}") from error
     if width * height > limit:
         raise InputError(
@@ -53,23 +40,3 @@ def _pixel_size(opened: Image) -> tuple[int, int]:
         return opened.size
     width, height = icon.frame(icon.getentryindex(opened.size)).size
     return width, height
-
-
-def open_image(resource: Resource) -> Image:
-    """The image of a resource in RGB or RGBA, rotated according to its EXIF orientation.
-
-    Raises:
-        BadInputError: it has no file, or the file cannot be read as an image.
-    """
-    from PIL import Image, ImageOps
-
-    if resource.path is None:
-        raise BadInputError(f"an image is needed, and this is a {resource.kind} without a file")
-    try:
-        with Image.open(resource.path) as opened:
-            upright: Image.Image = ImageOps.exif_transpose(opened)
-            return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
-    except FileNotFoundError as error:
-        raise BadInputError(f"{resource.path} does not exist any more") from error
-    except (*_DECODE_ERRORS, Image.DecompressionBombError) as error:
-        raise BadInputError(f"{resource.path} cannot be read as an image: {error}") from error
