@@ -12,7 +12,7 @@ from result_bench import ARM, Adapting, a_photo, adapting_in, joint, kinds, text
 
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 
 np = pytest.importorskip("numpy")
 av = pytest.importorskip("av")
