@@ -33,7 +33,8 @@ from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
-from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
+from jarvis_agent.media.access import disk_errors
+from jarvis_agent.media.detect import detect_media_type, detect_suffix
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""

@@ -27,10 +27,9 @@ from small_agents import (
 
 from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
 from jarvis_agent.core.errors import ConfigError, LLMError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
-from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.planning.chain import PlanningChain
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -406,13 +405,13 @@ def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
 
 def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """In asyncio's few threads it would stand before everything that waits for a disk."""
-    names, shown = list[str](), LLMPlanner._shown
+    names, compose = list[str](), PlanningChain._compose
 
-    def noted(self: LLMPlanner, brief: RunContext) -> Any:
+    def noted(self: PlanningChain, request: Any) -> Any:
         names.append(threading.current_thread().name)
-        return shown(self, brief)
+        return compose(self, request)
 
-    monkeypatch.setattr(LLMPlanner, "_shown", noted)
+    monkeypatch.setattr(PlanningChain, "_compose", noted)
     agent, _, _ = small_agent("[]")
     assert agent.invoke("Hello").answer == "Hello!"
     assert [name.startswith("jarvis-cpu") for name in names] == [True]

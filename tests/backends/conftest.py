@@ -11,13 +11,11 @@ import pytest
 
 from jarvis_agent.testing import HubDouble
 
-Build = Callable[[Path], None]
-
 
 @pytest.fixture
-def copied(built: Callable[[Build], Path], tmp_path: Path) -> Callable[[Build], Path]:
+def copied(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """A copy of a tiny model's folder, to be damaged."""
-    return lambda build: Path(shutil.copytree(built(build), tmp_path / "copied"))
+    return lambda name: Path(shutil.copytree(built(name), tmp_path / "copied"))
 
 
 @pytest.fixture(autouse=True, scope="module")

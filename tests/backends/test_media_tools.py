@@ -143,8 +143,8 @@ def test_media_without_the_needed_streams_are_refused_and_leave_no_file(
         ("combine-video-audio", {"video": tone, "audio": tone}, "cannot be combined"),
         ("combine-video-audio", {"video": film, "audio": film}, "cannot be combined"),
         ("extract-audio", {"video": film}, r"film\.mp4 has no sound"),
-        ("extract-audio", {"video": broken}, r"broken\.mp4 can not be read as a video"),
-        ("extract-frames", {"video": broken}, r"broken\.mp4 can not be read as a video"),
+        ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
+        ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
     ):
         with subtests.test(task, message=message), pytest.raises(BadInputError, match=message):
             working(task, **inputs)

@@ -286,7 +286,7 @@ class TestLLMResponder:
         responder, _ = by_llm({"chat": ""})
         text = await answer(responder, "hello", Plan(), [])
         assert text.startswith("I did not understand what is to be done")
-        assert "scripted answered nothing" in text
+        assert "scripted returned an empty reply" in text
 
     async def test_a_silent_model_does_not_keep_the_user_waiting(self) -> None:
         responder, _ = by_llm({"respond": (60.0, "late")}, llm_timeout=0.05)
