@@ -25,9 +25,9 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.core.concurrency import start_daemon_thread
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.redaction import redact
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult

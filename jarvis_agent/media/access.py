@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.request import mentions
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type

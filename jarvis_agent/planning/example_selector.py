@@ -22,8 +22,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.request import ChatTurn, mentions
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.core.types import Resource, Task

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.core.request import mentions
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.inputs import PlanRequest, kind_by_name

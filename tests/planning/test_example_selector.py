@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
