@@ -19,7 +19,8 @@ from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import Responder
 
 Ask = Callable[[dict[str, Any]], Any]

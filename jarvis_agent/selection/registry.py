@@ -34,7 +34,7 @@ from jarvis_agent.selection.sources.builtin import default_sources
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
-    from jarvis_agent.llm.prompts import PromptSet
+    from jarvis_agent.llm.prompt_set import PromptSet
 
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.prompts import PromptSet, load_prompts
+from jarvis_agent.llm.prompt_set import PromptSet, load_prompt_set
 from jarvis_agent.selection.chain import Choice, choice_schema, read_choice
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
 from jarvis_agent.selection.hints import hints, script
@@ -83,7 +83,7 @@ class Selector:
         self._backends = backends
         self._settings = _with_proper_names(settings)
         self._controller = controller if settings.selection != "rank" else None
-        self._prompts = prompts or load_prompts(settings.prompts)
+        self._prompts = prompts or load_prompt_set(settings.prompts)
         self._pins = read_pins(pins or {})
         self._calls: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
 

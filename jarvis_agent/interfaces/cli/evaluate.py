@@ -129,7 +129,6 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
     from jarvis_agent.core.settings import Settings, load_settings
     from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
     from jarvis_agent.llm.prompts import load_prompts
-    from jarvis_agent.llm.token_budget import window_of
     from jarvis_agent.planning.chain import LLMPlanner
     from jarvis_agent.planning.offline import OfflinePlanner
 
@@ -139,7 +138,7 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
         raise typer.BadParameter("demonstrations are for a language model, and there is none: leave it out")
     if chat is None:
         return Contender(OfflinePlanner(settings), "no model", has_model=False)
-    prompts = load_prompts(settings.prompts, settings.history_turns, window_of(chat, settings))
+    prompts = load_prompts(settings.prompts)
     planner = LLMPlanner(LLMClient(chat, settings), settings, prompts)
     told = [describe_model(chat)]
     told += [f"{settings.prompts} prompts"] if settings.prompts != "default" else []
