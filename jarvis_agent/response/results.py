@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jarvis_agent.core.types import TaskResult

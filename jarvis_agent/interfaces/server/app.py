@@ -65,7 +65,7 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
     app.add_middleware(TrustedHosts, allowed=allowed_hosts)
     for fault in TOLD:
         app.add_exception_handler(fault, answer_fault)
-    app.include_router(_agent_routes(agent.confined(uploads.directory, output_dir=runs), path))
+    app.include_router(_agent_routes(agent.restricted(uploads.directory, output_dir=runs), path))
     app.include_router(_file_routes(uploads, runs))
 
     @app.get("/", include_in_schema=False)
