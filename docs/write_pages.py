@@ -95,9 +95,9 @@ _RUN_BY: dict[str, Iterable[str]] = {
     "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
-    "sentence-transformers": sentence_transformers.TASKS_DONE,
-    "skops": sklearn.TASKS_DONE,
-    "chronos": {chronos.TASK},
+    "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,
+    "skops": sklearn.TABULAR_TASKS,
+    "chronos": {chronos.FORECASTING},
     "hosted": CALLS,
     "server": PROMPTS,
 }

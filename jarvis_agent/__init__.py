@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jarvis_agent.core.types import Task as Task
     from jarvis_agent.core.types import TaskResult as TaskResult
     from jarvis_agent.execution.run import Run as Run
+    from jarvis_agent.planning.chain import planning_chain as planning_chain
     from jarvis_agent.planning.plan import Plan as Plan
     from jarvis_agent.selection.sources.base import RegisteredSource as RegisteredSource
     from jarvis_agent.selection.sources.builtin import default_sources as default_sources
@@ -45,6 +46,7 @@ _HOME = {
     "default_backends": "backends.registry",
     "default_sources": "selection.sources.builtin",
     "hf_tools": "tools.toolkit",
+    "planning_chain": "planning.chain",
     "register_task": "core.tasks.registry",
 }
 __all__ = sorted(_HOME)

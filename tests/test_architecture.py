@@ -39,14 +39,10 @@ CEILINGS = {
     "settings": 59,
 }
 KNOWN_UPWARD = {
-    ("jarvis_agent.core.chat_log", "jarvis_agent.response.results"),
-    ("jarvis_agent.core.chat_log", "jarvis_agent.llm.token_budget"),
     ("jarvis_agent.core.types", "jarvis_agent.media.files"),
-    ("jarvis_agent.llm.budget", "jarvis_agent.response.results"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.response.results"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.example_selector"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.plan"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.backends.hub.model_card"),
+    ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
+    ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
+    ("jarvis_agent.llm.prompt_set", "jarvis_agent.backends.hub.model_card"),
     ("jarvis_agent.planning.offline.workflow.__main__", "jarvis_agent.evaluation.synthetic"),
 }
 KNOWN_CYCLES = 6

@@ -27,8 +27,8 @@ from jarvis_agent.evaluation.graphs import graph_of
 from jarvis_agent.evaluation.jsonl import writing
 from jarvis_agent.evaluation.predictions import Prediction, held_in, line_of
 from jarvis_agent.planning.chain import Planner
-from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.inputs import kind_by_name
+from jarvis_agent.planning.plan import Plan
 
 
 async def predict(

@@ -68,8 +68,8 @@ def is_openai_like(model: Any) -> bool:
 def supports_schema(model: Any, settings: Settings) -> bool:
     """Whether to send a JSON schema.
 
-    "auto" uses the model's profile. Without a profile, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …)
-    is assumed to support schemas; if it rejects one, the client retries without.
+    "auto" uses the model's profile. Without one, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …) is
+    assumed to support schemas; if it rejects one, the client retries without.
     """
     wanted = getattr(settings, "structured_output", None) or getattr(settings, "structured", "auto")
     if wanted != "auto":

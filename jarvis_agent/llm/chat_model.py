@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 
@@ -38,11 +38,16 @@ OPENAI_MODEL = "gpt-5-mini"
 ROUTER_URL = "https://router.huggingface.co/v1"
 ROUTER_MODEL = "openai/gpt-oss-120b"
 
+# fmt: off
 PROVIDERS = frozenset(
-    "anthropic anthropic_bedrock azure_ai azure_openai baseten bedrock bedrock_converse cohere deepseek "
-    "fireworks google_anthropic_vertex google_genai google_vertexai groq huggingface ibm litellm mistralai "
-    "nvidia ollama openrouter perplexity together upstage xai".split()
+    {
+        "anthropic", "anthropic_bedrock", "azure_ai", "azure_openai", "baseten", "bedrock",
+        "bedrock_converse", "cohere", "deepseek", "fireworks", "google_anthropic_vertex", "google_genai",
+        "google_vertexai", "groq", "huggingface", "ibm", "litellm", "mistralai", "nvidia", "ollama",
+        "openrouter", "perplexity", "together", "upstage", "xai"
+    }
 )
+# fmt: on
 """Provider prefixes of `init_chat_model` other than OpenAI. The "llama3" of "llama3:8b" is not one."""
 
 _RETRIES = 2
@@ -63,7 +68,7 @@ def resolve_model(model: BaseChatModel | str | None, settings: Settings) -> Base
         ConfigError: unknown provider, missing package or key, or a malformed address.
     """
     if isinstance(model, Runnable):
-        return cast("BaseChatModel", model)
+        return model
     if NO_MODEL in (model, None if model else settings.model):
         return None
     if model is not None and not isinstance(model, str):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
-from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
 
@@ -115,19 +115,13 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """The whole reply."""
-        chunks = [chunk async for chunk in self.astream(input, config, **kwargs)]
-        whole = AIMessageChunk(content="") if not chunks else chunks[0]
-        if len(chunks) > 1:
-            whole = cast("AIMessageChunk", whole).__add__(chunks[1:])
-        return cast("AIMessage", message_chunk_to_message(whole))
+        chunks = [cast("AIMessageChunk", chunk) async for chunk in self.astream(input, config, **kwargs)]
+        return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(chunks[0], *chunks[1:])))
 
     async def astream(
         self,
         input: LanguageModelInput,  # noqa: A002
         config: RunnableConfig | None = None,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        bias: Sequence[str] = (),
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessage, None]:
         """The reply in chunks. Close it (`aclosing`) unless it is read to the end."""
@@ -135,7 +129,10 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         extras = {}
         if not self._schema_rejected:
-            extras = model_options(self.model, self.settings, stage, schema, bias)
+            extras = model_options(
+                self.model, self.settings, stage, kwargs.get("schema"), kwargs.get("bias", ())
+            )
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("schema", "bias")}
         begun = False
         try:
             async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
@@ -195,7 +192,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
                     outcome.add(chunk)
                     if text := thinking.feed(str(chunk.text)):
                         outcome.has_text = outcome.has_text or not text.isspace()
-                        yield AIMessageChunk(text)
+                        yield AIMessageChunk(content=text)
         except LLMError:
             raise
         except Exception as error:
@@ -206,7 +203,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         text = thinking.finish()
         outcome.has_text = outcome.has_text or bool(text.strip())
         outcome.check(self.model)
-        yield AIMessageChunk(text, response_metadata=outcome.metadata, usage_metadata=outcome.usage)
+        yield AIMessageChunk(content=text, response_metadata=outcome.metadata, usage_metadata=outcome.usage)
 
     async def _chunks(
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
@@ -235,9 +232,7 @@ async def _next_within(seconds: float, stream: AsyncIterator[AIMessage]) -> AIMe
         return await anext(stream, None)
 
 
-def open_client(
-    llm: BaseChatModel | LLMClient | str | None, settings: Settings | None = None
-) -> LLMClient:
+def open_client(llm: BaseChatModel | LLMClient | str | None, settings: Settings | None = None) -> LLMClient:
     """The client for what a chain takes as `llm`.
 
     Raises:

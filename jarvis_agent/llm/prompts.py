@@ -7,9 +7,9 @@ A prompt is a Markdown file, `<stage>.md`. Above its first line of three dashes 
 changes little, so that providers can cache it. Below is the human message. A directory may hold any of the
 files and an `examples.json`; the default set is used for the others.
 
-A file has slots in double braces, with the paper's names. Each becomes a template variable: `{{ User Input }}`
-is the variable `input`, `{{ Candidate Models }}` is `candidate_models`. Values are inserted unchanged: braces
-in them have no meaning. In the planning prompt, `<chat-log>` and `<files>` blocks are left out when empty, and
+A file has slots in double braces, with the paper's names. Each becomes a template variable: `input` for
+`{{ User Input }}`, `candidate_models` for `{{ Candidate Models }}`. Values are inserted unchanged: braces in
+them have no meaning. In the planning prompt, `<chat-log>` and `<files>` blocks are left out when empty, and
 worked examples are inserted between the two messages (the placeholder `examples`).
 
     plan      Available Tasks · Available Task List · Demonstrations · Chat Logs · Files · User Input
@@ -110,7 +110,8 @@ def load_prompts(source: PromptSource = "default", stage: str = "plan") -> Promp
     if isinstance(source, Prompts):
         return source
     if isinstance(source, BasePromptTemplate):
-        return replace(load_prompts(), **{stage: source})
+        changed: dict[str, Any] = {stage: source}
+        return replace(load_prompts(), **changed)
     folders: list[Traversable] = [package_files("jarvis_agent.prompts")]
     examples: str | Path | None = "paper" if source == "paper" else None
     if source in ("paper", "small"):

@@ -65,7 +65,8 @@ def planning_chain(
 
     Args:
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
-        tools: the task types that a plan may use: LangChain tools, TaskSpecs or names. None: all of the Hub's.
+        tools: the task types that a plan may use: LangChain tools, TaskSpecs or names. None: all task
+            types of the Hub.
         prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured.
         examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
             the prompt set, or else the nearest ones.
@@ -179,10 +180,8 @@ class PlanningChain(Runnable[Any, Plan]):
         )
         return chain.with_config(run_name="plan"), values
 
-    def _schema_specs(
-        self, shown: PlanRequest, examples: Sequence[Demonstration]
-    ) -> Mapping[str, TaskSpec]:
-        """The task types of the schema. Without a list of tasks, only arguments seen in examples are allowed."""
+    def _schema_specs(self, shown: PlanRequest, examples: Sequence[Demonstration]) -> Mapping[str, TaskSpec]:
+        """The task types of the schema. Without a list of tasks, they have the arguments seen in examples."""
         if lists_tasks(self.prompts.plan):
             return shown.specs
         seen: dict[str, set[str]] = {}

@@ -27,8 +27,8 @@ from jarvis_agent.core.request import ChatTurn, mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.retrieval import Similarity
 from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
+from jarvis_agent.planning.retrieval import Similarity
 
 MOST_ALIKE = 2
 """How many of the chosen may show the same tasks."""

@@ -3,7 +3,7 @@
     values = plan_variables(prompt, request, examples, window=8192)
     prompt.invoke(values)       # messages that fit the context window
 
-See `jarvis_agent.llm.prompts` for the slots of the prompt files. A template of your own may use these variables:
+See `jarvis_agent.llm.prompts` for the slots of the prompt files. Your own template may use the variables
 input, files, chat_log, available_tasks, available_task_list, demonstrations, files_block, chat_log_block, and
 the placeholders `examples` and `chat_history` for messages.
 """
@@ -135,7 +135,9 @@ def _empty(limit: int) -> str:
 
 
 def _files(files: Iterable[Resource]) -> Truncator:
-    return shorten_lines(f"- {file.kind}: {to_json_line(file.name or str(file.path or ''))}" for file in files)
+    return shorten_lines(
+        f"- {file.kind}: {to_json_line(file.name or str(file.path or ''))}" for file in files
+    )
 
 
 def task_lines(specs: Iterable[TaskSpec]) -> str:
@@ -174,7 +176,9 @@ def _as_messages(
     request = PlanRequest(example.request, example.files, example.chat)
     shown = fill(template, {**values, **_request_variables(request)}, window=1_000_000)
     messages = template.invoke(shown).to_messages()
-    human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.request))
+    human = next(
+        (m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.request)
+    )
     plan = example.written_by_schema if as_object else example.written
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]
 

@@ -17,9 +17,9 @@ from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.planning.example_selector import Demonstration
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.wordings import bank_name
 from jarvis_agent.planning.retrieval import Similarity
-from jarvis_agent.planning.inputs import PlanRequest
 
 SHOWN, SHOWN_BY_WORDS = 16, 30
 """How many task types are shown: by sentence embeddings, and where only shared words tell."""

@@ -31,8 +31,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     Attributes:
         specs: the task types that the plan may use, by name.
-        repair: asked once, with a list of PlanParseErrors, to write again what cannot be repaired by rules. It
-            returns text or a message. None: what is broken is left out, with a note.
+        repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair. Returns
+            text or a message. None: what is broken is left out, with a note.
 
     Raises:
         LLMError: the model failed before its first task, or wrote nothing usable. A failure after the first

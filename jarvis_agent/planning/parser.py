@@ -222,7 +222,7 @@ class StreamingPlanParser:
             node.raw = raw
             self._read(node)
             self._nodes.renew(node)
-            self.note(f"{node}: it was mended by its planner")
+            self.note(f"{node}: it was repaired by its planner")
 
     def _read(self, node: PendingTask, error: str = "") -> None:
         """Read a node's draft from what was written."""

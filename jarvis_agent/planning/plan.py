@@ -1,7 +1,7 @@
 """Plan: the tasks of a request.
 
-    plan = Plan.parse('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}]')
-    plan.tasks, plan.notes
+plan = Plan.parse('[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}]')
+plan.tasks, plan.notes
 """
 
 from __future__ import annotations

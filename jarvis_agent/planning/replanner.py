@@ -48,8 +48,9 @@ def replanning_chain(
 ) -> Runnable[Mapping[str, Any], Plan]:
     """A Runnable that plans again after failures.
 
-    Its input is that of `planning_chain` with "plan" (the Plan so far) and "results" (TaskResults). It returns
-    the tasks to add with a note, or an empty Plan if nothing can change. A failing model becomes a note.
+    Its input is that of `planning_chain` with "plan" (the Plan so far) and "results" (TaskResults).
+    It returns the tasks to add with a note, or an empty Plan if nothing can change. If the model fails, it
+    returns a note.
     """
     settings = settings or load_settings()
     client = open_client(llm, settings)

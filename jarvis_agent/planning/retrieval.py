@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.lengths import ends
 from jarvis_agent.planning.offline.marks import mark
@@ -29,7 +30,6 @@ from jarvis_agent.planning.offline.plain import readings
 from jarvis_agent.planning.offline.steps import first_of, split
 from jarvis_agent.planning.offline.wordings import Matcher, load_bank, wording
 from jarvis_agent.planning.stored_vectors import stored
-from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
 
 if TYPE_CHECKING:
     from jarvis_agent.backends.starter.embeddings import Embedder, Floats

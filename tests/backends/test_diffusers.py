@@ -27,9 +27,9 @@ pytest.importorskip("diffusers")
 import tiny_diffusers as tiny
 import tiny_videos
 
-from jarvis_agent.backends.diffusers import generate as calls
+from jarvis_agent.backends.diffusers import pipeline_call as calls
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert
-from jarvis_agent.backends.diffusers.loading import put
+from jarvis_agent.backends.diffusers.loading import move_to_device
 from jarvis_agent.backends.diffusers.pipelines import PIPELINES
 
 PROMPT = "a red fox"
@@ -121,11 +121,11 @@ def test_a_cancelled_call_stops_between_two_steps(
         await pool.close()  # waits for the worker thread, which must not go on for 900 steps
 
     caplog.set_level(logging.DEBUG, calls.__name__)
-    calls.log.addHandler(watch := Watch())
+    calls.logger.addHandler(watch := Watch())
     try:
         asyncio.run(cancel())
     finally:
-        calls.log.removeHandler(watch)
+        calls.logger.removeHandler(watch)
     steps = [record for record in caplog.records if record.name == calls.__name__]
     assert 1 <= len(steps) < 900
 
@@ -160,13 +160,13 @@ def test_a_pipeline_without_callbacks_stops_as_well(
 def test_a_model_of_another_family_is_refused_by_its_class(
     backend: DiffusersBackend, built: Built, task: str, build: Callable[[Path], None], name: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which can not do {task}"):
+    with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which cannot do {task}"):
         load(backend, model(task, built(build)))
 
 
 def test_a_folder_that_names_no_class_is_refused(backend: DiffusersBackend, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(UnsupportedError, match=r"is no diffusers model: no model_index.json"):
+    with pytest.raises(UnsupportedError, match=r"is not a diffusers model: no model_index.json"):
         load(backend, model("text-to-image", tmp_path))
 
 
@@ -266,7 +266,7 @@ def test_a_model_that_can_not_keep_to_a_mask_says_so(
     backend: DiffusersBackend, built: Built, photo: Resource
 ) -> None:
     candidate = model("image-to-image", built(tiny.instruct_pix2pix))
-    with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*can not keep to a mask"):
+    with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*cannot use a mask"):
         load(backend, candidate)(call_of(candidate, {"image": photo, "text": PROMPT, "mask": photo}))
 
 
@@ -317,7 +317,7 @@ def test_a_flagged_image_is_an_error(
         def __call__(self, prompt: str, num_inference_steps: int) -> Any:
             return flagged
 
-    fake = DiffusersExpert(expert.way, type(expert.loaded)("org/model", Pipeline()), 0)
+    fake = DiffusersExpert(expert.pipeline, type(expert.loaded)("org/model", Pipeline()), 0)
     with pytest.raises(ExpertError, match=r"safety checker.*JARVIS_SEED"):
         fake(call_of(candidate, {"text": PROMPT}))
 
@@ -388,10 +388,10 @@ def test_a_gpu_without_room_takes_the_parts_one_by_one(monkeypatch: pytest.Monke
     )
     gpu = torch.device("cuda:0")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1_000_000, 1_000_000))
-    put(pipe, gpu, Settings())
-    put(pipe, gpu, Settings(gpu_memory_budget=1_000))
+    move_to_device(pipe, gpu, Settings())
+    move_to_device(pipe, gpu, Settings(gpu_memory_budget=1_000))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10_000, 1_000_000))
-    put(pipe, gpu, Settings())
+    move_to_device(pipe, gpu, Settings())
     assert placed == ["whole", "by parts", "by parts"]
 
 
@@ -401,7 +401,7 @@ def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> 
         "it is made for transformers, not for diffusers"
     )
     other = Candidate(id="org/model", task="translation", library="diffusers", local=True)
-    assert "no way here to do translation" in str(backend.unsupported_reason(TASKS["translation"], other))
+    assert "does not do translation here" in str(backend.unsupported_reason(TASKS["translation"], other))
 
 
 def test_without_diffusers_the_extra_is_named(

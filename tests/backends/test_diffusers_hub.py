@@ -73,7 +73,7 @@ def test_of_a_pipeline_of_another_family_only_the_index_is_fetched(
     backend: DiffusersBackend, hub: HubDouble
 ) -> None:
     task = "text-to-video"
-    with pytest.raises(UnsupportedError, match="org/whole is a StableDiffusionPipeline, which can not do"):
+    with pytest.raises(UnsupportedError, match="org/whole is a StableDiffusionPipeline, which cannot do"):
         backend.load(TASKS[task], candidate("org/whole", task), ON_HUB)
     assert fetched_from(hub) == {"model_index.json"}
 

@@ -200,7 +200,7 @@ def test_a_model_that_compares_in_another_way_is_refused(ask: Ask, built: Any, t
         ("text-ranking", "gguf", "it is made for gguf, not for sentence-transformers"),
         ("feature-extraction", "sentence-transformers", None),
         ("feature-extraction", "transformers", "it is made for transformers, not for sentence-transformers"),
-        ("summarization", "sentence-transformers", "sentence-transformers does not do summarization"),
+        ("summarization", "sentence-transformers", "sentence-transformers does not do summarization here"),
     ],
 )
 def test_what_can_be_run_is_told_before_anything_is_loaded(

@@ -132,7 +132,7 @@ def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copie
 @pytest.mark.parametrize(
     ("task", "changes", "reason"),
     [
-        ("text-to-image", {}, "transformers has no way here to do text-to-image"),
+        ("text-to-image", {}, "transformers does not do text-to-image here"),
         ("text-classification", {"library": "diffusers"}, "it is made for diffusers"),
         ("text-classification", {"tags": ("custom_code",), "local": True}, "JARVIS_TRUST_REMOTE_CODE"),
         (
@@ -276,7 +276,7 @@ def test_a_download_obeys_the_limit_though_the_size_was_unknown(
 
 def test_a_model_of_another_kind_is_not_downloaded(backend: TransformersBackend, hub: HubDouble) -> None:
     detector = ON_HUB.model_copy(update={"task": "object-detection"})
-    with pytest.raises(UnsupportedError, match="is a bert model, which can not do object-detection"):
+    with pytest.raises(UnsupportedError, match="is a bert model, which cannot do object-detection"):
         backend.load(TASKS["object-detection"], detector, Settings(device="cpu", offline=False))
     assert fetched_from(hub) == {"config.json"}
 

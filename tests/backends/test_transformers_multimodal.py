@@ -24,9 +24,9 @@ transformers = pytest.importorskip("transformers")
 import tiny_multimodal  # noqa: E402
 import tiny_vision  # noqa: E402
 
-from jarvis_agent.backends.transformers import chat as chat  # noqa: E402
+from jarvis_agent.backends.transformers import generation as chat  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend, TransformersExpert  # noqa: E402
-from jarvis_agent.backends.transformers.processors import NoVideos, check_packages, load_processor  # noqa: E402
+from jarvis_agent.backends.transformers.loading import NoVideoProcessor, check_packages, load_processor  # noqa: E402
 
 Build = Callable[[Path], None]
 Opened = Callable[..., tuple[TransformersExpert, Call]]
@@ -140,13 +140,13 @@ def test_a_long_recording_is_heard_in_pieces(opened: Opened, seen: list[dict[str
 
 def test_a_model_that_can_not_hear_says_so(opened: Opened) -> None:
     expert, call = opened("any-to-any", tiny_multimodal.qwen2_vl, text="What is said?", audio="tone")
-    with pytest.raises(UnsupportedError, match="can not hear"):
+    with pytest.raises(UnsupportedError, match="cannot hear"):
         expert(call)
 
 
 def test_a_model_that_can_not_see_says_so(opened: Opened) -> None:
     expert, call = opened("any-to-any", tiny_multimodal.qwen2_audio, text="What is this?", image="photo")
-    with pytest.raises(UnsupportedError, match="can not see"):
+    with pytest.raises(UnsupportedError, match="cannot see"):
         expert(call)
 
 
@@ -154,7 +154,7 @@ def test_a_model_that_is_no_chat_model_goes_on_from_the_text(opened: Opened) -> 
     expert, call = opened("image-text-to-text", tiny_vision.blip_caption, text="a cat", image="photo")
     assert expert(call).startswith("a cat")
     expert, call = opened("video-text-to-text", tiny_vision.blip_caption, text="a cat", video="clip")
-    with pytest.raises(UnsupportedError, match="no chat model"):
+    with pytest.raises(UnsupportedError, match="not a chat model"):
         expert(call)
 
 
@@ -275,4 +275,4 @@ def test_what_a_processor_needs_is_told_before_a_download(config: str, package: 
 
 def test_the_part_for_videos_is_missing_aloud() -> None:
     with pytest.raises(UnsupportedError, match="torchvision"):
-        NoVideos()(["clip.mp4"])
+        NoVideoProcessor()(["clip.mp4"])

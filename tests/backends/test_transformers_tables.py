@@ -21,7 +21,7 @@ pytest.importorskip("pandas")
 import tiny_tabular
 import tiny_text
 
-from jarvis_agent.backends.transformers import tables
+from jarvis_agent.backends.transformers import text as tables
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 
 Build = Callable[[Path], None]

@@ -27,8 +27,8 @@ import tiny_finders  # noqa: E402
 import tiny_vision  # noqa: E402
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.keypoints import detector_of  # noqa: E402
-from jarvis_agent.backends.transformers.vision import tells_distance  # noqa: E402
+from jarvis_agent.backends.transformers.keypoints import load_detector  # noqa: E402
+from jarvis_agent.backends.transformers.vision import predicts_distance  # noqa: E402
 from jarvis_agent.backends.transformers.zero_shot import labels_of  # noqa: E402
 from jarvis_agent.media.video import write_video  # noqa: E402
 
@@ -162,14 +162,14 @@ def test_a_detector_that_is_named_must_be_there(built: Built) -> None:
         metadata={"detector": "org/nowhere"},
     )
     with pytest.raises(UnsupportedError, match="org/nowhere"):
-        detector_of(candidate, SETTINGS)
+        load_detector(candidate, SETTINGS)
 
 
 def test_the_log_tells_that_no_people_can_be_looked_for(caplog: pytest.LogCaptureFixture) -> None:
     candidate = Candidate(id="org/pose", task="keypoint-detection", local=True)
     with caplog.at_level(logging.WARNING, logger="jarvis_agent"):
-        assert detector_of(candidate, SETTINGS) == {}
-    assert "org/pose takes each image for one person" in caplog.text
+        assert load_detector(candidate, SETTINGS) == {}
+    assert "org/pose treats each image as one person" in caplog.text
 
 
 def test_points_without_names_have_no_edges(run: Run, photo: Resource) -> None:
@@ -225,7 +225,7 @@ def test_a_control_map_shares_the_model_of_its_task(
 def test_kinds_of_models_that_tell_distances_are_known(
     kind: str, options: dict[str, Any], expected: bool
 ) -> None:
-    assert tells_distance(getattr(transformers, f"{kind}Config")(**options)) is expected
+    assert predicts_distance(getattr(transformers, f"{kind}Config")(**options)) is expected
 
 
 def test_clips_vector_is_the_one_that_it_compares(run: Run, built: Built, photo: Resource) -> None:
