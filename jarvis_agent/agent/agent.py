@@ -16,11 +16,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool
 
-from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
+from jarvis_agent.agent.memory import ChatMemory, read_history
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
@@ -158,8 +159,8 @@ class JarvisAgent(Runnable[Any, Run]):
         config = ensure_config(config)
         async with aclosing(self._events(request, config)) as events:
             async for event in events:
-                if event.run is not None and request is not None:
-                    await update_history(history, Request.of(request), event.run)
+                if event.run is not None and history is not None:
+                    await history.aadd_messages([HumanMessage(Request.of(request).text), *event.run.messages])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
@@ -204,26 +205,22 @@ class JarvisAgent(Runnable[Any, Run]):
             async for chunk in found:
                 yield chunk
 
-    def as_tool(
-        self, *args: Any, name: str = "jarvis", description: str | None = None, **kwargs: Any
+    def as_tool(  # type: ignore[override]
+        self, *, name: str = "jarvis", description: str = _TOOL_DESCRIPTION
     ) -> BaseTool:
-        """This agent as a tool for another agent: the content is the answer, the artifact the Run as JSON."""
+        """This agent as a tool for another one. The content is the answer, the artifact the Run as JSON."""
 
         async def arun(
             request: str, config: RunnableConfig, files: list[str] | None = None
         ) -> tuple[str, Any]:
-            run = await self.ainvoke({"input": request, "files": files or []}, config)
+            run = await self.ainvoke({"input": request, "files": files or []}, _child(config))
             return run.answer, run.model_dump(mode="json")
 
         def run(request: str, config: RunnableConfig, files: list[str] | None = None) -> tuple[str, Any]:
             return portal.call(arun, request, config, files)
 
-        described = description or (
-            "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, "
-            "speak, translate, summarise, draw. `request` says in words what to do; `files` are paths or URLs."
-        )
         return StructuredTool.from_function(
-            run, arun, name=name, description=described, response_format="content_and_artifact"
+            run, arun, name=name, description=description, response_format="content_and_artifact"
         )
 
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:

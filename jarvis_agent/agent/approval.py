@@ -84,4 +84,4 @@ def _edited(decision: Any, context: RunContext) -> Plan:
     parser = StreamingPlanParser(context.specs)
     parser.feed(decision if isinstance(decision, str) else json.dumps(decision))
     parser.finish()
-    return parser.plan
+    return Plan(tasks=parser.tasks, notes=parser.notes)

@@ -75,7 +75,7 @@ class GraphState(GraphInput, GraphOutput, total=False):
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
 
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # type: ignore[override]  # noqa: A002
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """As `astream`. A synchronous checkpointer of a larger graph is called in threads."""
         config = dict(config or {})  # type: ignore[assignment]
         saver = config.get("configurable", {}).get(SAVER_KEY)  # type: ignore[union-attr]

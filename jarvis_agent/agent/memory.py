@@ -15,10 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import HumanMessage
 
-from jarvis_agent.core.request import ChatTurn, Request
-from jarvis_agent.execution.run import Run
+from jarvis_agent.core.request import ChatTurn
 
 MAX_TURNS = 50
 """Remembered turns of one chat."""
@@ -75,9 +73,3 @@ async def read_history(value: Any) -> tuple[Any, BaseChatMessageHistory | None]:
     if not isinstance(history, BaseChatMessageHistory):
         return value, None
     return {**value, "chat_history": list(await history.aget_messages())}, history
-
-
-async def update_history(history: BaseChatMessageHistory | None, request: Request, run: Run) -> None:
-    """Append the request and the answer to an external chat history."""
-    if history is not None:
-        await history.aadd_messages([HumanMessage(request.text), *run.messages])

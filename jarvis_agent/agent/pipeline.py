@@ -337,9 +337,10 @@ class RunPipeline:
     async def _replan(
         self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
-        """Plan again for failed tasks, at most `Settings.max_replans` times. Approved plans are not changed."""
+        """Plan again for failed tasks, at most `Settings.max_replans` times."""
         if self._stages.replanner is None or self._ask is not None or not plan.tasks:
             return plan, results
+        # An approved plan is not changed.
         for turn in range(self._settings.max_replans):
             started = self._clock()
             again = self._write_replan(self._stages.replanner, context, plan, results)

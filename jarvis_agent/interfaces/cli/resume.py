@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -27,11 +27,8 @@ from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.cli.run_file import opened, tidied
 from jarvis_agent.planning.plan import Plan
 
-if TYPE_CHECKING:
-    from jarvis_agent.agent.graph import DurableAgent
-
 Decide = Callable[[dict[str, Any]], Any]
-"""Shows a plan, as `DurableAgent.waiting` tells it, and returns True, False, or another plan."""
+"""Shows a plan, as `JarvisAgent.waiting` returns it, and returns True, False, or another plan."""
 
 
 class ResumableAgent:
@@ -81,20 +78,18 @@ class ResumableAgent:
                 raise
 
     @asynccontextmanager
-    async def _durable(self) -> AsyncIterator[DurableAgent]:
+    async def _durable(self) -> AsyncIterator[JarvisAgent]:
         """The agent with the checkpointer of this run; what it needs no more when it is over is forgotten."""
         try:
             from langgraph.checkpoint.memory import InMemorySaver
         except ImportError as error:
             raise MissingExtraError("--resume or --approve", "durable") from error
-        from jarvis_agent.agent.graph import DurableAgent
-
         approve = self._decide is not None
         if self._name is None:
-            yield DurableAgent(self._agent, InMemorySaver(), approve=approve)
+            yield self._agent.with_checkpointer(InMemorySaver(), approve=approve)
             return
         async with opened(self._agent.settings, self._name) as saver:
-            durable = DurableAgent(self._agent, saver, approve=approve)
+            durable = self._agent.with_checkpointer(saver, approve=approve)
 
             async def is_over(name: str) -> bool:
                 return await durable.unfinished(_thread(name)) is None
@@ -102,7 +97,7 @@ class ResumableAgent:
             yield durable
             await tidied(saver, self._name, is_over)
 
-    async def _to_do(self, durable: DurableAgent, thread: Any, request: Any) -> Request | None:
+    async def _to_do(self, durable: JarvisAgent, thread: Any, request: Any) -> Request | None:
         """The request to begin with; None to go on with what there is."""
         asked = await durable.unfinished(thread)
         new = Request.of(request) if request.get("input") else None
@@ -125,7 +120,7 @@ class ResumableAgent:
         _tell(f"Going on with the unfinished run {self._name}.")
         return None
 
-    async def _going_on(self, durable: DurableAgent, thread: Any, given: Any) -> AsyncGenerator[Event, None]:
+    async def _going_on(self, durable: JarvisAgent, thread: Any, given: Any) -> AsyncGenerator[Event, None]:
         """The run's events, to its end, through all decisions on its plan."""
         from langgraph.types import Command
 
