@@ -13,7 +13,6 @@ from figures import Figure
 from langchain_core.tools import BaseTool, tool
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.agent.graph import DurableAgent
 from jarvis_agent.core.request import RunContext
 
 TASKS = 20
@@ -60,7 +59,7 @@ async def overhead(shape: str, folder: Path) -> float:
     settings = Settings(output_dir=folder / "out", offline=True)
     async with AsyncSqliteSaver.from_conn_string(str(folder / f"{shape}.sqlite")) as saver:
         agent = JarvisAgent(tools=[worker()], planner=Fixed(SHAPES[shape]), settings=settings)
-        durable = DurableAgent(agent, saver)
+        durable = agent.with_checkpointer(saver)
         plain = await seconds(lambda number: agent.ainvoke("Work"))
         stored = await seconds(
             lambda number: durable.ainvoke("Work", {"configurable": {"thread_id": str(number)}})

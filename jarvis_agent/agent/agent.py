@@ -314,18 +314,20 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def _run(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
-        run, plan = None, Plan()
+        run = None
         async with aclosing(self.events(value, config)) as events:
             async for event in events:
-                plan, run = event.plan or plan, event.run or run
-        return run or await self._waiting_run(config, plan)
+                run = event.run or run
+        return run or await self._waiting_run(config)
 
-    async def _waiting_run(self, config: RunnableConfig, plan: Plan) -> Run:
-        """The Run of a plan that waits for approval."""
+    async def _waiting_run(self, config: RunnableConfig) -> Run:
+        """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
         shown = await self.waiting(config) or {}
-        tasks = shown.get("plan", [])
-        notes = [*shown.get("notes", []), *([shown["problem"]] if "problem" in shown else [])]
-        return Run(plan=Plan.model_validate({"tasks": tasks, "notes": notes}) if tasks else plan)
+        if problem := shown.get("problem"):
+            raise ConfigError(f"{problem}; decide on the plan with Command(resume=True | False | [tasks])")
+        return Run(
+            plan=Plan.model_validate({"tasks": shown.get("plan", []), "notes": shown.get("notes", [])})
+        )
 
     async def _stream(
         self, values: AsyncIterator[Any], run_manager: Any, config: RunnableConfig

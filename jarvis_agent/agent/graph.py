@@ -110,6 +110,8 @@ def build_graph(
             ask=interrupt if approve else None,
         )
         given = {key: state[key] for key in GraphInput.__annotations__ if state.get(key)}  # type: ignore[literal-required]
+        if "messages" in given:
+            given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
         write, run = get_stream_writer(), Run()
         try:
             request = Request.of(given)

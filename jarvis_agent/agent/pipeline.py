@@ -126,7 +126,7 @@ class RunPipeline:
         self._ask = ask
         self._began = perf_counter()
         self._deadline = self._settings.run_timeout
-        self._store = ResourceStore(stages.settings)
+        self._open_store: ResourceStore | None = None
         self._timings: dict[str, float] = {}
         self.turn: ChatTurn | None = None
 
@@ -185,17 +185,26 @@ class RunPipeline:
 
     # Prepare
 
+    @property
+    def _store(self) -> ResourceStore:
+        assert self._open_store is not None
+        return self._open_store
+
     async def _prepare(self, request: Request) -> tuple[Mapping[str, TaskRunner], RunContext]:
         """The runners, and the request with its files opened."""
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
-        async def begin() -> tuple[str, float]:
-            return str(self._store.directory), time.time()
+        store = await asyncio.to_thread(ResourceStore, self._settings)
 
+        async def begin() -> tuple[str, float]:
+            return made, time.time()
+
+        made = await asyncio.to_thread(lambda: str(store.directory))
         directory, began = await self._steps.run_once("begin", begin, _BEGUN)
-        if directory != str(self._store.directory):
-            self._store = ResourceStore(self._settings, directory=Path(directory))
+        if directory != made:
+            store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
+        self._open_store = store
         elapsed = max(0.0, time.time() - began)
         self._began -= elapsed
         self._deadline += elapsed
@@ -449,13 +458,16 @@ class RunPipeline:
         self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
     async def _close_store(self) -> None:
+        store = self._open_store
+        if store is None:
+            return
         try:
-            await run_with_timeout(GRACE, asyncio.to_thread(self._store.close), "closing the run's directory")
+            await run_with_timeout(GRACE, asyncio.to_thread(store.close), "closing the run's directory")
         except StageTimeoutError:
-            logger.warning("the directory %s of a run does not respond and is left", self._store.directory)
+            logger.warning("the directory %s of a run does not respond and is left", store.directory)
         except asyncio.CancelledError:
             # A second cancellation is not delayed; a thread removes the directory if it is empty.
-            in_daemon(self._store.close)
+            in_daemon(store.close)
             raise
 
 

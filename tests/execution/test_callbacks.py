@@ -115,10 +115,8 @@ async def test_another_langchain_tool_is_told_once() -> None:
 async def test_a_durable_run_shows_its_tasks_too() -> None:
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from jarvis_agent.agent.graph import make_graph
-
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    graph = make_graph(agent, InMemorySaver())
+    graph = agent.with_checkpointer(InMemorySaver()).graph
     config = {"configurable": {"thread_id": "talk"}}
     events = [event async for event in graph.astream_events(REQUEST, config, version="v2")]
     assert _tools(events) == [
