@@ -196,7 +196,7 @@ async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(tmp_path: Pat
     durable = agent.with_checkpointer(InMemorySaver())
     async with aclosing(durable.events("count", THREAD)) as left:
         await anext(left)
-        with pytest.raises(ConfigError, match="still under way"):
+        with pytest.raises(ConfigError, match="still running"):
             await durable.ainvoke("again", THREAD)
 
 
