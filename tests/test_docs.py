@@ -13,7 +13,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import make_backends
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.selection.sources.base import RegisteredSource, Registration
+from jarvis_agent.selection.sources.registered import RegisteredSource, Registration
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -24,6 +24,7 @@ from typing import Any
 
 import httpx
 import pytest
+from doubles.openai_server import OpenAIDouble, ToolUse
 from readme_blocks import Block, Command, blocks_of, commands_of, is_kept, promises_of
 
 from jarvis_agent import JarvisAgent, Settings
@@ -36,8 +37,7 @@ from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import pipelines as transformers_tasks
-from jarvis_agent.testing import OpenAIDouble, first_candidate
-from jarvis_agent.testing.openai import ToolUse
+from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
 
 ROOT = Path(__file__).parent.parent

@@ -32,7 +32,7 @@ from jarvis_agent.execution.executor import TaskCall
 from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import bind_inputs
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.selection.hints import hints
+from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.registry import ModelRegistry
 
 
@@ -71,7 +71,7 @@ class HFTaskRunner:
             settings=call.settings,
             new_path=call.new_path,
             clock=call.clock,
-            hints=hints(call.task, call.context),
+            hints=task_hints(call.task, call.context),
             attempts=call.attempts,
             config=config,
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool
 
@@ -27,13 +27,12 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.core.request import Request, RunContext
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
 from jarvis_agent.planning.chain import planning_chain
-from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.response.chain import response_chain, template_responder
@@ -239,7 +238,7 @@ class JarvisAgent(Runnable[Any, Run]):
         writes below `output_dir`.
         """
         changed = {
-            "request_paths": False,
+            "allow_request_paths": False,
             "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
             "output_dir": output_dir or self.settings.output_dir,
         }
@@ -294,7 +293,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _runners(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
-        offered = await self.registry.offered()
+        offered = await self.registry.available_tasks()
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
@@ -369,7 +368,9 @@ def _stages(
     responder: Runnable[Any, Any] | None,
 ) -> PipelineStages:
     """The given stages, else those of the language model with their fallbacks without one."""
-    offline = _offline_planner(settings)
+    from jarvis_agent.planning.offline import OfflinePlanner
+
+    offline = OfflinePlanner(settings=settings)
     if client is None:
         return PipelineStages(
             runners, planner or offline, responder or template_responder(model_missing=True), settings
@@ -388,24 +389,6 @@ def _stages(
     )
 
 
-def _offline_planner(settings: Settings) -> Runnable[Any, Plan]:
-    """The planner by rules; while it is no Runnable yet, behind one."""
-    from jarvis_agent.planning.offline import OfflinePlanner
-
-    planner: Any = OfflinePlanner(settings)
-    if isinstance(planner, Runnable):
-        return planner
-
-    async def plan(inputs: Mapping[str, Any]) -> Plan:
-        asked = PlanRequest.of(inputs)
-        context = RunContext(asked.request, asked.files, asked.turns, asked.specs)
-        error = inputs.get("error")
-        notes = [f"the language model could not plan: {error}"] if error else []
-        return Plan(notes=notes) + cast("Plan", await planner.plan(context, lambda task: None))
-
-    return RunnableLambda(plan, name="plan")
-
-
 def _registry(
     settings: Settings,
     client: LLMClient | None,
@@ -422,7 +405,7 @@ def _registry(
         sources=sources,
         backends=backends,
         selector=selector,
-        controller=client,
+        llm=client,
         prompts=load_prompt_set(settings.prompts, context_window(client.model, settings)) if client else None,
         pins=models,
     )

@@ -229,7 +229,7 @@ class RunPipeline:
             files=tuple(await self._files(request)),
             specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
-            confined=not self._settings.request_paths,
+            confined=not self._settings.allow_request_paths,
         )
         return runners, context
 
@@ -289,7 +289,7 @@ class RunPipeline:
         """The plan, as far as it was written in time, and the seconds it took."""
         started = self._clock()
         plan = Plan()
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_LLM_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         late = f"planning did not finish in its time ({limit})"
         for planner in (self._stages.planner, self._stages.fallback_planner):
             if planner is None:
@@ -368,7 +368,7 @@ class RunPipeline:
         self, replanner: Runnable[Any, Plan], context: RunContext, plan: Plan, results: Sequence[TaskResult]
     ) -> Callable[[], Awaitable[Plan]]:
         async def write() -> Plan:
-            seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_LLM_TIMEOUT")
+            seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
             if seconds <= 0:
                 return Plan()
             inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
@@ -418,7 +418,7 @@ class RunPipeline:
         show: Callable[[Any], None],
         shown: Sequence[str],
     ) -> None:
-        seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_LLM_TIMEOUT")
+        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
         inputs = _inputs(context, plan=plan, results=results, restricted=context.confined)
         is_over = False
 

@@ -50,6 +50,9 @@ logger = logging.getLogger(__name__)
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _FREE_DISK = "; free space on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
 
+_MAX_WAIT_S = 30.0
+"""Longest wait that a provider may ask for, in seconds."""
+
 _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 
@@ -135,7 +138,7 @@ class FallbackChain:
         raise AssertionError("tenacity returns or raises")
 
     def _is_retryable(self, error: BaseException) -> bool:
-        if isinstance(error, RateLimitedError) and (error.retry_after or 0) > self.settings.max_wait:
+        if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
             return False
         return isinstance(error, JarvisError) and policy_for(error).again
 

@@ -40,11 +40,7 @@ Truncator = Callable[[int], str]
 def context_window(model: Any, settings: Settings) -> int:
     """Tokens that a chat model reads: `settings.context_window`, its profile's value, or 8192."""
     profile = getattr(model, "profile", None) or {}
-    return _window_setting(settings) or profile.get("max_input_tokens") or DEFAULT_WINDOW
-
-
-def _window_setting(settings: Settings) -> int | None:
-    return getattr(settings, "context_window", None) or getattr(settings, "context_tokens", None)
+    return settings.context_window or profile.get("max_input_tokens") or DEFAULT_WINDOW
 
 
 def prompt_budget(window: int) -> int:

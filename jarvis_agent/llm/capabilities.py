@@ -71,9 +71,8 @@ def supports_schema(model: Any, settings: Settings) -> bool:
     "auto" uses the model's profile. Without one, an OpenAI-compatible server (llama.cpp, vLLM, Ollama, …) is
     assumed to support schemas; if it rejects one, the client retries without.
     """
-    wanted = getattr(settings, "structured_output", None) or getattr(settings, "structured", "auto")
-    if wanted != "auto":
-        return bool(wanted == "always")
+    if settings.structured_output != "auto":
+        return settings.structured_output == "always"
     profile = getattr(model, "profile", None) or {}
     return is_openai_like(model) and bool(profile.get("structured_output", not profile))
 

@@ -20,12 +20,10 @@ from jarvis_agent.llm.budget import (
     truncate_json,
 )
 from jarvis_agent.llm.chat_history import shorten_history
-from jarvis_agent.llm.prompts import Prompts, fill, load_prompts
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts
 from jarvis_agent.response.results import model_assignment, predictions, totals
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jarvis_agent.core.request import RunContext
     from jarvis_agent.core.tasks.spec import TaskSpec
     from jarvis_agent.core.types import Candidate, Task, TaskResult
@@ -83,9 +81,9 @@ class PromptSet:
         return messages
 
 
-def load_prompt_set(name: str | Path, window: int = DEFAULT_WINDOW) -> PromptSet:
-    """The prompt set of that name or directory."""
-    return PromptSet(load_prompts(name), window)
+def load_prompt_set(source: PromptSource, window: int = DEFAULT_WINDOW, stage: str = "plan") -> PromptSet:
+    """The prompt set of that name or directory; a template is that of `stage`."""
+    return PromptSet(load_prompts(source, stage), window)
 
 
 def _task(task: Task) -> dict[str, Any]:

@@ -209,7 +209,7 @@ async def test_a_synchronous_checkpointer_does_as_well(tmp_path: Path) -> None:
         assert await durable.unfinished(THREAD) is not None
         run = await durable.ainvoke(None, THREAD)
         states = [state async for state in durable.graph.aget_state_history(THREAD)]
-        assert states[0].values == run.model_dump(mode="json")
+        assert states[0].values["run"] == run.model_dump(mode="json")
     assert calls == ["one", "one!", "one!"]
 
 

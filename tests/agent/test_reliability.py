@@ -30,7 +30,7 @@ def test_a_limit_beside_a_setting_is_its_default(told: str, setting: str) -> Non
 
 
 def test_all_tables_of_limits_are_read() -> None:
-    assert {"run_timeout", "max_files", "max_seconds", "upload_bytes"} <= {setting for _, setting in LIMITS}
+    assert {"run_timeout", "max_files", "max_seconds", "retention"} <= {setting for _, setting in LIMITS}
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:

@@ -177,11 +177,7 @@ async def test_a_video_is_written_to_a_file(hub: HubDouble, tmp_path: Path) -> N
 
 CHAT = {
     "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "hello there"},
-        }
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello there"}}
     ],
     "created": 0,
     "id": "",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import DROP, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
@@ -15,10 +16,8 @@ from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.testing import OpenAIDouble
-from jarvis_agent.testing.openai import DROP, HANG, REFUSE, Failure, ToolUse
 
-SETTINGS = Settings(offline=False, attempt_timeout=20, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
 GENERATION = TASKS["text-generation"]
 
 
@@ -126,7 +125,7 @@ async def test_what_goes_wrong_is_what_the_ladder_understands(
 
 async def test_a_server_that_falls_silent_is_left() -> None:
     with OpenAIDouble({"": (HANG,)}) as server, pytest.raises(TransientError, match="did not answer within"):
-        await ask(server, "text-generation", Settings(attempt_timeout=0.3), text="hi")
+        await ask(server, "text-generation", Settings(task_timeout=0.375), text="hi")
 
 
 async def test_a_server_that_is_not_there_is_told() -> None:

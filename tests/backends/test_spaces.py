@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.gradio_space import SpaceDouble
 from PIL import Image
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
@@ -18,11 +19,11 @@ from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.files import write_audio
-from jarvis_agent.testing import HubDouble, SpaceDouble
+from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("gradio_client")
 
-SETTINGS = Settings(offline=False, attempt_timeout=20, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ async def test_what_is_no_space_may_be_one_that_is_waking(tmp_path: Path) -> Non
 async def test_a_space_that_falls_silent_is_cancelled(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
     space.silent = True
-    backend = SpacesBackend(SETTINGS.model_copy(update={"attempt_timeout": 2}))
+    backend = SpacesBackend(SETTINGS.model_copy(update={"task_timeout": 2.5}))
     with pytest.raises(TransientError, match="did not answer within"):
         await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"}))
     for _ in range(100):
@@ -192,7 +193,7 @@ async def test_a_server_of_the_users_own_sees_no_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
-    backend = SpacesBackend(Settings(hf_token="hf_secret", attempt_timeout=20))
+    backend = SpacesBackend(Settings(hf_token="hf_secret", task_timeout=25))
     assert await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"})) == "hi"
     assert "hf_secret" not in str(space.headers)
 
@@ -205,7 +206,7 @@ async def test_a_space_of_the_hub_is_looked_up_and_only_a_private_one_sees_the_t
     about = {"id": "org/space", "host": space.url, "private": private, "sdk": "gradio"}
     with HubDouble() as hub, hub.redirected():
         hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
-        backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, attempt_timeout=20))
+        backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, task_timeout=25))
         assert await backend.run(call_of("text-generation", "org/space", tmp_path, {"text": "hi"})) == "hi"
     assert ("hf_secret" in str(space.headers)) is sent
 

@@ -143,7 +143,7 @@ async def test_an_input_that_is_at_fault_ends_the_climb(tmp_path):
 
 
 async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
-    done = await climb(tmp_path, Settings(attempt_timeout=0.05, retries=2), a=[60.0], b=["ok"])
+    done = await climb(tmp_path, Settings(task_timeout=0.0625, retries=2), a=[60.0], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
     assert "did not finish within" in (done.attempts[0].error or "")
 
@@ -158,7 +158,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
 
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
     selection = Selection(model="a", reason="", candidates=candidates)
-    settings = Settings(attempt_timeout=0.4, retries=2)
+    settings = Settings(task_timeout=0.5, retries=2)
     done = await FallbackChain(
         SPEC,
         selection,
@@ -235,7 +235,7 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         SPEC,
         Selection(model="a", reason="", candidates=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
         {"scripted": backend},
-        Settings(attempt_timeout=1.0, retries=0),
+        Settings(task_timeout=1.25, retries=0),
         ResourceStore(Settings(), directory=tmp_path).new_path,
         perf_counter,
     ).run({"text": "x"})
@@ -395,7 +395,7 @@ async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_pat
 
 async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
-    settings = Settings(attempt_timeout=0.01)
+    settings = Settings(task_timeout=0.0125)
     await climb(tmp_path, settings, a=[60.0], b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
     assert "is not called" in (done.attempts[0].error or "")

@@ -18,7 +18,7 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.testing import ScriptedLLM
 
-QUICK: dict[str, Any] = {"max_replans": 0, "demos": "default", "tools_offered": "all"}
+QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
 
 
 def agent_with(given: BaseTool, tmp_path: Path, calls: int = 1, **settings: Any) -> JarvisAgent:

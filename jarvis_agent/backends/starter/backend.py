@@ -1,10 +1,8 @@
-"""Runs the starter models (see `models`): one reader a model format, each a small module.
+"""Backend of the starter models: one reader a model format, each a small module that imports lazily.
 
-    load = READERS["whisper"]            # (weights, settings) → expert
-    expert = load(Path("…/model.bin"), Settings())
-    expert(call)                         # {"text": "…", "chunks": […]}
-
-A reader imports its libraries when it loads, so this package costs nothing to import.
+load = READERS["whisper"]                             # (weights, settings) → expert
+expert = load(Path("…/model.bin"), Settings())
+expert(call)                                          # {"text": "…", "chunks": […]}
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
 Reader = Callable[[Path, Settings], Expert]
-"""Loads weights (their principal file, the others beside it) and returns what runs them."""
+"""Loads weights (the main file, with the others beside it) and returns the expert."""
 
 READERS: dict[str, Reader] = {
     "deepfilter": deepfilter.load,
@@ -51,10 +49,10 @@ class StarterBackend(LocalBackend):
     name = "starter"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if the model does this task and its reader and weights are there or can be had."""
+        """Return None if the model does this task and its reader and weights are available."""
         model = STARTERS.get(candidate.id)
         if model is None or spec.name not in model.tasks:
-            return f"{candidate.id} is no starter model for {spec.name}"
+            return f"{candidate.id} is not a starter model for {spec.name}"
         if any(find_spec(module) is None for module in model.needs):
             return str(model.missing)
         downloadable = bool(model.hub) and candidate.metadata.get("downloadable", True)
@@ -67,11 +65,7 @@ class StarterBackend(LocalBackend):
         return (self.name, candidate.id)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find and check the weights, and load them.
-
-        Raises:
-            ConfigError: the weights are missing, or are not those expected.
-            TransientError: they could not be downloaded.
-        """
+        """Load the weights. Raises ConfigError if they are missing or altered, TransientError as a download.
+        Load the weights. Raises ConfigError if they are missing or altered, TransientError as a download."""
         model = STARTERS[candidate.id]
         return READERS[model.reader](fetch_weights(model, settings), settings)

@@ -2,7 +2,7 @@
 
 Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": Hz of the voice}.
 
-piper-tts is under the GPL, version 3: it is an extra of its own ("starter-tts"), and imported nowhere else.
+piper-tts is under the GPL, version 3: it has its own extra ("starter-tts") and is imported only here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def load(weights: Path, settings: Settings) -> Expert:
     import onnxruntime
     from piper import PiperConfig, PiperVoice
 
-    # The voice draws random numbers; a session takes their seed when it is made.
+    # The voice uses random numbers; a session takes the seed when it is created.
     onnxruntime.set_seed(settings.seed)
-    # Optimising this graph takes a second, more than it saves on a page of speech.
+    # Optimising this graph takes a second, longer than it saves on a page.
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
@@ -38,9 +38,9 @@ def load(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
 
-        # Piper reads what stands between double brackets as phonemes.
+        # Piper interprets text in double brackets as phonemes.
         text = " ".join(call.inputs["text"].replace("[[", "[ [").split())
-        # A sentence is spoken when it is asked for.
+        # Sentences are synthesised lazily.
         sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
         spoken = [chunk.audio_float_array for chunk in sentences]
         if not spoken:

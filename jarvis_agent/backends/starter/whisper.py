@@ -24,15 +24,15 @@ def load(weights: Path, settings: Settings) -> Expert:
     model = WhisperModel(str(weights.parent), device="cpu", compute_type="int8", local_files_only=True)
 
     def expert(call: Call) -> dict[str, Any]:
-        # A fixed temperature keeps transcripts the same from run to run, and the voice filter keeps the
-        # model from inventing words where nobody speaks.
+        # A fixed temperature makes transcripts reproducible; the voice filter prevents invented words in
+        # silence.
         segments, _ = model.transcribe(
             read_audio(call.inputs["audio"].path, RATE),
             temperature=0.0,
             vad_filter=True,
             condition_on_previous_text=False,
         )
-        # A segment is transcribed when it is asked for.
+        # Segments are transcribed lazily.
         heard = takewhile(lambda _: not is_cancelled(), segments)
         found = [(s.text.strip(), s.start, s.end) for s in heard]
         return {

@@ -1,0 +1,327 @@
+"""Our own requests are well-formed, and plans are judged by what a plain reader would accept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.predict import Prediction
+from jarvis_agent.evaluation.report import Report
+from jarvis_agent.evaluation.requests import (
+    OwnRequest,
+    data_file,
+    judge,
+    read_requests,
+    same_argument,
+    same_plan,
+    score_requests,
+)
+from jarvis_agent.planning.plan import Plan
+
+REQUESTS = read_requests()
+PLANS = [(asked, plan) for asked in REQUESTS for plan in asked.plans]
+
+
+def task(number: int, name: str, *dep: int, **args: Any) -> Task:
+    return Task(task=name, id=number, dep=list(dep) or [-1], args=args)
+
+
+# The set
+
+
+def test_there_are_enough_requests_and_their_ids_are_unique() -> None:
+    assert len(REQUESTS) >= 150
+    assert len({asked.id for asked in REQUESTS}) == len(REQUESTS)
+    assert len({asked.request for asked in REQUESTS}) == len(REQUESTS)
+
+
+def test_every_task_type_is_asked_for() -> None:
+    assert {task.task for asked in REQUESTS for task in asked.plan} == set(TASKS)
+
+
+def test_most_requests_are_single_and_a_quarter_is_chinese() -> None:
+    kinds = Counter(asked.kind for asked in REQUESTS)
+    assert 0.5 < kinds["single"] / len(REQUESTS) < 0.65
+    assert min(kinds[kind] for kind in ("sequential", "graph", "empty")) >= 20
+    assert sum(asked.language == "zh" for asked in REQUESTS) / len(REQUESTS) == pytest.approx(0.25, abs=0.05)
+
+
+def test_the_halves_are_alike_in_kinds_and_languages() -> None:
+    dev, test = (Counter((a.kind, a.language) for a in read_requests(half)) for half in ("dev", "test"))
+    assert dev.keys() == test.keys()
+    shares = ({group: half[group] / half.total() for group in dev} for half in (dev, test))
+    assert next(shares) == pytest.approx(next(shares), abs=0.03)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_language_is_that_of_the_words(language: str) -> None:
+    has_han = [bool(re.search("[\u4e00-\u9fff]", a.request)) for a in REQUESTS if a.language == language]
+    assert set(has_han) == {language == "zh"}
+
+
+def test_every_plan_is_valid_as_it_stands() -> None:
+    for asked, plan in PLANS:
+        read = Plan.parse(Plan(tasks=plan).to_json())
+        assert (asked.id, read.tasks, read.notes) == (asked.id, plan, [])
+
+
+def test_every_task_has_what_it_needs_and_only_files_that_are_there() -> None:
+    for asked, plan in PLANS:
+        there = {*asked.files, *(file for turn in asked.turns for file in turn.files)}
+        for each in plan:
+            spec = TASKS[each.task]
+            assert set(spec.required) <= each.args.keys() <= {arg.name for arg in spec.inputs}, asked.id
+            media = [each.args.get(arg.name, []) for arg in spec.inputs if arg.kind in MEDIA]
+            files = {name for value in media for name in ([value] if isinstance(value, str) else value)}
+            assert {name for name in files if not refs_in(name)} <= there, asked.id
+
+
+def test_a_kind_is_that_of_the_plan() -> None:
+    for asked in REQUESTS:
+        needs = [each.deps for each in asked.plan]
+        is_chain = len(needs) > 1 and needs == [(), *((place,) for place in range(len(needs) - 1))]
+        kind = "single" if len(needs) == 1 else "sequential" if is_chain else "graph" if needs else "empty"
+        assert (asked.id, asked.kind) == (asked.id, kind)
+
+
+def test_a_planner_gets_the_files_and_turns_of_a_request_by_their_names() -> None:
+    for asked in REQUESTS:
+        assert [file.name for file in asked.inputs["files"]] == asked.files
+        told = [[file.name for file in turn.resources] for turn in asked.inputs["chat_history"]]
+        assert told == [turn.files for turn in asked.turns]
+
+
+def test_its_own_plan_is_exact_for_every_request() -> None:
+    assert not [asked.id for asked, plan in PLANS if not judge(asked, plan).exact]
+
+
+def test_no_request_is_a_phrase_that_the_offline_planner_holds() -> None:
+    bank = json.loads(
+        (data_file("").parents[1] / "planning/offline/data/phrases.json").read_text(encoding="utf-8")
+    )
+    phrases = {phrase.casefold() for entry in bank.values() for phrase in entry["phrases"]}
+    assert not phrases & {asked.request.casefold().rstrip("?.!") for asked in REQUESTS}
+
+
+# What counts as the same
+
+SPEAK = [
+    task(0, "image-to-text", image="a.jpg"),
+    task(1, "text-to-speech", 0, text="<resource>-0"),
+]
+
+
+def test_ids_and_the_order_of_tasks_do_not_matter() -> None:
+    gold = [*SPEAK, task(2, "object-detection", image="a.jpg")]
+    said = [
+        task(7, "object-detection", image="a.jpg"),
+        task(9, "image-to-text", image="a.jpg"),
+        task(3, "text-to-speech", 9, text="<resource>-9"),
+    ]
+    assert same_plan(gold, said)
+
+
+def test_of_two_like_tasks_the_right_one_is_linked() -> None:
+    two = [task(0, "image-to-text", image="a.jpg"), task(1, "image-to-text", image="b.jpg")]
+    gold = [*two, task(2, "text-to-speech", 1, text="<resource>-1")]
+    swapped = [two[1].model_copy(update={"id": 0}), two[0].model_copy(update={"id": 1})]
+    assert same_plan(gold, [*swapped, task(2, "text-to-speech", 0, text="<resource>-0")])
+    assert not same_plan(gold, [*swapped, task(2, "text-to-speech", 1, text="<resource>-1")])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [],
+        SPEAK[:1],
+        [*SPEAK, SPEAK[1].model_copy(update={"id": 2})],
+        [SPEAK[0], task(1, "text-to-speech", text="a.jpg")],
+        [task(0, "image-to-text", image="b.jpg"), SPEAK[1]],
+    ],
+    ids=["nothing", "a task less", "a task more", "no link", "another file"],
+)
+def test_another_plan_is_not_the_same(said: list[Task]) -> None:
+    assert not same_plan(SPEAK, said)
+
+
+def test_waiting_without_need_is_another_plan() -> None:
+    gold = [task(0, "image-to-text", image="a.jpg"), task(1, "object-detection", image="a.jpg")]
+    assert not same_plan(gold, [gold[0], gold[1].model_copy(update={"dep": [0]})])
+
+
+def test_arguments_that_the_gold_plan_does_not_have_are_free() -> None:
+    gold = [task(0, "translation", text="Hi", tgt_lang="French")]
+    assert same_plan(gold, [task(0, "translation", text="Hi", src_lang="en", tgt_lang="fr")])
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "gold", "said", "is_same"),
+    [
+        ("translation", "tgt_lang", "French", "fr", True),
+        ("translation", "tgt_lang", "French", "de", False),
+        ("translation", "text", "Good morning!", "good morning", True),
+        ("translation", "text", "Good morning", "Good morning into French", False),
+        ("translation", "text", "Good morning", None, False),
+        ("translation", "text", "notes.txt", "notes.txt", True),
+        ("translation", "text", "notes.txt", "other.txt", False),
+        ("text-to-image", "text", "two foxes", "a picture of two foxes", True),
+        ("text-to-image", "text", "two foxes", "foxes, two of them", False),
+        ("text-to-image", "text", "a tea room", "Japanese tea room", True),
+        (
+            "text-to-image",
+            "text",
+            "a knight",
+            "make the pose of b.jpg and then draw me a knight like it",
+            False,
+        ),
+        ("text-to-image", "text", "戴眼镜的熊猫", "一只戴眼镜的熊猫", True),
+        ("visual-question-answering", "text", "what colour", "which colour is it?", False),
+        ("visual-question-answering", "text", "what colour is it", "Tell me, what colour is it there?", True),
+        ("zero-shot-object-detection", "labels", ["dog", "a cat"], ["cats", "dog"], True),
+        ("zero-shot-object-detection", "labels", ["dog", "cat"], ["dog"], False),
+        ("zero-shot-object-detection", "labels", ["dog"], "dog", True),
+        ("crop-image", "box", [1, 2, 30, 40], "1, 2, 30, 40", True),
+        ("crop-image", "box", [1, 2, 30, 40], [1, 2, 30, 4], False),
+        ("resize-image", "width", 640, "640", True),
+        ("resize-image", "width", 640, 64, False),
+        ("image-to-text", "image", "a.jpg", "./a.jpg", True),
+        ("image-to-text", "image", "a.jpg", "b/a.jpg", False),
+        ("visual-document-retrieval", "image", ["a.png", "b.png"], ["b.png", "a.png"], True),
+        ("visual-document-retrieval", "image", ["a.png", "b.png"], ["a.png"], False),
+        ("sentence-similarity", "sentences", ["<resource>-1"], "<resource>-1", True),
+        ("text-to-speech", "text", "<resource>-1", "Say <resource>-1", False),
+    ],
+)
+def test_an_argument_fits(name: str, argument: str, gold: Any, said: Any, is_same: bool) -> None:
+    assert same_argument(name, argument, gold, said) is is_same
+
+
+# The figures, by hand
+
+
+def asked_for(number: int, *plans: list[Task], kind: str = "single", language: str = "en") -> OwnRequest:
+    return OwnRequest.model_validate(
+        {
+            "id": str(number),
+            "half": "dev",
+            "kind": kind,
+            "language": language,
+            "request": f"request {number}",
+            "plan": plans[0],
+            "alternatives": list(plans[1:]),
+        }
+    )
+
+
+SEE, DETECT = task(0, "image-to-text", image="a.jpg"), task(0, "object-detection", image="a.jpg")
+
+
+def reports_on(*cases: tuple[OwnRequest, list[Task], str | None]) -> dict[str, Report]:
+    """The reports by group, on requests with their predicted plan or error."""
+    made = {asked.id: Prediction(id=asked.id, plan=tuple(plan), error=error) for asked, plan, error in cases}
+    reports, _ = score_requests([asked for asked, _, _ in cases], made)
+    return {report.name: report for report in reports}
+
+
+def figures(report: Report) -> dict[str, float | None]:
+    return {figure.name: figure.value for figure in report.figures}
+
+
+def test_the_closest_of_several_correct_plans_counts() -> None:
+    asked = asked_for(1, [SEE], [DETECT])
+    assert judge(asked, [DETECT]).exact
+    assert judge(asked, [DETECT]).graph.counts["node"].f1 == 1.0
+    assert not judge(asked, []).exact
+
+
+def test_figures_agree_with_hand_computed_ones() -> None:
+    reports = reports_on(
+        (asked_for(1, [SEE]), [SEE], None),
+        (asked_for(2, [SEE]), [task(0, "image-to-text", image="b.jpg")], None),
+        (asked_for(3, SPEAK, kind="sequential", language="zh"), [SEE], None),
+        (asked_for(4, [], kind="empty"), [DETECT], None),
+    )
+    assert list(reports) == ["all", "single", "sequential", "empty", "English", "Chinese"]
+    # Tasks: 3 right of 4 predicted and 4 gold ones. Links: none of 1. Similarity: 1, 1, 2/3, 0.
+    assert figures(reports["all"]) == {
+        "exact plan": 0.25,
+        "accuracy": 0.5,
+        "precision": 0.75,
+        "recall": 0.75,
+        "F1": 0.75,
+        "edit distance": pytest.approx((1 / 3 + 1) / 4, abs=1e-6),
+        "graph F1": pytest.approx(2 * 3 / (4 + 5), abs=1e-6),
+    }
+    assert reports["single"].requests == 2
+    assert reports["all"].unanswered == 0
+
+
+def test_an_empty_plan_is_right_only_where_it_is_expected() -> None:
+    right, wrong = (asked_for(1, [], kind="empty"), [], None), (asked_for(2, [SEE]), [], None)
+    everything = reports_on(right, wrong)["all"]
+    found = figures(everything)
+    assert (everything.unanswered, found["exact plan"]) == (1, 0.5)
+    assert (found["recall"], found["precision"]) == (0.0, None)
+
+
+def test_a_failure_is_wrong_even_where_an_empty_plan_is_expected() -> None:
+    report = reports_on((asked_for(1, [], kind="empty"), [], "it is down"))["all"]
+    found = figures(report)
+    assert (found["exact plan"], found["accuracy"], found["edit distance"]) == (0.0, 0.0, 1.0)
+    assert (report.unanswered, report.failed, report.reason) == (1, 1, "it is down")
+
+
+def test_an_unknown_task_costs_precision() -> None:
+    report = reports_on((asked_for(1, [SEE]), [SEE, task(1, "teleport", image="a.jpg")], None))["all"]
+    assert figures(report)["precision"] == 0.5
+
+
+# Other files of requests
+
+MINE = {
+    "id": "a1",
+    "kind": "single",
+    "request": "Describe a.jpg",
+    "files": ["a.jpg"],
+    "plan": [{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}],
+}
+
+
+def test_requests_can_come_from_another_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps(MINE) + "\n" + json.dumps({**MINE, "id": "a2", "half": "test"}))
+    assert [one.id for one in read_requests(path=mine)] == ["a1", "a2"]
+    assert [one.id for one in read_requests("test", mine)] == ["a2"]
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([{**MINE, "kind": "odd"}], "the request a1: kind: "),
+        ([{**MINE, "plan": [{"task": "teleport", "id": 0}]}], 'there is no task type "teleport"'),
+        (
+            [{**MINE, "plan": [{"task": "image-to-text", "id": 0, "args": {"image": "<resource>-3"}}]}],
+            "task 0 needs a task that does not precede it",
+        ),
+        ([MINE, MINE], "two requests with the id a1"),
+        ([], "holds no requests"),
+    ],
+)
+def test_requests_that_cannot_be_used_are_named(
+    tmp_path: Path, records: list[dict[str, Any]], told: str
+) -> None:
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(InputError, match=told) as caught:
+        read_requests(path=mine)
+    assert "mine.jsonl" in str(caught.value)

@@ -1,0 +1,144 @@
+"""TaskBench folders are read as they are, and what cannot be read in them is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.evaluation.taskbench import read_folder, read_graph
+
+TOOLS = [
+    {"id": "Translation", "desc": "Translate.", "input-type": ["text"], "output-type": ["text"]},
+    {"id": "Image Editing", "desc": "Edit.", "input-type": ["text", "image"], "output-type": ["image"]},
+    {"id": "Question Answering", "desc": "Answer.", "input-type": ["text", "text"], "output-type": ["text"]},
+    {"id": "Tabular Classification", "desc": "Classify.", "input-type": ["image"], "output-type": ["text"]},
+    {"id": "Compare", "desc": "Compare.", "input-type": ["text", "text", "image"], "output-type": []},
+]
+RECORDS = [
+    {"id": str(n), "type": "single", "user_request": f"Translate 'word {n}'",
+     "task_nodes": [{"task": "Translation", "arguments": [f"word {n}"]}]}
+    for n in range(3)
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tool_desc.json").write_text(json.dumps({"nodes": TOOLS}))
+    (tmp_path / "data.json").write_text("\n".join(map(json.dumps, RECORDS)))
+    return tmp_path
+
+
+def test_a_folder_gives_tools_requests_and_gold_plans(folder: Path) -> None:
+    bench = read_folder(folder)
+    assert bench.makes == {
+        "Translation": "text",
+        "Image Editing": "image",
+        "Question Answering": "text",
+        "Tabular Classification": "text",
+        "Compare": "none",
+    }
+    assert bench.requests["1"] == "Translate 'word 1'"
+    assert [(graph.id, graph.kind) for graph in bench.gold] == [(str(n), "single") for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Image Editing", ["text", "image"]),
+        ("Question Answering", ["text", "context"]),
+        ("Tabular Classification", ["image"]),
+        ("Compare", ["text", "context", "image"]),
+    ],
+)
+def test_a_tool_has_the_hubs_argument_names_where_its_kinds_are_the_hubs(
+    folder: Path, tool: str, arguments: list[str]
+) -> None:
+    assert [arg.name for arg in read_folder(folder).specs[tool].inputs if arg.required] == arguments
+
+
+def test_kinds_that_are_no_resource_are_texts_and_capitals_do_not_matter(folder: Path) -> None:
+    tools = [
+        {"id": "URL Extractor", "input-type": ["text"], "output-type": ["url"]},
+        {"id": "Image Downloader", "input-type": ["url"], "output-type": ["Image"]},
+        {"id": "Image Stitcher", "input-type": ["image", "image"], "output-type": ["image"]},
+    ]
+    (folder / "tool_desc.json").write_text(json.dumps({"nodes": tools}))
+    bench = read_folder(folder)
+    takes = {name: [(arg.name, arg.kind) for arg in spec.inputs] for name, spec in bench.specs.items()}
+    assert takes["Image Downloader"] == [("url", "text")]
+    assert takes["Image Stitcher"] == [("image", "image"), ("image2", "image")]
+    assert [spec.outputs for spec in bench.specs.values()] == [("text",), ("image",), ("image",)]
+    assert bench.makes["Image Downloader"] == "Image"  # as TaskBench's script calls it
+
+
+@pytest.mark.parametrize("write", ["an array", "a byte order mark", "line ends of Windows"])
+def test_a_folder_is_read_however_its_files_were_saved(folder: Path, write: str) -> None:
+    text = json.dumps(RECORDS, indent=1) if write == "an array" else "\n".join(map(json.dumps, RECORDS))
+    start = "\ufeff" if write == "a byte order mark" else ""
+    (folder / "data.json").write_text(start + text, newline="\r\n", encoding="utf-8")
+    bench = read_folder(folder)
+    assert (list(bench.requests), [graph.id for graph in bench.gold]) == (["0", "1", "2"], ["0", "1", "2"])
+
+
+def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
+    asked = [{"id": record["id"], "user_request": record["user_request"]} for record in RECORDS]
+    (folder / "user_requests.json").write_text("\n".join(map(json.dumps, asked)))
+    (folder / "data.json").unlink()
+    bench = read_folder(folder)
+    assert (len(bench.requests), bench.gold) == (3, ())
+
+
+def test_the_pairs_of_tools_that_fit_are_not_needed(folder: Path) -> None:
+    (folder / "graph_desc.json").write_text("[")
+    assert len(read_folder(folder).specs) == len(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("tool_desc.json", None, "tool_desc.json cannot be read"),
+        ("tool_desc.json", "{", "tool_desc.json is not JSON"),
+        ("tool_desc.json", "{}", "describes no tools"),
+        ("data.json", '{"id": "1", "task_nodes": []}\nnot json', "data.json, line 2"),
+        (
+            "tool_desc.json",
+            '{"nodes": [{"desc": "?"}]}',
+            "tool 1, is not an object with an `id`",
+        ),
+        ("tool_desc.json", '{"nodes": ["x"]}', "tool 1, is not an object with an `id`"),
+        ("tool_desc.json", '{"nodes": [{"id": "A", "output-type": []}]}', '"A" has no `input-type`'),
+        ("tool_desc.json", '{"nodes": [{"id": "A", "input-type": []}]}', '"A" has no `output-type`'),
+        (
+            "tool_desc.json",
+            '{"nodes": [{"id": "get_news", "parameters": [{"name": "topic", "type": "string"}]}]}',
+            '"get_news" has `parameters` instead of',
+        ),
+        ("data.json", "", "holds no requests"),
+        ("data.json", '{"id": "7", "task_nodes": [{"tool": "x"}]}', "data.json: a node of the plan 7"),
+        (
+            "data.json",
+            b'{"id": "1", "task_nodes": []}\n{"id": "\xff"}',
+            "data.json, line 2, is not JSON in UTF-8",
+        ),
+    ],
+)
+def test_invalid_folders_are_named(folder: Path, file: str, content: str | bytes | None, told: str) -> None:
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=told):
+        read_folder(folder)
+
+
+def test_arguments_are_read_as_taskbench_reads_them() -> None:
+    node = {"task": "Thing", "arguments": [{"name": "text", "value": "x"}, ["a", "b"], 7]}
+    assert read_graph({"id": 1, "task_nodes": [node]}).nodes[0].arguments == ("text", "a b", "7")
+
+
+def test_a_record_without_a_plan_is_refused() -> None:
+    for broken in ({}, {"id": "1"}, {"id": "1", "task_nodes": ["x"]}, {"id": "1", "task_nodes": [{}]}):
+        with pytest.raises(InputError, match="plan"):
+            read_graph(broken)
