@@ -22,24 +22,26 @@ from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool
 
 from jarvis_agent.agent.memory import ChatMemory, read_history
-from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
+from jarvis_agent.agent.pipeline import RunPipeline
+from jarvis_agent.agent.stages import (
+    checked_stage,
+    make_registry,
+    make_runners,
+    make_stages,
+    read_settings,
+)
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
-from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.replanner import replanning_chain
-from jarvis_agent.response.chain import response_chain, template_responder
-from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
-from jarvis_agent.tools.langchain_task import LangChainTask
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -93,20 +95,20 @@ class JarvisAgent(Runnable[Any, Run]):
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: bool = False,
     ) -> None:
-        self.settings = _settings(settings)
+        self.settings = read_settings(settings)
         self.checkpointer = checkpointer
         self.approve = approve
         self.memory = ChatMemory()
-        self._given = None if tools is None else _runners(tools)
+        self._given = None if tools is None else make_runners(tools)
         self.model = resolve_model(model, self.settings)
         client = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.registry = _registry(self.settings, client, sources, backends, selector, models)
-        self.stages = _stages(
+        self.registry = make_registry(self.settings, client, sources, backends, selector, models)
+        self.stages = make_stages(
             self._runners,
             client,
             self.settings,
-            _checked(planner, "planner"),
-            _checked(responder, "responder"),
+            checked_stage(planner, "planner"),
+            checked_stage(responder, "responder"),
         )
 
     @property
@@ -358,90 +360,6 @@ async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
             yield Run(answer=event.text)
         elif event.kind == "done" and event.run is not None:
             yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
-
-
-def _stages(
-    runners: Any,
-    client: LLMClient | None,
-    settings: Settings,
-    planner: Runnable[Any, Any] | None,
-    responder: Runnable[Any, Any] | None,
-) -> PipelineStages:
-    """The given stages, else those of the language model with their fallbacks without one."""
-    from jarvis_agent.planning.offline import OfflinePlanner
-
-    offline = OfflinePlanner(settings=settings)
-    if client is None:
-        return PipelineStages(
-            runners, planner or offline, responder or template_responder(model_missing=True), settings
-        )
-    return PipelineStages(
-        runners=runners,
-        planner=planner
-        or planning_chain(client, settings=settings).with_fallbacks([offline], exception_key="error"),
-        responder=responder
-        or response_chain(client, settings=settings).with_fallbacks(
-            [template_responder()], exception_key="error"
-        ),
-        settings=settings,
-        fallback_planner=None if planner else offline,
-        replanner=None if planner else replanning_chain(client, settings=settings),
-    )
-
-
-def _registry(
-    settings: Settings,
-    client: LLMClient | None,
-    sources: Iterable[ModelSource] | None,
-    backends: Iterable[Backend | Factory] | None,
-    selector: Any,
-    models: Mapping[str, str] | None,
-) -> ModelRegistry:
-    from jarvis_agent.llm.budget import context_window
-    from jarvis_agent.llm.prompt_set import load_prompt_set
-
-    return ModelRegistry(
-        settings,
-        sources=sources,
-        backends=backends,
-        selector=selector,
-        llm=client,
-        prompts=load_prompt_set(settings.prompts, context_window(client.model, settings)) if client else None,
-        pins=models,
-    )
-
-
-def _settings(given: Any) -> Settings:
-    if isinstance(given, Settings):
-        return given
-    if given is None or isinstance(given, Mapping):
-        return load_settings(**(given or {}))
-    raise ConfigError(
-        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
-    )
-
-
-def _runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
-    """What runs the tasks, by name."""
-    runners: dict[str, TaskRunner] = {}
-    for tool in tools:
-        if not isinstance(tool, BaseTool):
-            raise ConfigError(
-                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one from a function"
-            )
-        if tool.name in runners:
-            raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")
-        runners[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
-    return runners
-
-
-def _checked(stage: Any, name: str) -> Runnable[Any, Any] | None:
-    if stage is None or isinstance(stage, Runnable):
-        return stage
-    raise ConfigError(
-        f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
-        "planning_chain or response_chain, or RunnableLambda(function)"
-    )
 
 
 def _child(config: RunnableConfig) -> RunnableConfig:

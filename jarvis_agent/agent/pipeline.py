@@ -15,27 +15,27 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
+from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
+from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.agent.steps import DirectSteps, Steps
 from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, each, run_with_timeout
+from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Task, TaskResult
-from jarvis_agent.execution.executor import Emit, Executor, ResultStore, TaskRunner
+from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import report_after_failure
@@ -49,58 +49,6 @@ _FILES = TypeAdapter(list[Resource])
 _PLANNED = TypeAdapter(tuple[Plan, float])
 _PLAN = TypeAdapter(Plan)
 _TEXT = TypeAdapter(str)
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineStages:
-    """The parts of an agent.
-
-    Attributes:
-        runners: returns what runs the tasks, by task name; called once per run.
-        planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
-        responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
-        settings: limits and policies.
-        fallback_planner: asked if the planner exceeds its time before its first task.
-        replanner: the planner's dict with "plan" and "results" → Plan to add; None: no replanning.
-    """
-
-    runners: Callable[[], Awaitable[Mapping[str, TaskRunner]]]
-    planner: Runnable[dict[str, Any], Plan]
-    responder: Runnable[dict[str, Any], str]
-    settings: Settings
-    fallback_planner: Runnable[Any, Plan] | None = None
-    replanner: Runnable[Any, Plan] | None = None
-
-
-class Steps(Protocol):
-    """How the steps of a run are done: directly, or once and stored (agent/checkpoints.py)."""
-
-    @property
-    def is_stored(self) -> bool: ...
-
-    @property
-    def meter(self) -> UsageMeter: ...
-
-    @property
-    def results(self) -> ResultStore | None: ...
-
-    async def run_once(self, name: str, work: Callable[[], Awaitable[T]], adapter: TypeAdapter[T]) -> T:
-        """The stored result of this step, else that of `work`. `adapter` converts it from and to JSON."""
-        ...
-
-
-class DirectSteps:
-    """Runs every step, and stores nothing."""
-
-    is_stored = False
-    results = None
-
-    def __init__(self) -> None:
-        self.meter = UsageMeter()
-
-    async def run_once(self, name: str, work: Callable[[], Awaitable[T]], adapter: TypeAdapter[T]) -> T:
-        """The result of `work`."""
-        return await work()
 
 
 class RunPipeline:
@@ -223,50 +171,21 @@ class RunPipeline:
         runners = await self._stages.runners()
         known = {(turn.request, turn.answer) for turn in self._turns}
         told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
+        turns = [await recall(turn, self._store) for turn in (*told, *self._turns)]
+        files = await self._steps.run_once(
+            "files", lambda: grant_files(request, self._store, self._settings), _FILES
+        )
+        if self._steps.is_stored:
+            await readmit_files(files, self._store)
         context = RunContext(
             request=request.text,
-            turns=tuple([await self._recall(turn) for turn in (*told, *self._turns)]),
-            files=tuple(await self._files(request)),
+            turns=tuple(turns),
+            files=tuple(files),
             specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
             confined=not self._settings.allow_request_paths,
         )
         return runners, context
-
-    async def _files(self, request: Request) -> list[Resource]:
-        """The files that the request has and names; the run may read them from now on."""
-        count, limit = len(request.files) + len(request.blocks), self._settings.max_files
-        if count > limit:
-            raise InputError(f"the request has {count} files, more than {limit} (JARVIS_MAX_FILES)")
-
-        async def grant() -> list[Resource]:
-            files = await each(self._store.grant, request.files, self._settings.max_parallel)
-            files += await each(self._store.keep, request.blocks, self._settings.max_parallel)
-            known = {file.name for file in files}
-            for name in await asyncio.to_thread(mentions, request.text, self._store.knows):
-                if name not in known and (file := await self._store.grant_mention(name)) not in files:
-                    files.append(file)
-            return files
-
-        files = await self._steps.run_once("files", grant, _FILES)
-        if self._steps.is_stored:
-            self._store.admit(files)
-            for file in files:
-                if file.path is None:
-                    await self._store.grant_mention(file.name)
-        return files
-
-    async def _recall(self, turn: ChatTurn) -> ChatTurn:
-        """An earlier turn with its files, which this run may read again."""
-        for name in await asyncio.to_thread(mentions, turn.request, self._store.knows):
-            await self._store.grant_mention(name)
-        self._store.admit(turn.resources)
-        if turn.resources:
-            return turn
-        recalled = [await self._store.recall(block) for block in turn.blocks]
-        given = [resource for resource in recalled if resource is not None]
-        made = await self._store.grant_outputs(turn.answer)
-        return replace(turn, resources=(*given, *made), blocks=())
 
     # Plan
 
@@ -369,7 +288,7 @@ class RunPipeline:
     ) -> Callable[[], Awaitable[Plan]]:
         async def write() -> Plan:
             seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
-            if seconds <= 0:
+            if seconds <= 0 or all(result.status == "ok" for result in results):
                 return Plan()
             inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
             try:

@@ -206,7 +206,8 @@ def _check(chunks: Iterator[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:
-    return inputs.get("plan") or Plan()
+    plan = inputs.get("plan")
+    return Plan() if plan is None else plan
 
 
 def _respond_variables(
