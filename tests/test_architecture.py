@@ -39,7 +39,7 @@ CEILINGS = {
     "settings": 40,
 }
 KNOWN_UPWARD = {
-    ("jarvis_agent.core.types", "jarvis_agent.media.files"),
+    ("jarvis_agent.core.types", "jarvis_agent.media.image"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.backends.hub.model_card"),

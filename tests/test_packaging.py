@@ -244,3 +244,17 @@ def test_the_sdist_holds_the_sources_and_the_licence(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "README.md", "pyproject.toml", "tools/toolkit.py", "prompts/__init__.py"} <= names
+
+
+def test_nothing_suggests_installing_another_project_of_a_similar_name() -> None:
+    """The old name on PyPI is an unrelated project."""
+    old = "jarvis" + "-agent"
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    found = [
+        name
+        for name in tracked.splitlines()
+        if (ROOT / name).is_file()
+        and not (ROOT / name).is_symlink()
+        and old in (ROOT / name).read_text("utf-8", errors="ignore").replace(f"/tmp/{old}", "")
+    ]
+    assert found == []

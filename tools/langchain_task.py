@@ -24,16 +24,16 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
-from jarvis_agent.media.files import sniff, suffix_of, writing
+from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
@@ -87,7 +87,7 @@ class LangChainTask:
                 f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
                 "give the tool a timeout of its own"
             )
-        done = in_daemon(self.tool.invoke, tool_call, config)
+        done = start_daemon_thread(self.tool.invoke, tool_call, config)
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -154,10 +154,10 @@ def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> 
     if "base64" not in block:
         return None
     content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
-    path = files.new_path(suffix_of(content, block.get("mime_type")))
-    with writing(f"a file of {call.task.task}"):
+    path = files.new_path(detect_suffix(content, block.get("mime_type")))
+    with disk_errors(f"a file of {call.task.task}"):
         path.write_bytes(content)
-    kind, mime = sniff(path)
+    kind, mime = detect_media_type(path)
     return Resource(kind=kind, path=path, mime=mime)
 
 

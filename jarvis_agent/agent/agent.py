@@ -32,10 +32,10 @@ from jarvis_agent.agent.stages import (
 )
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
@@ -141,7 +141,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request; nothing is run."""
-        return portal.call(self.aplan, request, config)
+        return run_sync(self.aplan, request, config)
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
@@ -180,7 +180,7 @@ class JarvisAgent(Runnable[Any, Run]):
                 directory cannot be written. Later failures are in the Run.
             ConfigError: a checkpointer's run has no thread, or nothing to resume.
         """
-        return portal.call(partial(self.ainvoke, **kwargs), input, config)
+        return run_sync(partial(self.ainvoke, **kwargs), input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """As `invoke`."""
@@ -188,7 +188,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
         """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
-        yield from portal.iterate(partial(self.astream, **kwargs), input, config)
+        yield from iterate_sync(partial(self.astream, **kwargs), input, config)
 
     async def astream(
         self,
@@ -218,7 +218,7 @@ class JarvisAgent(Runnable[Any, Run]):
             return run.answer, run.model_dump(mode="json")
 
         def run(request: str, config: RunnableConfig, files: list[str] | None = None) -> tuple[str, Any]:
-            return portal.call(arun, request, config, files)
+            return run_sync(arun, request, config, files)
 
         return StructuredTool.from_function(
             run, arun, name=name, description=description, response_format="content_and_artifact"
@@ -255,7 +255,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def close(self) -> None:
         """Free the models and threads that the agent holds. Files that runs produced stay."""
-        portal.call(self.aclose)
+        run_sync(self.aclose)
 
     async def aclose(self) -> None:
         """As `close`."""

@@ -30,10 +30,11 @@ from typing_extensions import TypedDict
 
 from jarvis_agent.agent.checkpoints import SAVER_KEY, CheckpointedSteps, CommitAwareSaver
 from jarvis_agent.agent.memory import MAX_TURNS
-from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
-from jarvis_agent.core import sync as portal
+from jarvis_agent.agent.pipeline import RunPipeline
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import ChatTurn, Request
+from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.execution.run import Run
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
         saver = config.get("configurable", {}).get(SAVER_KEY)  # type: ignore[union-attr]
         if saver is not None and not isinstance(saver, CommitAwareSaver):
             config["configurable"] = {**config["configurable"], SAVER_KEY: CommitAwareSaver(saver)}  # type: ignore[index]
-        yield from portal.iterate(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
 
 
 def build_graph(

@@ -28,11 +28,10 @@ from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.agent.steps import DirectSteps, Steps
 from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_with_timeout, start_daemon_thread
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import ChatTurn, Request, RunContext
-from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
@@ -381,12 +380,14 @@ class RunPipeline:
         if store is None:
             return
         try:
-            await run_with_timeout(GRACE, asyncio.to_thread(store.close), "closing the run's directory")
+            await run_with_timeout(
+                limits.CANCEL_GRACE_S, asyncio.to_thread(store.close), "closing the run's directory"
+            )
         except StageTimeoutError:
             logger.warning("the directory %s of a run does not respond and is left", store.directory)
         except asyncio.CancelledError:
             # A second cancellation is not delayed; a thread removes the directory if it is empty.
-            in_daemon(store.close)
+            start_daemon_thread(store.close)
             raise
 
 

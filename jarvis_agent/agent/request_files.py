@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jarvis_agent.core.concurrency import each
+from jarvis_agent.core.concurrency import gather_limited
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.request import ChatTurn, Request, mentions
 from jarvis_agent.core.settings import Settings
@@ -27,8 +27,8 @@ async def grant_files(request: Request, store: ResourceStore, settings: Settings
     count, limit = len(request.files) + len(request.blocks), settings.max_files
     if count > limit:
         raise InputError(f"the request has {count} files, more than {limit} (JARVIS_MAX_FILES)")
-    files = await each(store.grant, request.files, settings.max_parallel)
-    files += await each(store.keep, request.blocks, settings.max_parallel)
+    files = await gather_limited(store.grant, request.files, settings.max_parallel)
+    files += await gather_limited(store.keep, request.blocks, settings.max_parallel)
     known = {file.name for file in files}
     for name in await asyncio.to_thread(mentions, request.text, store.knows):
         if name not in known and (file := await store.grant_mention(name)) not in files:

@@ -26,9 +26,9 @@ from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
 
-from jarvis_agent.core import sync
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.llm.capabilities import model_options, supports_schema, transport_options
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
@@ -96,7 +96,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
             return await self.ainvoke(input, config, **kwargs)
 
         config = ensure_config(config)
-        return sync.call(call)
+        return run_sync(call)
 
     def stream(
         self,
@@ -106,7 +106,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
     ) -> Iterator[AIMessage]:
         """The reply in chunks."""
         config = ensure_config(config)
-        yield from sync.iterate(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
 
     async def ainvoke(
         self,

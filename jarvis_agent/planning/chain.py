@@ -21,11 +21,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, e
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
 
-from jarvis_agent.core import sync
+from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
@@ -114,12 +114,12 @@ class PlanningChain(Runnable[Any, Plan]):
             return await self.ainvoke(input, config, **kwargs)
 
         config = ensure_config(config)
-        return sync.call(call)
+        return run_sync(call)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Plan]:  # noqa: A002
         """Plan a request; each chunk has the tasks that became final."""
         config = ensure_config(config)
-        yield from sync.iterate(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
         """Plan a request."""

@@ -27,7 +27,7 @@ from small_agents import (
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.types import Usage
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.selection import registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
@@ -386,9 +386,9 @@ def test_a_setting_that_can_not_be_names_its_variable(monkeypatch: pytest.Monkey
 def threads() -> set[threading.Thread]:
     """All threads but those that a process keeps: the portal, and the workers of loops and of planning."""
     for thread in threading.enumerate():
-        if thread.name == "jarvis-own":
+        if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-portal", "jarvis-busy", "AnyIO")
+    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 

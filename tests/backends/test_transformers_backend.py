@@ -165,8 +165,8 @@ def test_without_torch_the_extra_is_named(
     monkeypatch.setattr("jarvis_agent.backends.local.find_spec", lambda name: None)
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, local=True)
-    assert 'pip install "jarvis-agent[local]"' in str(backend.unsupported_reason(spec, candidate))
-    with pytest.raises(ConfigError, match=r"jarvis-agent\[local\]"):
+    assert 'pip install "langchain-hugginggpt[local]"' in str(backend.unsupported_reason(spec, candidate))
+    with pytest.raises(ConfigError, match=r"langchain-hugginggpt\[local\]"):
         backend.load(spec, candidate, Settings())
 
 

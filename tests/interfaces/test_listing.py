@@ -81,7 +81,7 @@ async def test_where_an_extra_would_help_its_command_is_given() -> None:
 
     async with inventory_of([], Bare({}), offline=False) as inventory:
         lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert 'pip install "jarvis-agent[local]"' in lines["translation"].how
+    assert 'pip install "langchain-hugginggpt[local]"' in lines["translation"].how
 
 
 async def test_models_are_listed_in_the_order_of_the_selection_and_the_rejected_with_their_reason() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
@@ -20,12 +21,11 @@ from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.thinking import ThinkingFilter
 from jarvis_agent.llm.usage import UsageMeter
-from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
-from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
+from jarvis_agent.testing import ScriptedLLM
 
 ASK = "hello there"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-STRUCTURED = "structured_output" if "structured_output" in Settings.model_fields else "structured"
+STRUCTURED = "structured_output"
 
 
 def scripted(replies: Any, **settings: Any) -> LLMClient:

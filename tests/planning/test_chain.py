@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import OpenAIDouble
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessage, HumanMessage
@@ -22,7 +23,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Usage
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.output_parser import PlanOutputParser
-from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
+from jarvis_agent.testing import ScriptedLLM
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
 SPEAK = '{"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}'
