@@ -42,7 +42,6 @@ KNOWN_UPWARD = {
     ("jarvis_agent.core.types", "jarvis_agent.media.image"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
-    ("jarvis_agent.llm.prompt_set", "jarvis_agent.backends.hub.model_card"),
 }
 KNOWN_CYCLES = 6
 KNOWN_DUPLICATES = 12

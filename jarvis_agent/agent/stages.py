@@ -89,16 +89,12 @@ def make_registry(
     selector: Any,
     models: Mapping[str, str] | None,
 ) -> ModelRegistry:
-    from jarvis_agent.llm.budget import context_window
-    from jarvis_agent.llm.prompt_set import load_prompt_set
-
     return ModelRegistry(
         settings,
         sources=sources,
         backends=backends,
         selector=selector,
         llm=client,
-        prompts=load_prompt_set(settings.prompts, context_window(client.model, settings)) if client else None,
         pins=models,
     )
 

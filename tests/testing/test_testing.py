@@ -19,12 +19,11 @@ from langchain_core.tools import tool
 from jarvis_agent import testing
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.core.errors import TransientError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.llm.prompt_set import load_prompt_set
 from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.testing import (
     FakeBackend,
@@ -118,10 +117,9 @@ class TestScriptedLLM:
 
     def test_first_candidate_chooses_the_first_of_the_list(self) -> None:
         models = [fake_candidate("image-to-text", f"org/{name}") for name in "ab"]
-        messages = load_prompt_set("default").select_messages(
-            RunContext("x"), Task(task="image-to-text", id=0), models
-        )
-        assert '"id": "org/a"' in first_candidate(messages)
+        chain = selection_chain(ScriptedLLM({"select": first_candidate}))
+        call = {"input": "x", "task": Task(task="image-to-text", id=0), "candidates": models}
+        assert chain.invoke(call).id == "org/a"
 
 
 def call_of(task: str, model: str = "") -> Call:
