@@ -299,7 +299,7 @@ class JarvisAgent(Runnable[Any, Run]):
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
-        if self.checkpointer is not None or self.approve or request is None:
+        if self.checkpointer is not None or self.approve:
             stream = self._stored_runs.events(request, config)
             async with aclosing(stream) as events:
                 async for event in events:

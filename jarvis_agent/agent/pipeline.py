@@ -125,7 +125,7 @@ class RunPipeline:
     async def plan(self, request: Request) -> Plan:
         """The plan only; nothing is run. Raises as `run`."""
         try:
-            _, context = await self._prepare(request)
+            _, context = await self._prepare(request, makes_files=False)
             return (await self._write_plan(context, lambda task: None))[0]
         finally:
             await self._close_store()
@@ -137,7 +137,9 @@ class RunPipeline:
         assert self._open_store is not None
         return self._open_store
 
-    async def _prepare(self, request: Request) -> tuple[Mapping[str, TaskRunner], RunContext]:
+    async def _prepare(
+        self, request: Request, *, makes_files: bool = True
+    ) -> tuple[Mapping[str, TaskRunner], RunContext]:
         """The runners, and the request with its files opened."""
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
@@ -157,7 +159,7 @@ class RunPipeline:
         self._deadline += elapsed
         try:
             left = self._deadline - self._clock()
-            return await run_with_timeout(left, self._open(request), "preparing the run")
+            return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
             limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
             raise DeadlineError(
@@ -165,8 +167,9 @@ class RunPipeline:
                 "try again with fewer files, or files of this machine"
             ) from error
 
-    async def _open(self, request: Request) -> tuple[Mapping[str, TaskRunner], RunContext]:
-        await asyncio.to_thread(self._store.prepare)
+    async def _open(self, request: Request, makes_files: bool) -> tuple[Mapping[str, TaskRunner], RunContext]:
+        if makes_files:
+            await asyncio.to_thread(self._store.prepare)
         runners = await self._stages.runners()
         known = {(turn.request, turn.answer) for turn in self._turns}
         told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]

@@ -12,18 +12,20 @@ after its first words, the report of the results is appended; before them, its L
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, ensure_config
+from langchain_core.runnables.graph import Graph
 
 from jarvis_agent.core.chat_log import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import (
     context_window,
@@ -36,7 +38,7 @@ from jarvis_agent.llm.budget import (
 )
 from jarvis_agent.llm.chat_history import shorten_history
 from jarvis_agent.llm.client import open_client
-from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
+from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.path_checker import PathChecker
@@ -76,22 +78,82 @@ def response_chain(
         ConfigError: the model or a prompt cannot be used.
     """
     settings = settings or load_settings()
-    client = open_client(llm, settings)
     templates = load_prompts(settings.prompts if prompts is None else prompts, "respond")
-    window = context_window(client.model, settings)
+    return ResponseChain(open_client(llm, settings), templates, settings)
 
-    def stage(name: str, template: BasePromptTemplate[Any], variables: Callable[..., Any]) -> Any:
-        values = RunnableLambda(partial(variables, template, window), name="variables")
-        return values | template | client.for_stage(name) | StrOutputParser()
 
-    respond = stage("respond", templates.respond, _respond_variables)
-    chat = stage("chat", templates.chat, _chat_variables)
+class ResponseChain(Runnable[dict[str, Any], str]):
+    """See `response_chain`."""
 
-    def write(inputs: Mapping[str, Any]) -> Runnable[Any, str]:
-        return respond if _plan(inputs).tasks else chat  # type: ignore[no-any-return]
+    name = "respond"
 
-    answer = RunnablePassthrough.assign(answer=RunnableLambda(write))
-    return (answer | RunnableGenerator(_check, _acheck)).with_config(run_name="respond")
+    def __init__(self, client: LLMClient, prompts: Prompts, settings: Settings) -> None:
+        self.client = client
+        self.prompts = prompts
+        self.window = context_window(client.model, settings)
+
+    def invoke(self, input: dict[str, Any], config: RunnableConfig | None = None, **kwargs: Any) -> str:  # noqa: A002
+        """The answer."""
+        return run_sync(self.ainvoke, input, ensure_config(config))
+
+    def stream(
+        self,
+        input: dict[str, Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[str]:
+        """The answer in pieces."""
+        yield from iterate_sync(self.astream, input, ensure_config(config))
+
+    async def ainvoke(
+        self,
+        input: dict[str, Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """The answer."""
+        return "".join([piece async for piece in self.astream(input, config)])
+
+    async def astream(
+        self,
+        input: dict[str, Any],  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[str, None]:
+        """The answer in pieces."""
+        stage, values = self._variables(input)
+        answer = _Answer(input)
+        stream = self._chain(stage).astream(values, ensure_config(config))
+        try:
+            async with aclosing(cast("AsyncGenerator[str, None]", stream)) as pieces:
+                async for piece in pieces:
+                    if text := answer.feed(piece):
+                        yield text
+        except LLMError as error:
+            for text in answer.fail(error):
+                yield text
+        else:
+            if text := answer.finish():
+                yield text
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The graph of the chain for a plan with tasks."""
+        return self._chain("respond").get_graph(config)
+
+    def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
+        """The prompt for results, and the one for an empty plan."""
+        return [self.prompts.respond, self.prompts.chat]
+
+    def _chain(self, stage: str) -> Runnable[Any, str]:
+        template = self.prompts.respond if stage == "respond" else self.prompts.chat
+        chain = template | self.client.for_stage(stage) | StrOutputParser()
+        return chain.with_config(run_name="respond")
+
+    def _variables(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The stage, "respond" or "chat" for an empty plan, and the variables of its prompt."""
+        if _plan(inputs).tasks:
+            return "respond", _respond_variables(self.prompts.respond, self.window, inputs)
+        return "chat", _chat_variables(self.prompts.chat, self.window, inputs)
 
 
 def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any], str]:
@@ -166,43 +228,6 @@ class _Answer:
         if not self._plan.tasks:
             return words.not_run.format(notes="; ".join(self._plan.notes)) if self._plan.notes else ""
         return "" if _TROUBLE.search(text) else troubles(self._plan, self._results, words)
-
-
-async def _acheck(chunks: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[str]:
-    """The checked answer. The chunks are the inputs, then pieces of the answer."""
-    inputs: dict[str, Any] = {}
-    answer: _Answer | None = None
-    try:
-        async for chunk in chunks:
-            inputs |= {key: value for key, value in chunk.items() if key != "answer"}
-            if "answer" in chunk:
-                answer = answer or _Answer(inputs)
-                if text := answer.feed(chunk["answer"]):
-                    yield text
-    except LLMError as error:
-        for piece in (answer or _Answer(inputs)).fail(error):
-            yield piece
-        return
-    if answer and (text := answer.finish()):
-        yield text
-
-
-def _check(chunks: Iterator[Mapping[str, Any]]) -> Iterator[str]:
-    """As `_acheck`."""
-    inputs: dict[str, Any] = {}
-    answer: _Answer | None = None
-    try:
-        for chunk in chunks:
-            inputs |= {key: value for key, value in chunk.items() if key != "answer"}
-            if "answer" in chunk:
-                answer = answer or _Answer(inputs)
-                if text := answer.feed(chunk["answer"]):
-                    yield text
-    except LLMError as error:
-        yield from (answer or _Answer(inputs)).fail(error)
-        return
-    if answer and (text := answer.finish()):
-        yield text
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:
