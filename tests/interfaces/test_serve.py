@@ -222,7 +222,7 @@ def test_errors_of_the_server_show_no_details(
             await asyncio.sleep(60)
         raise error
 
-    monkeypatch.setattr(JarvisAgent, "_workers", broken)
+    monkeypatch.setattr(JarvisAgent, "_runners", broken)
     settings = Settings(output_dir=tmp_path, run_timeout=seconds, offline=True)
     app = create_app(JarvisAgent(model=ScriptedLLM([]), settings=settings))
     with (
