@@ -17,7 +17,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.core.request import RunContext
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
 """The plan: for each task the ones that it needs."""
@@ -40,23 +40,12 @@ MOST = 5
 """So many times as many runs are begun, at most, as shall be killed."""
 
 
-class Whim:
-    """A planner that names other words at each call: a plan that is made again is another one."""
-
-    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        whim = os.urandom(3).hex()
-        tasks = [
-            Task(
-                task="work",
-                id=number,
-                dep=deps or [-1],
-                args={"text": f"{whim} {number} " + " ".join(f"<resource>-{dep}" for dep in deps)},
-            )
-            for number, deps in SHAPE.items()
-        ]
-        for task in tasks:
-            on_task(task)
-        return Plan(tasks=tasks)
+async def whim(inputs: Any) -> AsyncIterator[Plan]:
+    """Plans with other words at each call: a plan that is made again is another one."""
+    words = os.urandom(3).hex()
+    for number, deps in SHAPE.items():
+        text = f"{words} {number} " + " ".join(f"<resource>-{dep}" for dep in deps)
+        yield Plan(tasks=[Task(task="work", id=number, dep=deps or [-1], args={"text": text})])
 
 
 def worker(log: Path) -> BaseTool:
@@ -100,7 +89,7 @@ def thread(folder: Path) -> RunnableConfig:
 
 async def run(folder: Path, request: str | None) -> None:
     settings = Settings(output_dir=folder / "out", offline=True)
-    agent = JarvisAgent(tools=[worker(folder / "log")], planner=Whim(), settings=settings)
+    agent = JarvisAgent(tools=[worker(folder / "log")], planner=FakeStage(whim), settings=settings)
     async with saver_of(folder) as saver:
         done = await agent.with_checkpointer(saver).ainvoke(request, thread(folder))
     (folder / "run.json").write_text(done.model_dump_json())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,13 @@ from small_agents import (
     plan,
     small_agent,
 )
+from stages import FakeStage, plan_of, saying
 
 from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
 from jarvis_agent.core.errors import ConfigError, LLMError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
-from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.planning.chain import PlanningChain
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -180,21 +179,6 @@ def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
     assert backend.calls[1].inputs["image"].path == run.results[0].resources[0].path
 
 
-async def test_runs_share_their_tools_until_a_task_type_is_registered_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    agent, _, _ = small_agent()
-    async with agent:
-        first, second = await agent.stages.workers(), await agent.stages.workers()
-        changed = replace(TASKS["translation"], description="Put a text into rhymes.")
-        monkeypatch.setitem(TASKS, "translation", changed)
-        third = await agent.stages.workers()
-    assert first.keys() == second.keys() == third.keys() >= {"translation", "object-detection"}
-    assert all(first[name] is second[name] for name in first)
-    assert [name for name in first if first[name] is not third[name]] == ["translation"]
-    assert third["translation"].spec is changed
-
-
 # Models.
 
 
@@ -340,14 +324,9 @@ def test_where_nothing_describes_images_the_image_is_classified_and_the_run_says
 # Stages of one's own.
 
 
-class TwoTasks:
+def two_tasks() -> FakeStage:
     """A planner that knows one plan."""
-
-    async def plan(self, brief: Any, on_task: Any) -> Plan:
-        whole = Plan.parse(DESCRIBE_ALOUD)
-        for task in whole.tasks:
-            on_task(task)
-        return whole
+    return FakeStage(plan_of(*Plan.parse(DESCRIBE_ALOUD).tasks))
 
 
 def pick_b(inputs: Mapping[str, Any]) -> str:
@@ -355,17 +334,15 @@ def pick_b(inputs: Mapping[str, Any]) -> str:
     return f"{inputs['task'].task}/b"
 
 
-class Brisk:
+async def brisk(inputs: Mapping[str, Any]) -> AsyncIterator[str]:
     """A responder of few words."""
-
-    async def respond(self, brief: Any, plan: Plan, results: Any) -> AsyncIterator[str]:
-        for result in results:
-            yield f"{result.task.task} {result.status}. "
+    for result in inputs["results"]:
+        yield f"{result.task.task} {result.status}. "
 
 
 def test_every_stage_can_be_replaced() -> None:
     agent, llm, backend = small_agent(
-        models=["a", "b"], planner=TwoTasks(), selector=pick_b, responder=Brisk()
+        models=["a", "b"], planner=two_tasks(), selector=pick_b, responder=FakeStage(brisk)
     )
     with agent:
         run = agent.invoke("Describe a.jpg")
@@ -377,7 +354,7 @@ def test_every_stage_can_be_replaced() -> None:
 def test_with_stages_of_ones_own_no_language_model_is_needed() -> None:
     backend = FakeBackend(EXPERTS)
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
-    with JarvisAgent(planner=TwoTasks(), sources=[source], backends=[backend]) as agent:
+    with JarvisAgent(planner=two_tasks(), sources=[source], backends=[backend]) as agent:
         run = agent.invoke("Describe a.jpg")
     assert agent.model_name is None
     assert run.ok
@@ -386,16 +363,8 @@ def test_with_stages_of_ones_own_no_language_model_is_needed() -> None:
     assert run.usage == {}
 
 
-class Broken:
-    """A responder whose language model is down."""
-
-    async def respond(self, brief: Any, plan: Plan, results: Any) -> AsyncIterator[str]:
-        yield "It is a c"
-        raise LLMError("the line went dead")
-
-
 def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
-    agent, _, _ = small_agent(responder=Broken())
+    agent, _, _ = small_agent(responder=FakeStage(saying("It is a c", LLMError("the line went dead"))))
     with agent:
         run = agent.invoke("Describe a.jpg")
     assert run.ok
@@ -406,13 +375,13 @@ def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
 
 def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """In asyncio's few threads it would stand before everything that waits for a disk."""
-    names, shown = list[str](), LLMPlanner._shown
+    names, shown = list[str](), PlanningChain._shown
 
-    def noted(self: LLMPlanner, brief: RunContext) -> Any:
+    def noted(self: PlanningChain, request: Any) -> Any:
         names.append(threading.current_thread().name)
-        return shown(self, brief)
+        return shown(self, request)
 
-    monkeypatch.setattr(LLMPlanner, "_shown", noted)
+    monkeypatch.setattr(PlanningChain, "_shown", noted)
     agent, _, _ = small_agent("[]")
     assert agent.invoke("Hello").answer == "Hello!"
     assert [name.startswith("jarvis-cpu") for name in names] == [True]

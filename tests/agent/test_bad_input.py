@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from PIL import Image
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
+from stages import FakeStage, saying
 from typer.testing import CliRunner, Result
 
-from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent import JarvisAgent, Plan, Run, Settings
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.interfaces.cli import app as cli
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -179,14 +180,9 @@ def test_a_request_that_nobody_can_plan_is_answered_in_words() -> None:
 
 
 def test_without_a_language_model_what_is_not_understood_is_said_with_examples() -> None:
-    class Puzzled:
-        async def plan(self, brief: Any, on_task: Any) -> Any:
-            from jarvis_agent import Plan
-
-            return Plan(notes=["no task fits: colourless green ideas"])
-
+    puzzled = FakeStage(saying(Plan(notes=["no task fits: colourless green ideas"])))
     agent, _, _ = small_agent()
-    with agent, JarvisAgent(planner=Puzzled(), sources=[], backends=[]) as keyless:
+    with agent, JarvisAgent(planner=puzzled, sources=[], backends=[]) as keyless:
         run = keyless.invoke("colourless green ideas")
     assert "I did not understand what is to be done" in run.answer
     assert "no task fits: colourless green ideas" in run.answer
@@ -201,7 +197,7 @@ def test_a_pinned_model_that_is_not_there_is_named_with_the_reason() -> None:
     with JarvisAgent(llm, models=pins, settings=Settings(offline=True)) as agent:
         run = agent.invoke("Describe a.jpg")
     assert run.results[0].status == "failed"
-    assert "the model nobody/nothing, which is pinned for image-to-text, can not be used" in run.answer
+    assert "the model nobody/nothing, which is pinned for image-to-text, cannot be used" in run.answer
     assert "not on this machine, and JARVIS_OFFLINE forbids to download it" in run.answer
     assert "starter" not in run.answer
 
@@ -322,7 +318,7 @@ def test_the_command_tells_it_as_json_too(jarvis: Any) -> None:
     ("args", "told"),
     [
         ([""], "the request is empty"),
-        (["Describe it", "--file", "bad.jpg"], "--file bad.jpg can not be read: No such file or directory"),
+        (["Describe it", "--file", "bad.jpg"], "--file bad.jpg cannot be read: No such file or directory"),
         (["Describe it", "--file", "empty.jpg"], "empty.jpg is empty"),
         (["Describe a.jpg", "--out", "a.jpg/outputs"], "choose another one with --out"),
         (["Describe a.jpg", "--policy", "sometimes"], "policy: Input should be 'local-first'"),

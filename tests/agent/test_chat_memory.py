@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from jarvis_agent.agent.memory import ChatMemory, turns_of
+from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.request import ChatTurn
 
 
@@ -44,7 +45,7 @@ def test_a_question_without_an_answer_and_an_answer_without_a_question_are_turns
 
 
 def test_what_is_remembered_is_bounded_by_its_letters_too():
-    memory = ChatMemory(letters=10)
+    memory = ChatMemory(characters=10)
     memory.add("a", ChatTurn("1234", "1"))
     memory.add("b", ChatTurn("2345", "2"))
     memory.add("b", ChatTurn("3", "3"))
@@ -55,7 +56,7 @@ def test_what_is_remembered_is_bounded_by_its_letters_too():
 
 
 def test_the_newest_turn_is_remembered_however_long_it_is():
-    memory = ChatMemory(letters=10)
+    memory = ChatMemory(characters=10)
     memory.add("a", ChatTurn("1", ""))
     memory.add("b", ChatTurn("2" * 100, ""))
     assert memory.turns("a") == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ from small_agents import CAPTION, DESCRIBE, block, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.media.store import ResourceStore
@@ -164,11 +162,10 @@ async def test_planning_has_a_limit_of_its_own_and_what_was_planned_by_then_is_d
 async def test_where_nothing_was_planned_in_time_it_is_planned_without_the_language_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def plan(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        on_task(task := Task(task="image-to-text", id=0, args={"image": "a.jpg"}))
-        return Plan(tasks=[task])
+    async def plan(self: Any, *args: Any) -> Plan:
+        return Plan(tasks=[Task(task="image-to-text", id=0, args={"image": "a.jpg"})])
 
-    monkeypatch.setattr(OfflinePlanner, "plan", plan)
+    monkeypatch.setattr(OfflinePlanner, "ainvoke", plan)
     agent, _, _ = small_agent(DRIP, settings=Settings(llm_timeout=0.1, **QUICK))
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
@@ -197,7 +194,7 @@ async def test_a_plan_alone_has_the_limits_of_a_run() -> None:
 async def test_what_comes_before_planning_is_a_part_of_the_run(
     seam: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(*((JarvisAgent, "_workers") if seam == "workers" else (ResourceStore, seam)), never)
+    monkeypatch.setattr(*((JarvisAgent, "_runners") if seam == "workers" else (ResourceStore, seam)), never)
     agent, _, _ = small_agent(settings=Settings(run_timeout=0.3))
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if seam == "grant" else []}
     if seam == "keep":

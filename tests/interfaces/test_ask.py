@@ -13,12 +13,11 @@ from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
 from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Task, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import ReportResponder
+from jarvis_agent.response.chain import template_responder
 
 Captured = pytest.CaptureFixture[str]
 
@@ -134,7 +133,7 @@ def test_a_run_counts_as_answered_if_something_was_done(run: Run, expected: bool
 @pytest.mark.parametrize("request_text", ["Sing to me.", "Chante pour moi, s'il te plaît.", "给我唱歌。"])
 async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: str) -> None:
     plan = Plan(notes=["no task fits"])
-    report = "".join([piece async for piece in ReportResponder().respond(RunContext(request_text), plan, [])])
+    report = await template_responder().ainvoke({"input": request_text, "plan": plan})
     assert "no task fits" in report
     assert not terminal.answered(request_text, Run(answer=report, plan=plan))
 

@@ -85,7 +85,7 @@ async def test_the_client_works_asynchronously_and_receives_events(served: Serve
         events = [event async for event in client.astream_events(request, version="v2")]
     assert whole.answer == ANSWER
     assert untimed(sum(chunks, Run())) == untimed(whole)
-    started = [event["name"] for event in events if event["event"] == "on_chat_model_start"]
+    started = [e["metadata"]["jarvis_stage"] for e in events if e["event"] == "on_chat_model_start"]
     assert {"plan", "respond"} <= set(started)
     assert events[-1]["data"]["output"]["answer"] == ANSWER
 
@@ -222,7 +222,7 @@ def test_errors_of_the_server_show_no_details(
             await asyncio.sleep(60)
         raise error
 
-    monkeypatch.setattr(JarvisAgent, "_workers", broken)
+    monkeypatch.setattr(JarvisAgent, "_runners", broken)
     settings = Settings(output_dir=tmp_path, run_timeout=seconds, offline=True)
     app = create_app(JarvisAgent(model=ScriptedLLM([]), settings=settings))
     with (

@@ -66,7 +66,7 @@ def test_when_the_plan_breaks_off_the_tasks_so_far_are_kept_and_run(reply: Any, 
         ((DROP,), "dropped the connection"),
         (Failure(404, "no such model"), "Set JARVIS_MODEL to a model that the server lists"),
         (Failure(402, "no credit"), "your plan with the provider"),
-        ("", "answered nothing"),
+        ("", "returned an empty reply"),
     ],
     ids=["garbage", "refuses", "hangs", "drops", "404", "402", "silent"],
 )
@@ -137,5 +137,5 @@ def test_an_address_that_is_none_is_refused_at_once() -> None:
 
 
 def test_a_model_of_an_unknown_provider_is_refused_with_an_example() -> None:
-    with pytest.raises(ConfigError, match='named as "provider:model", such as "openai:'):
+    with pytest.raises(ConfigError, match='Name a model as "provider:model", such as "openai:'):
         JarvisAgent("no-such-provider:model")

@@ -150,7 +150,7 @@ def _as_brief(given: Mapping[str, Any], tools: Iterable[Any] | Mapping[str, Any]
         request=text,
         files=tuple(map(_named_file, mentions(text))) if files is None else tuple(files),
         turns=tuple(_turns(given.get("chat_history") or ())),
-        specs=_specs(given.get("tools") or tools),
+        specs=_specs(tools if given.get("tools") is None else given["tools"]),
     )
 
 
