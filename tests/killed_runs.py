@@ -29,7 +29,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
 from jarvis_agent.agent.graph import DurableAgent
-from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.context import RunContext
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
 """The plan: for each task the ones that it needs."""

@@ -20,8 +20,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, Checkpoin
 from langgraph.func import task
 from pydantic import TypeAdapter
 
+from jarvis_agent.core.context import UsageMeter
 from jarvis_agent.core.errors import DeadlineError
-from jarvis_agent.core.request import UsageMeter
 from jarvis_agent.core.types import Task, TaskResult, Usage
 
 _KEY, _VALUE, _USAGE = "step", "value", "usage"

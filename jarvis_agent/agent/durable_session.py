@@ -15,8 +15,9 @@ from jarvis_agent.agent.checkpoints import CheckpointedSteps, CheckpointStore
 from jarvis_agent.agent.memory import TURNS
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, turn_of
 from jarvis_agent.core.chat_log import turns_of
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import ChatTurn, Request, RunContext
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 
-from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.context import ChatTurn
 
 _THREADS = 1_000
 TURNS = 50

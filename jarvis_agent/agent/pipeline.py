@@ -25,6 +25,7 @@ from jarvis_agent.core.concurrency import (
     run_with_timeout,
     start_daemon_thread,
 )
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import (
     DeadlineError,
     InputError,
@@ -33,8 +34,9 @@ from jarvis_agent.core.errors import (
     describe_error,
     format_traceback,
 )
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner

@@ -87,11 +87,11 @@ class Resource(Frozen):
         """The image, upright, in RGB or RGBA.
 
         Raises:
-            BadInputError: this is not an image, or its file can not be read as one.
+            BadInputError: this is not an image, or its file cannot be read as one.
         """
-        from jarvis_agent.media.image import open_image
+        from jarvis_agent.core.display import open_image
 
-        return open_image(self)
+        return open_image(self.path, self.kind)
 
     def to_content_block(self) -> dict[str, Any]:
         """This resource as a standard content block of LangChain (text, image, audio, video or file)."""
@@ -115,9 +115,9 @@ class Resource(Frozen):
         return base64.b64encode(self.path.read_bytes()).decode()
 
     def _repr_html_(self) -> str:
-        from jarvis_agent.core.display import html_of
+        from jarvis_agent.core.display import to_html
 
-        return html_of(self)
+        return to_html(self.path, self.kind, mime=self.mime, label=self.name, text=self.as_text())
 
 
 class Candidate(Frozen):

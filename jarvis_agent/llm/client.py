@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
 
 __all__ = ["LLMClient", "describe_model", "open_client", "resolve_model"]
 

@@ -44,7 +44,7 @@ from jarvis_agent.planning.schema import files_by_kind, plan_schema
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
 
 EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
 """Number of nearest examples: beside the list of tasks, and instead of it."""

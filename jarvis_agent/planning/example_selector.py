@@ -28,8 +28,8 @@ from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity
 MAX_SAME_TASKS = 2
 """Number of selected examples with the same tasks."""
 
-_SAME_KINDS, _SAME_FILES = 0.15, 0.1
-"""Weights of files of the same kinds, and of the same number of each kind."""
+_SAME_KINDS, _SAME_FILES, _SAME_STEPS = 0.15, 0.1, 0.1
+"""Weights of files of the same kinds, of the same number of each kind, and of as many tasks as steps."""
 
 _TASK_WEIGHT = 0.7
 """Weight of the similarity of the tasks to the request's steps; the rest is that of the requests."""
@@ -138,6 +138,7 @@ def _score(
     scores = [[step.get(name, 0.0) for name in example.tasks or (NO_TASK,)] for step in steps]
     if not scores:
         return similarity + files
+    same = files + _SAME_STEPS * (len(scores) == max(1, len(example.plan)))
     requested = fmean(map(max, scores))
     covered = fmean(map(max, zip(*scores, strict=True))) if example.tasks else requested
-    return (1 - _TASK_WEIGHT) * similarity + _TASK_WEIGHT * (requested + covered) / 2 + files
+    return (1 - _TASK_WEIGHT) * similarity + _TASK_WEIGHT * (requested + covered) / 2 + same

@@ -20,8 +20,9 @@ from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
 from jarvis_agent.core.chat_log import turns_of
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.request import ChatTurn, mentions
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task

@@ -16,8 +16,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import convert_to_messages
 
 from jarvis_agent.core.chat_log import turns_of
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import ChatTurn, Request, mentions
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec

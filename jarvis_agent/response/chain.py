@@ -21,7 +21,7 @@ from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.report import report, troubles
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.core.types import TaskResult
     from jarvis_agent.llm.client import LLMClient

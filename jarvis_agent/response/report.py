@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.messages import Phrases, phrases
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.planning.plan import Plan

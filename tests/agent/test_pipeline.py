@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskResult
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 PLAN = '[{"task": "summarization", "id": 0, "dep": [-1], "args": {"text": "a long text"}}]'

@@ -161,7 +161,7 @@ def test_a_silent_video_has_no_sound_to_take_out(working: Working, made: Path, f
 def test_what_is_no_video_is_refused(working: Working, tmp_path: Path, made: Path, task: str) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
-    with pytest.raises(BadInputError, match=r"broken\.mp4 can not be read as a video"):
+    with pytest.raises(BadInputError, match=r"broken\.mp4 cannot be read as a video"):
         working(task, video=Resource(kind="video", path=broken))
     assert not list(made.iterdir())
 

@@ -177,7 +177,7 @@ def test_a_network_without_tokens_is_averaged_over_the_image(bench: Bench) -> No
 def test_a_video_shorter_than_the_model_looks_repeats_frames(
     bench: Bench, model: str, tmp_path: Path
 ) -> None:
-    write_video(tmp_path / "short.mp4", [Image.new("RGB", (64, 48), "red")] * 2, 8.0, {})
+    write_video(tmp_path / "short.mp4", [Image.new("RGB", (64, 48), "red")] * 2, 8.0)
     clip = Resource(kind="video", path=tmp_path / "short.mp4", mime="video/mp4")
     found = bench.ask("video-classification", model, video=clip)
     assert sum(row["score"] for row in found) == pytest.approx(1)

@@ -9,8 +9,10 @@ from time import thread_time
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from jarvis_agent.core.context import UsageMeter
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import MOST_NAMES, Request, UsageMeter, mentions
+from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Usage
 
 

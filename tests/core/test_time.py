@@ -16,8 +16,8 @@ from langchain_core.tools import ToolException
 from small_agents import CAPTION, DESCRIBE, block, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.media.store import ResourceStore

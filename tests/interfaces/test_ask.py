@@ -12,8 +12,8 @@ import pytest
 from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
 from rich.console import Console
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Task, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal

@@ -147,7 +147,7 @@ async def test_no_proxy_is_asked_for_a_name_that_wants_none(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
     url = f"https://{NAME}:{shop.port}/a.txt"
-    with pytest.raises(InputError, match="can not be fetched"):
+    with pytest.raises(InputError, match="cannot be fetched"):
         await fetch(url, tmp_path / "x", Settings())
     monkeypatch.setenv("NO_PROXY", "elsewhere.example,.example")
     path = await fetch(url, tmp_path / "x", Settings())

@@ -216,7 +216,7 @@ async def test_what_the_chat_made_may_be_read_again(store, picture):
 def test_binary_rubbish_is_no_known_kind(tmp_path):
     rubbish = tmp_path / "x.bin"
     rubbish.write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(InputError, match="not a kind of file"):
+    with pytest.raises(InputError, match="not a supported file type"):
         detect_media_type(rubbish)
 
 
@@ -248,7 +248,7 @@ async def test_a_cut_off_image_is_told_before_any_model_is_asked(store, tmp_path
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
     await store.grant(str(broken))
-    with pytest.raises(InputError, match="can not be read as an image"):
+    with pytest.raises(InputError, match="cannot be read as an image"):
         await store.resolve(str(broken), "image")
 
 
@@ -263,14 +263,14 @@ ODD_NAMES = ["~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_a_name_that_the_system_does_not_take_is_an_input_error(store, name):
-    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
         await store.grant(name)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_such_a_name_among_the_words_of_a_request_is_complained_of_only_by_its_task(store, name):
     assert (await store.grant_mention(name)).path is None
-    with pytest.raises(InputError, match=r"can not be (read|fetched)"):
+    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
         await store.resolve(name, "image")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.request import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.llm.client import LLMClient
