@@ -66,7 +66,7 @@ class RunContext:
         specs: the task types that the plan may use, by name.
         meter: counts the language model's tokens.
         config: LangChain's config of the run, for callbacks and tracing.
-        confined: whether somebody asks who may not learn which files there are on this machine.
+        confined: whether the request is untrusted, and must not learn which files exist here.
     """
 
     request: str

@@ -110,17 +110,17 @@ class Request(Frozen):
 
 
 def _fault(error: Exception) -> str:
-    """What is wrong with a value that is no request, for people."""
+    """The message for a value that is not a request."""
     if not isinstance(error, ValidationError):
         # LangChain adds an address of its manual in the lines below the first.
-        return f"a message of this one can not be read: {_shown(describe_error(error).splitlines()[0])}"
+        return f"a message of this one cannot be read: {_shown(describe_error(error).splitlines()[0])}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if field in _TAKES:
         return f"{field}: this takes {_TAKES[field]}, not {_shown(repr(first['input']))}"
     if field:
         return f"{field}: there is no such field"
-    return f"this one can not be read: {first['msg']}"
+    return f"this one cannot be read: {first['msg']}"
 
 
 def _shown(text: str) -> str:
@@ -132,6 +132,6 @@ def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
     try:
         blocks: list[Any] = list(message.content_blocks)
     except (KeyError, TypeError, ValueError):
-        # A block that lacks a part of its form: whoever opens it can say so.
+        # A block that lacks a required field is reported when it is opened.
         blocks = [block for block in message.content if isinstance(block, dict)]
     return [dict(block) for block in blocks if block.get("type") != "text"]

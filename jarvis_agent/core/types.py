@@ -71,9 +71,9 @@ class Resource(Frozen):
         kind: what it is.
         path: absolute path of its file, if it has one.
         mime: media type of the file, recognised by content.
-        text: its text, if it is a text or can be put as one.
+        text: its text, if it is a text or can be converted to one.
         data: plain JSON, such as the boxes of a detection.
-        name: a short label for people.
+        name: a short label.
     """
 
     kind: Modality
@@ -214,7 +214,7 @@ class TaskResult(Frozen):
         attempts: every try, failed ones too.
         resources: what was made, the principal resource first.
         output: plain JSON in the shape of huggingface_hub's inference types.
-        error: what went wrong, for people; None if all went well.
+        error: the error message; None if it succeeded.
         failure: the kind of error, by the name of its class in `core.errors`, where that is known.
         notes: what was tolerated on the way.
         started, ended: seconds since the run began; the same for a task that never started.

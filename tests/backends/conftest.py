@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from jarvis_agent.testing import HubDouble
 
 
 @pytest.fixture
@@ -21,3 +23,16 @@ def _quick_collections() -> None:
     """Exempt the objects of imported libraries from garbage collections, which each unloaded model causes."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+    """A Hub with no models, empty caches, and an inference client that knows no models."""
+    from huggingface_hub.inference._providers import _common
+
+    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
+    for place in ("constants", "utils._cache_manager"):
+        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    with HubDouble() as double, double.redirected():
+        yield double

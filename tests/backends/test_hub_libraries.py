@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,6 @@ USELESS = dict.fromkeys(
 )
 TEXTS = {"text": "the cat is good", "sentences": ["the dog is good", "who wrote the program ?"]}
 TABLE = {"table": "sales.csv"}
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub, with empty caches of what it lists and of its models."""
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
-    with HubDouble() as double, double.redirected():
-        yield double
 
 
 def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str, Any]) -> Any:

@@ -140,8 +140,8 @@ def test_another_form_is_refused_with_the_forms_that_there_are(value):
         ({"input": ["hi"]}, "input: this takes a text, not ['hi']"),
         ({"messages": "hi"}, "messages: this takes a list of messages such as"),
         ({"inptu": "hi"}, "inptu: there is no such field"),
-        ({"messages": [3]}, "a message of this one can not be read"),
-        (7, "this one can not be read"),
+        ({"messages": [3]}, "a message of this one cannot be read"),
+        (7, "this one cannot be read"),
     ],
 )
 def test_what_is_wrong_with_a_request_is_told_by_its_field_and_without_addresses(value, told):

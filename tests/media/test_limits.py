@@ -1,4 +1,4 @@
-"""Limits of pixels, seconds, bytes and cells, which hold before anything is decoded."""
+"""Limits on pixels, seconds, bytes and cells, which are checked before anything is decoded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _resolve(path: Path, kind: Any, **limits: Any) -> Resource:
 
 
 def _png(width: int, height: int) -> bytes:
-    """A PNG whose header claims a size, with hardly any picture behind it."""
+    """A PNG whose header claims a size, with little image data."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return (
@@ -80,7 +80,7 @@ def test_ten_hours_of_sound_are_refused_unread(tmp_path: Path) -> None:
 
 
 def _set_sizes(path: Path, data: int) -> None:
-    """Make the file as long as a WAV of so many bytes of sound; the new part takes no room on the disk."""
+    """Give the WAV file `data` bytes of samples; the file is sparse."""
     with path.open("r+b") as file:
         file.truncate(44 + data)
         file.seek(4)
@@ -215,10 +215,8 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
-    run_with_timeout = base64.b64encode(b"x" * 1000).decode()
-    assert (
-        await store.keep({"type": "file", "base64": run_with_timeout, "mime_type": "text/plain"})
-    ).path is not None
+    allowed = {"type": "file", "base64": base64.b64encode(b"x" * 1000).decode(), "mime_type": "text/plain"}
+    assert (await store.keep(allowed)).path is not None
     monkeypatch.setattr("jarvis_agent.media.store.base64.b64decode", None)
     for block in (
         {"type": "file", "base64": "A" * 3000, "mime_type": "text/plain"},
