@@ -30,9 +30,9 @@ from typing import Any
 
 from small_llm import INSTALL, WEIGHTS, served
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, describe_error
 from jarvis_agent.core.references import ref, substitute
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import load_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA

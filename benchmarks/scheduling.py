@@ -18,7 +18,7 @@ from time import perf_counter
 from figures import Figure
 
 from jarvis_agent import Settings
-from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Executor, TaskCall

@@ -12,6 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from served import Served
 
     from jarvis_agent.backends.pool import ModelPool
-
-Build = Callable[[Path], None]
 
 _HF_HOME = tempfile.TemporaryDirectory(prefix="jarvis-hf-home-")
 _FOREIGN = ("JARVIS_", "OPENAI_", "HF_", "HUGGINGFACE_", "HUGGING_FACE_", "LANGSMITH_", "LANGCHAIN_")
@@ -132,17 +131,15 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Build], Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a tiny model, which is built at its first use. Copy it before you change it."""
-    folders: dict[Build, Path] = {}
 
-    def built(build: Build) -> Path:
-        if build not in folders:
-            import torch
+    @cache
+    def built(name: str) -> Path:
+        from tiny_models import build
 
-            torch.manual_seed(0)
-            folders[build] = tmp_path_factory.mktemp(build.__name__)
-            build(folders[build])
-        return folders[build]
+        folder = tmp_path_factory.mktemp(name)
+        build(name, folder)
+        return folder
 
     return built

@@ -39,11 +39,10 @@ CEILINGS = {
     "settings": 40,
 }
 KNOWN_UPWARD = {
-    ("jarvis_agent.core.types", "jarvis_agent.media.image"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
     ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
 }
-KNOWN_CYCLES = 6
+KNOWN_CYCLES = 2
 KNOWN_DUPLICATES = 12
 
 

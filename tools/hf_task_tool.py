@@ -20,8 +20,8 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec

@@ -25,15 +25,16 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.core.concurrency import start_daemon_thread
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.redaction import redact
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
-from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
+from jarvis_agent.media.access import disk_errors
+from jarvis_agent.media.detect import detect_media_type, detect_suffix
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""

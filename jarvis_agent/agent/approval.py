@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 

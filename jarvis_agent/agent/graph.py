@@ -32,8 +32,9 @@ from jarvis_agent.agent.checkpoints import SAVER_KEY, CheckpointedSteps, CommitA
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.request import ChatTurn, Request
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.execution.run import Run
 

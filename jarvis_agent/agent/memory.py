@@ -16,7 +16,7 @@ from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 
-from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.context import ChatTurn
 
 MAX_TURNS = 50
 """Remembered turns of one chat."""

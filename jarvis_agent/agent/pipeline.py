@@ -29,9 +29,10 @@ from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.agent.steps import DirectSteps, Steps
 from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_with_timeout, start_daemon_thread
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import ChatTurn, Request, RunContext
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jarvis_agent.core.concurrency import gather_limited
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import ChatTurn, Request, mentions
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.store import ResourceStore

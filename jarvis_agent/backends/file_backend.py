@@ -16,12 +16,12 @@ from typing import ClassVar
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.devices import is_out_of_memory
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.backends.hub.snapshot import refusal
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import JarvisError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 
 

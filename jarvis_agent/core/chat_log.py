@@ -12,7 +12,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from jarvis_agent.core.request import ChatTurn, media_blocks
+from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.request import media_blocks
 
 
 def turns_of(messages: Iterable[BaseMessage | ChatTurn]) -> tuple[ChatTurn, ...]:

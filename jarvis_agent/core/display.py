@@ -1,8 +1,9 @@
-"""How a resource shows itself in a notebook: as HTML, by its kind.
+"""Show a file in a notebook, by its kind, and open it as an image.
 
-html_of(Resource(kind="table", path=Path("sales.csv")))      # a <table> of the first rows, and the path
+to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the path
+open_image(Path("a.jpg"), "image")      # a PIL image, upright
 
-What a file holds is escaped; pictures, sounds and videos are put into the page.
+Content of files is escaped. Images, sounds and videos are embedded in the page as data URLs.
 """
 
 from __future__ import annotations
@@ -11,56 +12,86 @@ import base64
 import csv
 import html
 import itertools
+import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis_agent.core.errors import BadInputError
+
 if TYPE_CHECKING:
-    from jarvis_agent.core.types import Resource
+    from PIL.Image import Image
 
 ROWS, COLUMNS = 10, 12
-"""How much of a table is shown."""
-_LONGEST_CELL = 80
+"""Rows and columns of a table that are shown."""
+_MAX_CELL_CHARS = 80
 
-LARGEST = 20_000_000
-"""Bytes of a file that is put into the page; a larger one is named only."""
+MAX_EMBEDDED_BYTES = 20_000_000
+"""A larger file is not embedded; only its path is shown."""
 
+IMAGE_ERRORS = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    SyntaxError,
+    EOFError,
+    LookupError,
+    TypeError,
+    struct.error,
+)
+"""Exceptions of Pillow's readers for a damaged file; they differ by format."""
 
-def html_of(resource: Resource) -> str:
-    """A resource as a piece of HTML; one without a file, or whose file is gone, as its text."""
-    path = resource.path
-    if path is None or not path.is_file():
-        return f"<pre>{html.escape(resource.as_text())}</pre>"
-    caption = f"<figcaption><code>{html.escape(str(path))}</code></figcaption>"
-    if resource.kind == "table":
-        return f"<figure>{_table(resource)}{caption}</figure>"
-    if path.stat().st_size > LARGEST:
-        return f"<figure>{caption}</figure>"
-    label = html.escape(resource.name or path.name)
-    shown = {
-        "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
-        "audio": '<audio controls src="{source}"></audio>',
-        "video": '<video controls src="{source}" style="max-width:480px"></video>',
-        "3d": '<a download="{file}" href="{source}">{label}</a>',
-    }.get(resource.kind, "")
-    source = _source(resource) if shown else ""
-    return (
-        f"<figure>{shown.format(source=source, label=label, file=html.escape(path.name))}{caption}</figure>"
-    )
+_ELEMENTS = {
+    "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
+    "audio": '<audio controls src="{source}"></audio>',
+    "video": '<video controls src="{source}" style="max-width:480px"></video>',
+    "3d": '<a download="{file}" href="{source}">{label}</a>',
+}
 
 
-def _source(resource: Resource) -> str:
-    """The file as a data URL."""
-    assert resource.path is not None
-    content = base64.b64encode(resource.path.read_bytes()).decode()
-    return f"data:{html.escape(resource.mime or 'application/octet-stream')};base64,{content}"
+def open_image(path: Path | None, kind: str) -> Image:
+    """The image of a file, turned upright, in RGB or RGBA.
 
+    Raises:
+        BadInputError: there is no file, or it cannot be read as an image. The message names `kind`.
+    """
+    from PIL import Image, ImageOps
 
-def _table(resource: Resource) -> str:
-    """The first rows of a CSV file, its first line as the head; "" if it can not be read."""
-    assert resource.path is not None
-    tabs = (resource.mime or "").endswith("tab-separated-values")
+    if path is None:
+        raise BadInputError(f"an image is needed, and this is a {kind} without a file")
     try:
-        with resource.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            lines = list(itertools.islice(csv.reader(file, delimiter="\t" if tabs else ","), ROWS + 2))
+        with Image.open(path) as opened:
+            upright: Image.Image = ImageOps.exif_transpose(opened)
+            return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path} does not exist any more") from error
+    except (*IMAGE_ERRORS, Image.DecompressionBombError) as error:
+        raise BadInputError(f"{path} cannot be read as an image: {error}") from error
+
+
+def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str = "", text: str = "") -> str:
+    """A file as HTML; `text` if there is no file, or if it was deleted."""
+    if path is None or not path.is_file():
+        return f"<pre>{html.escape(text)}</pre>"
+    caption = f"<figcaption><code>{html.escape(str(path))}</code></figcaption>"
+    if kind == "table":
+        return f"<figure>{_table(path, mime or '')}{caption}</figure>"
+    if kind not in _ELEMENTS or path.stat().st_size > MAX_EMBEDDED_BYTES:
+        return f"<figure>{caption}</figure>"
+    content = base64.b64encode(path.read_bytes()).decode()
+    element = _ELEMENTS[kind].format(
+        source=f"data:{html.escape(mime or 'application/octet-stream')};base64,{content}",
+        label=html.escape(label or path.name),
+        file=html.escape(path.name),
+    )
+    return f"<figure>{element}{caption}</figure>"
+
+
+def _table(path: Path, mime: str) -> str:
+    """The first rows of a CSV file, its first line as the head; "" if it cannot be read."""
+    delimiter = "\t" if mime.endswith("tab-separated-values") else ","
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            lines = list(itertools.islice(csv.reader(file, delimiter=delimiter), ROWS + 2))
     except (OSError, csv.Error):
         return ""
     if not lines:
@@ -73,5 +104,5 @@ def _table(resource: Resource) -> str:
 
 
 def _cells(line: list[str]) -> list[str]:
-    cells = [html.escape(cell if len(cell) <= _LONGEST_CELL else cell[:_LONGEST_CELL] + "…") for cell in line]
+    cells = [html.escape(c if len(c) <= _MAX_CELL_CHARS else c[:_MAX_CELL_CHARS] + "…") for c in line]
     return cells if len(cells) <= COLUMNS else [*cells[:COLUMNS], "…"]

@@ -1,11 +1,11 @@
 """Every error that jarvis_agent raises or records, in one tree.
 
     JarvisError
-    ├── ConfigError               settings, keys or names that can not work
+    ├── ConfigError               settings, keys or names that cannot work
     │   └── MissingExtraError     an optional package is not installed
-    ├── InputError                the request, or a file or URL that it names, can not be used
+    ├── InputError                the request, or a file or URL that it names, cannot be used
     │   └── ForbiddenError        a file or URL that this request may not read
-    ├── PlanError                 a plan that can not be made or mended
+    ├── PlanError                 a plan that cannot be made or repaired
     ├── LLMError                  the language model failed, refused, or timed out
     ├── NoCandidateError          no expert is left for a task
     ├── DeadlineError             time ran out
@@ -15,7 +15,7 @@
         ├── TooSlowError          it did not finish in the time of an attempt
         ├── UnavailableError      it failed again and again, so it is left alone for a while
         ├── OutOfMemoryError      the model does not fit; a smaller one may
-        ├── UnsupportedError      this expert can not do this; another one may
+        ├── UnsupportedError      this expert cannot do this; another one may
         ├── BadInputError         no expert can do this with this input
         └── ExhaustedError        every expert that could do the task has failed
 
@@ -61,7 +61,7 @@ class MissingExtraError(ConfigError):
 
 
 class InputError(JarvisError):
-    """The request, or something that it names, can not be used."""
+    """The request, or something that it names, cannot be used."""
 
 
 class ForbiddenError(InputError):
@@ -69,7 +69,7 @@ class ForbiddenError(InputError):
 
 
 class PlanError(JarvisError):
-    """A plan could not be made or mended."""
+    """A plan could not be made or repaired."""
 
 
 class LLMError(JarvisError):
@@ -117,7 +117,7 @@ class OutOfMemoryError(ExpertError):
 
 
 class UnsupportedError(ExpertError):
-    """This expert can not do what was asked; another may."""
+    """This expert cannot do what was asked; another may."""
 
 
 class BadInputError(ExpertError):
@@ -173,7 +173,7 @@ def policy_for(error: JarvisError | type[JarvisError]) -> ErrorPolicy:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error for people: ours say enough, the others are told with the name of their class."""
+    """The message of an error; for an error that is not ours, with the name of its class."""
     if isinstance(error, JarvisError):
         return str(error)
     name = type(error).__name__
@@ -183,7 +183,7 @@ def describe_error(error: BaseException) -> str:
 def redacted_cause(error: BaseException) -> JarvisError:
     """A stand-in for a foreign error that may hold an address or a key: `raise … from redacted_cause(error)`.
 
-    Whoever prints the traceback of an error prints its causes as they are.
+    A printed traceback includes the causes of the error unchanged.
     """
     return JarvisError(describe_error(error)).with_traceback(error.__traceback__)
 

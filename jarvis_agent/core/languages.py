@@ -1,4 +1,4 @@
-"""The languages that people translate between, under every name by which models know them.
+"""The languages of translation models, under every name that models use for them.
 
     find_language("French")       # Language("French", "fr", "fra_Latn"), as for "fr", "fr-CA" or "fra_Latn"
     language_of_script("你好")     # "zh"
@@ -151,7 +151,7 @@ def find_language(name: str) -> Language | None:
 def language_of_script(text: str) -> str:
     """The ISO 639-1 code of the most widespread language written like a text; "en" for Latin letters.
 
-    A guess for texts whose language nobody named. Kana among Chinese characters mean Japanese.
+    A guess for texts whose language is not given. Kana among Chinese characters mean Japanese.
     """
     letters = Counter(
         unicodedata.name(char, "").split(" ")[0].split("-")[0] for char in text if char.isalpha()

@@ -19,18 +19,18 @@ def checked(part: T, protocol: type, label: str) -> T:
     """The part, which has every attribute and method of its protocol.
 
     Args:
-        label: what the part is, for people: "the planner".
+        label: name of the part in messages, such as "the planner".
 
     Raises:
         ConfigError: it is a class instead of an instance of it, or it lacks something.
     """
     if isinstance(part, type):
         name = part.__name__
-        raise ConfigError(f"{label} can not be used: {name} is a class; give an instance of it, {name}(…)")
+        raise ConfigError(f"{label} cannot be used: {name} is a class; give an instance of it, {name}(…)")
     lacking = [f"`{name}`" for name in _members(protocol) if getattr(part, name, None) is None]
     if lacking:
         raise ConfigError(
-            f"{label} can not be used: {type(part).__name__} lacks {', '.join(lacking)}; "
+            f"{label} cannot be used: {type(part).__name__} lacks {', '.join(lacking)}; "
             f"see the protocol {protocol.__name__} in {protocol.__module__}"
         )
     return part
@@ -40,13 +40,13 @@ def brought(entry: EntryPoint, protocol: type, what: str, *given: Any) -> Any:
     """The part that the entry point of an installed package makes of `given`.
 
     Raises:
-        ConfigError: it can not be loaded or made, or it lacks something.
+        ConfigError: it cannot be loaded or made, or it lacks something.
     """
     label = f"the {what} {entry.name!r} ({entry.value})"
     try:
         part = entry.load()(*given)
     except Exception as error:
-        raise ConfigError(f"{label} can not be loaded: {error}; mend or uninstall its package") from error
+        raise ConfigError(f"{label} cannot be loaded: {error}; repair or uninstall its package") from error
     return checked(part, protocol, label)
 
 

@@ -1,4 +1,4 @@
-"""Secrets taken out of what people, logs and traces are told.
+"""Secrets taken out of what people, logs and traces are shown.
 
     redact("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
     # "GET https://host/a.png?(hidden) failed: (key)"
@@ -23,7 +23,7 @@ _SHORTEST = 8
 """Letters; a shorter value would be found in ordinary words."""
 
 _SHORT = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z]).{4,}", re.DOTALL)
-"""Shorter keys that are no ordinary words, nor numbers, nor what servers without keys are told ("ollama")."""
+"""Shorter keys; not ordinary words, numbers, or the placeholder of servers without keys ("ollama")."""
 
 # Whatever is looked for has a longest length, so that a long text takes no longer than its length.
 _KEY_LIKE = re.compile(

@@ -64,7 +64,7 @@ def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
     """`value` with each reference replaced by what `lookup` returns for its id.
 
     A string that is one reference and nothing else becomes what `lookup` returns, whatever its type; inside a
-    longer text that is put as a string.
+    longer text the value is converted to a string.
     """
     if isinstance(value, str):
         whole = whole_ref(value)

@@ -202,10 +202,10 @@ class Settings(BaseSettings):
 def load_settings(**given: Any) -> Settings:
     """The settings that are given, and those of the environment for the fields that are absent or None.
 
-    Variables that look like a setting and are none are told in the log.
+    Variables that look like a misspelt setting are logged.
 
     Raises:
-        ConfigError: one of them can not be used; the message names the field, or the variable.
+        ConfigError: one of them cannot be used; the message names the field, or the variable.
     """
     for strange, nearest in misspelt_variables(os.environ).items():
         logger.warning("%s is no setting and changes nothing; did you mean %s?", strange, nearest)

@@ -1,10 +1,10 @@
-"""The sync face of an async core: one event loop in a thread of its own serves every sync call.
+"""Sync calls of async functions: one event loop in its own thread serves all of them.
 
 run = run_sync(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
 for chunk in iterate_sync(agent.astream, "…"): ...
 
-The thread is a daemon: at the end of the process what still runs is stopped, and what can not be stopped is
-left alone.
+The thread is a daemon: at exit, running calls are cancelled, and those that do not stop are
+abandoned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Call(Generic[T]):
     def stop(self) -> None:
         """Cancel it, and wait until it has ended, `limits.SYNC_GRACE_S` seconds at most.
 
-        An iterator that nobody closed may be collected anywhere: in the loop's own thread, where nothing
+        An iterator that was not closed may be collected anywhere: in the loop's own thread, where nothing
         can be waited for, or in one that holds a lock which the loop needs.
         """
         self.cancel()
@@ -128,7 +128,7 @@ def _shared() -> _Portal:
 
 
 def close() -> None:
-    """Stop the calls that run, `limits.SYNC_GRACE_S` seconds at most; a later call starts anew."""
+    """Stop the calls that run, `limits.SYNC_GRACE_S` seconds at most; a later call starts a new loop."""
     global _portal
     with _lock:
         portal, _portal = _portal, None

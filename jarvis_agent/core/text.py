@@ -1,7 +1,9 @@
-r"""Text without what a terminal would obey and XML does not allow, or what can not be encoded.
+r"""Clean and shorten text.
 
-clean("\x1b[31mred\x1b[0m")       # "red"
-sound("one \ud83d\ude00, \ud800")  # "one 😀, \ufffd"
+clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
+sound("one \ud83d\ude00, \ud800")       # "one 😀, \ufffd": text that can be encoded
+brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
+first_tokens("a description …", 80)     # one line of about 80 tokens
 """
 
 from __future__ import annotations
@@ -9,40 +11,61 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_SEQUENCES = re.compile(
+_ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
-    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and its kin: titles, links, clipboard
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC and similar: titles, links, clipboard
     r"|\x1b[ -/]*[0-~]?"
 )
-_TURNING = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""What changes the direction of the text that follows, and so can make it read as something else."""
+_DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""Characters that change the direction of the text after them, and so can disguise it."""
 
-_CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}]")
-
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_TOKEN = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
 
 
 def clean(text: str) -> str:
-    """The text without what a terminal obeys: escape sequences and controls other than tab and newline."""
-    return _CONTROLS.sub("", _SEQUENCES.sub("", text))
+    """The text without escape sequences and control characters other than tab and newline."""
+    return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text))
 
 
 def clean_json(text: str) -> str:
-    """The same JSON; control characters that JSON allows and terminals may obey are escaped."""
-    return re.sub(rf"[\x7f-\x9f{_TURNING}]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    """The same JSON; control characters that are valid in JSON but obeyed by terminals are escaped."""
+    return re.sub(rf"[\x7f-\x9f{_DIRECTION}]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def sound(text: str) -> str:
-    """The text with surrogate pairs joined and lone ones replaced: what can be encoded."""
+    """The text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def sound_data(data: Any) -> Any:
-    """Plain data with every text in it made `sound`; what is none (an object) stays as it is."""
+    """Plain data with `sound` applied to every text; other objects are unchanged."""
     if isinstance(data, str):
         return sound(data)
     if isinstance(data, dict):
         return {sound_data(name): sound_data(part) for name, part in data.items()}
     return type(data)(map(sound_data, data)) if type(data) in (list, tuple) else data
+
+
+def brief_text(text: str, limit: int = 300) -> str:
+    """A text on one line, cut at the end of a word after at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[:limit].rsplit(" ", 1)[0] + " …"
+
+
+def first_tokens(text: str, limit: int = 80) -> str:
+    """A text on one line, cut after about `limit` tokens of a language model.
+
+    The number of tokens is estimated: four letters of a word count as one, and so does any other character.
+    """
+    line = " ".join(text.split())
+    tokens = list(_TOKEN.finditer(line))
+    if len(tokens) <= limit:
+        return line
+    cut = tokens[limit].start()
+    kept = line[:cut]
+    in_a_word = line[cut - 1 : cut + 1].isascii() and not kept.endswith(" ")
+    return (kept.rsplit(" ", 1)[0] if in_a_word else kept).rstrip() + " …"

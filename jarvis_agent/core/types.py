@@ -71,9 +71,9 @@ class Resource(Frozen):
         kind: what it is.
         path: absolute path of its file, if it has one.
         mime: media type of the file, recognised by content.
-        text: its text, if it is a text or can be put as one.
+        text: its text, if it is a text or can be converted to one.
         data: plain JSON, such as the boxes of a detection.
-        name: a short label for people.
+        name: a short label.
     """
 
     kind: Modality
@@ -87,11 +87,11 @@ class Resource(Frozen):
         """The image, upright, in RGB or RGBA.
 
         Raises:
-            BadInputError: this is not an image, or its file can not be read as one.
+            BadInputError: this is not an image, or its file cannot be read as one.
         """
-        from jarvis_agent.media.image import open_image
+        from jarvis_agent.core.display import open_image
 
-        return open_image(self)
+        return open_image(self.path, self.kind)
 
     def to_content_block(self) -> dict[str, Any]:
         """This resource as a standard content block of LangChain (text, image, audio, video or file)."""
@@ -115,9 +115,9 @@ class Resource(Frozen):
         return base64.b64encode(self.path.read_bytes()).decode()
 
     def _repr_html_(self) -> str:
-        from jarvis_agent.core.display import html_of
+        from jarvis_agent.core.display import to_html
 
-        return html_of(self)
+        return to_html(self.path, self.kind, mime=self.mime, label=self.name, text=self.as_text())
 
 
 class Candidate(Frozen):
@@ -214,7 +214,7 @@ class TaskResult(Frozen):
         attempts: every try, failed ones too.
         resources: what was made, the principal resource first.
         output: plain JSON in the shape of huggingface_hub's inference types.
-        error: what went wrong, for people; None if all went well.
+        error: the error message; None if it succeeded.
         failure: the kind of error, by the name of its class in `core.errors`, where that is known.
         notes: what was tolerated on the way.
         started, ended: seconds since the run began; the same for a task that never started.

@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import ValidationError
 
+from jarvis_agent.core.context import RunContext, UsageMeter
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
-from jarvis_agent.core.request import RunContext, UsageMeter, mentions
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import NoCandidateError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec

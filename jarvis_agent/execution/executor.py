@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     DeadlineError,
     JarvisError,
@@ -30,7 +31,6 @@ from jarvis_agent.core.errors import (
     format_traceback,
 )
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Selection, Status, Task, TaskResult

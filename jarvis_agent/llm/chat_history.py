@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.budget import Truncator, count_tokens, to_json_line
 

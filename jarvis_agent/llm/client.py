@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
 
 __all__ = ["LLMClient", "describe_model", "open_client", "resolve_model"]
 
@@ -195,7 +195,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
                         yield AIMessageChunk(content=text)
         except LLMError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
             if type(error).__name__ not in _CUT_OFF_ERRORS:
                 raise explain(error, self.model, self.settings) from redacted_cause(error)
             log.info("the reply was cut off: %s", describe_error(error))

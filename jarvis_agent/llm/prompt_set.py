@@ -22,7 +22,7 @@ from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts
 from jarvis_agent.response.results import model_assignment, predictions, totals
 
 if TYPE_CHECKING:
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
     from jarvis_agent.core.types import Task, TaskResult
     from jarvis_agent.planning.plan import Plan
 

@@ -1,1 +1,1 @@
-"""Reading and checking images, audio, video and tables; downloads; the files of a run."""
+"""Images, audio, video and tables: detection, limits, decoding, downloads, and the files of a run."""

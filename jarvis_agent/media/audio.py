@@ -6,7 +6,6 @@ samples = read_audio(Path("clip.wav"), 16_000)  # float32, mono, in [-1, 1]
 from __future__ import annotations
 
 import wave
-from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_SAMPLES = 500_000_000
-"""Most samples of all channels together that a sound may have: they take 2 GB when decoded."""
+"""Maximum number of samples over all channels; decoded, they take 2 GB."""
 
 
 def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
-    """The sound of a file: mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
+    """Read a file as mono float32 in [-1, 1], shape (samples,), resampled to `rate` Hz.
 
     Raises:
-        BadInputError: the file can not be read as audio, or holds no sound.
+        BadInputError: the file cannot be read as audio, or holds no samples.
         MissingExtraError: soundfile and soxr are not installed.
     """
     try:
@@ -41,13 +40,12 @@ def read_audio(path: Path, rate: int) -> NDArray[np.float32]:
 
 
 def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
-    """The sound of a file as it is: float32 in [-1, 1], shape (samples, channels), and its rate in Hz.
+    """Decode a file to float32 in [-1, 1], shape (samples, channels), and its rate in Hz.
 
-    soundfile reads WAV, FLAC, OGG and MP3; what it does not know (AAC, M4A, WebM, the sound of a video) is
-    read by PyAV where that is installed.
+    soundfile reads WAV, FLAC, OGG and MP3. PyAV, if installed, reads other formats (AAC, M4A, WebM, videos).
 
     Raises:
-        BadInputError: the file can not be read as audio, or holds no sound.
+        BadInputError: the file cannot be read as audio, or holds no samples.
         MissingExtraError: soundfile is not installed.
     """
     try:
@@ -61,7 +59,7 @@ def decode_audio(path: Path) -> tuple[NDArray[np.float32], int]:
     except (soundfile.LibsndfileError, OSError) as error:
         if find_spec("av") is None:
             missing = MissingExtraError("a format such as AAC or M4A", "local")
-            raise BadInputError(f"{path} can not be read as audio: {error} ({missing})") from error
+            raise BadInputError(f"{path} cannot be read as audio: {error} ({missing})") from error
         samples, rate = _decode_by_av(path)
     if not len(samples):
         raise BadInputError(f"{path} holds no sound (0 samples)")
@@ -92,15 +90,12 @@ def _decode_by_av(path: Path) -> tuple[NDArray[np.float32], int]:
             raise BadInputError(f"{path} holds no sound (0 samples)")
         return np.concatenate(parts, axis=1).T.astype(np.float32), stream.rate
     except (av.FFmpegError, OSError, ValueError) as error:
-        # A ValueError is for channels that come or go in the midst of the sound.
-        raise BadInputError(f"{path} can not be read as audio: {error}") from error
+        # PyAV raises a ValueError if the number of channels changes within a stream.
+        raise BadInputError(f"{path} cannot be read as audio: {error}") from error
 
 
-def write_audio(path: Path, samples: Any, rate: int, tags: Mapping[str, str] | None = None) -> float:
-    """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; returns seconds.
-
-    `tags` are texts for the file's metadata: "title", "artist", "comment".
-    """
+def write_audio(path: Path, samples: Any, rate: int) -> float:
+    """Write mono samples in [-1, 1], shape (n,) or (1, n), as a 16-bit WAV file; return its seconds."""
     import numpy as np
 
     mono = np.asarray(samples, dtype=np.float32).reshape(-1)
@@ -110,26 +105,4 @@ def write_audio(path: Path, samples: Any, rate: int, tags: Mapping[str, str] | N
         file.setsampwidth(2)
         file.setframerate(rate)
         file.writeframes(pcm.tobytes())
-    if tags:
-        tag_wav(path, tags)
     return len(mono) / rate
-
-
-_WAV_TAGS = {"title": b"INAM", "artist": b"IART", "comment": b"ICMT"}
-
-
-def tag_wav(path: Path, tags: Mapping[str, str]) -> None:
-    """Add texts to the metadata of a WAV file: "title", "artist", "comment".
-
-    They go into a LIST chunk of type INFO at the file's end, which Python's own writer can not do.
-    """
-    chunks = b"".join(_chunk(_WAV_TAGS[name], value.encode() + b"\0") for name, value in tags.items())
-    with path.open("r+b") as file:
-        size = file.seek(0, 2) + file.write(_chunk(b"LIST", b"INFO" + chunks))
-        file.seek(4)
-        file.write((size - 8).to_bytes(4, "little"))
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    """A chunk of a RIFF file: name, length, content, and a byte more where the length is odd."""
-    return name + len(content).to_bytes(4, "little") + content + b"\0" * (len(content) % 2)

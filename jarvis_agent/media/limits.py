@@ -1,9 +1,9 @@
-"""How large a picture, a sound or a video may be before anything decodes it.
+"""Limits on images, audio and video, checked before anything is decoded.
 
     check_limits(resource, settings)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
 
-A picture's size is in its header. How long a video lasts is told by its packets, whatever its header claims.
-Where what reads sounds and videos is not installed, nothing is checked, and nothing can decode them either.
+The size of an image comes from its header, the duration of a video from its packets. Audio and video are not
+checked if soundfile or PyAV is missing; they cannot be decoded then either.
 """
 
 from __future__ import annotations
@@ -18,26 +18,22 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.image import check_pixels
 
-_LONGEST_TOLD = 1e9
-"""Seconds. A damaged file may claim to last longer than any clock can tell."""
+_MAX_SHOWN_S = 1e9
+"""Damaged files may claim durations beyond the range of timedelta."""
 
 
 def check_limits(resource: Resource, settings: Settings) -> None:
-    """Refuse a file that is too large for its kind; blocks while it reads headers, or a video's packets.
+    """Refuse a file that is too large for its kind. Blocks while it reads headers or packets.
 
     Raises:
-        InputError: more than `max_pixels` pixels or `max_seconds` seconds, or no picture or video at all.
+        InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image or a video.
     """
     check = _CHECKS.get(resource.kind)
     if check is not None and resource.path is not None:
         check(resource.path, settings)
 
 
-def _picture(path: Path, settings: Settings) -> None:
-    check_pixels(path, settings.max_pixels)
-
-
-def _sound(path: Path, settings: Settings) -> None:
+def _check_audio(path: Path, settings: Settings) -> None:
     if find_spec("soundfile") is None:
         return
     import soundfile
@@ -45,15 +41,15 @@ def _sound(path: Path, settings: Settings) -> None:
     try:
         seconds = soundfile.info(path).duration
     except (soundfile.LibsndfileError, OSError):
-        # AAC and the like, which PyAV knows; or no sound, which is for its reader to say.
+        # A format that only PyAV reads; or no audio, which the reader reports.
         seconds = _seconds_by_av(path)
     _check_seconds(path, seconds, settings)
 
 
-def _video(path: Path, settings: Settings) -> None:
+def _check_video(path: Path, settings: Settings) -> None:
     if find_spec("av") is None:
         return
-    from jarvis_agent.media.video import length_of, opened
+    from jarvis_agent.media.video import duration_of, opened
 
     with opened(path) as video:
         stream = video.streams.video[0]
@@ -63,7 +59,7 @@ def _video(path: Path, settings: Settings) -> None:
                 f"{path} has pictures of {width} x {height} pixels, more than {settings.max_pixels:,} "
                 "(JARVIS_MAX_PIXELS); make it smaller"
             )
-        _check_seconds(path, length_of(video), settings)
+        _check_seconds(path, duration_of(video), settings)
 
 
 def _seconds_by_av(path: Path) -> float:
@@ -71,20 +67,23 @@ def _seconds_by_av(path: Path) -> float:
         return 0.0
     import av
 
-    from jarvis_agent.media.video import length_of
+    from jarvis_agent.media.video import duration_of
 
     try:
         with av.open(path, metadata_errors="replace") as sound:
-            return length_of(sound)
+            return duration_of(sound)
     except (av.FFmpegError, OSError):
         return 0.0
 
 
 def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
     if seconds > settings.max_seconds:
-        told = (min(found, _LONGEST_TOLD) for found in (seconds, settings.max_seconds))
-        lasts, limit = (timedelta(seconds=int(found)) for found in told)
+        lasts, limit = (timedelta(seconds=int(min(s, _MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
         raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
 
 
-_CHECKS: dict[str, Callable[[Path, Settings], None]] = {"image": _picture, "audio": _sound, "video": _video}
+_CHECKS: dict[str, Callable[[Path, Settings], None]] = {
+    "image": lambda path, settings: check_pixels(path, settings.max_pixels),
+    "audio": _check_audio,
+    "video": _check_video,
+}

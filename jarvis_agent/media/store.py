@@ -1,16 +1,9 @@
-"""The ResourceStore of a run: where its files go, and which files and URLs it may read.
+"""The files of a run: one directory for what it writes, and the resources that its tasks read.
 
-A name in a plan was written by a language model, so it counts for nothing by itself. It is read only if it
-is one of these:
-
-- a file or URL that the user gave or named (`grant`), under the spelling in which he did;
-- a file that this run, or an earlier turn of the same chat, has made (`admit`);
-- a file below a directory that the settings allow.
-
-    store = ResourceStore(settings)
-    await store.grant("cat.jpg")
-    image = await store.resolve("cat.jpg", "image")     # a Resource
-    await store.resolve("/etc/passwd", "image")          # ForbiddenError
+store = ResourceStore(settings)
+await store.grant("cat.jpg")
+image = await store.resolve("cat.jpg", "image")     # a Resource
+await store.resolve("/etc/passwd", "image")         # ForbiddenError, see media/access.py
 """
 
 from __future__ import annotations
@@ -26,93 +19,90 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
-from jarvis_agent.core.request import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
+from jarvis_agent.media.access import AccessPolicy, describe_file, disk_errors, name_errors
+from jarvis_agent.media.detect import detect_suffix
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 
 logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_MARKS = " !'\"`<>[]()"
 _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
 
 
 class ResourceStore:
-    """Files of one run. Thread-safe where backends use it (`new_path`).
+    """Files of one run. `new_path` is thread-safe.
 
-    Making one touches no disk; `prepare` and `close` do, and are for a thread.
+    The constructor does not touch the disk. `prepare` and `close` block; call them in a thread.
     """
 
     def __init__(
         self, settings: Settings, *, roots: Iterable[Path] = (), directory: Path | None = None
     ) -> None:
-        """A store that writes to `directory`, by default a new one below `settings.output_dir`.
+        """Create a store.
 
-        `roots` are directories that may be read beside those of the settings.
+        Args:
+            settings: limits and the access policy.
+            roots: readable directories in addition to `settings.allowed_dirs`.
+            directory: where files are written; by default a new directory below `settings.output_dir`.
         """
         run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         self.settings = settings
         self._place = directory or settings.output_dir / run_id
-        self._allowed = (*settings.allowed_dirs, *roots)
-        self._granted: dict[str, Resource | InputError] = {}
+        self._access = AccessPolicy(settings, roots)
         self._urls: dict[str, asyncio.Lock] = {}
         self._taken: set[str] | None = None
-        self._kept: dict[str, Resource] = {}
+        self._attachments: dict[str, Resource] = {}
         self._lock = threading.RLock()
         self._closed = False
         self._decoding = asyncio.Lock()
 
     @cached_property
     def directory(self) -> Path:
-        """Where files are written; absolute."""
+        """Absolute path of the directory that files are written to."""
         return self._place.absolute()
 
-    @cached_property
-    def _roots(self) -> list[Path]:
-        return [path.expanduser().resolve() for path in self._allowed]
-
     def prepare(self) -> None:
-        """Make the directory, so that a place that can not be written is known before any work is done.
+        """Create the directory, so that a wrong output directory is reported before any work is done.
 
-        What is in it already, from a process that died, keeps its name.
+        Files of an interrupted run in the directory are kept, and their names are not reused.
 
         Raises:
-            InputError: it can not be made; the message says which.
+            InputError: the directory cannot be created.
         """
         try:
             with self._lock:
                 if self._closed:
-                    # Whoever asked was stopped meanwhile, and a directory that is made now would stay.
+                    # The run was stopped meanwhile; a directory created now would stay behind.
                     self._taken = set()
                     return
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._taken = {path.name for path in self.directory.iterdir()}
         except OSError as error:
             raise InputError(
-                f"the output directory {self.directory} can not be made ({error.strerror or error}); "
+                f"the output directory {self.directory} cannot be created ({error.strerror or error}); "
                 "choose another one with --out or JARVIS_OUTPUT_DIR"
             ) from error
 
     def close(self) -> None:
-        """Remove the directory if the run wrote nothing. It is not made any more."""
+        """Remove the directory if it is empty. `prepare` does not create it afterwards."""
         with self._lock, suppress(OSError):
             self._closed = True
             self.directory.rmdir()
 
     def new_path(self, suffix: str, stem: str = "file") -> Path:
-        """A path in the run's directory that nobody else has been given; `suffix` is such as ".png"."""
+        """An unused path in the run's directory; `suffix` starts with a dot, as in ".png"."""
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "file"
         with self._lock:
             taken = self._names()
@@ -125,27 +115,31 @@ class ResourceStore:
         return self.directory / name
 
     def _names(self) -> set[str]:
-        """Names in the directory that are taken; it is made if it was not yet."""
+        """The names in use in the directory, which is created if needed."""
         if self._taken is None:
             self.prepare()
         assert self._taken is not None
         return self._taken
 
     async def grant(self, name: str) -> Resource:
-        """Allow a file or URL that the user gave, and say what it is.
+        """Allow a file, URL or data URI that the user gives, and return it as a Resource.
 
         Raises:
-            InputError: it can not be read or fetched.
-            ForbiddenError: the settings do not let requests name files (a server), or the URL is private.
+            InputError: it cannot be read or fetched.
+            ForbiddenError: the settings forbid paths in requests (a server), or the URL is private.
         """
-        resource = self._granted[name] = await self._open(name)
+        with name_errors(name):
+            resource = await self._open(name)
+        self._access.allow(name, resource)
         return resource
 
     async def grant_mention(self, name: str) -> Resource:
-        """Allow what the words of a request name, which may be no file at all.
+        """Allow a name found in the text of a request.
 
-        A URL is fetched, and a file that can not be read is complained of, only when a task wants it; until
-        then it is a Resource without a path, its kind guessed from its name.
+        A URL is fetched when a task first uses it. The error of an unreadable file is raised then too.
+
+        Returns:
+            The file; or a Resource without a path, its kind guessed from the name.
         """
         if _URL.match(name):
             self._urls.setdefault(name, asyncio.Lock())
@@ -153,29 +147,22 @@ class ResourceStore:
             try:
                 return await self.grant(name)
             except InputError as error:
-                # "What is in cat.jpg?" means the file photos/cat.jpg that comes with it.
-                meant = self._by_file_name(name) if PurePosixPath(name).name == name else None
-                if isinstance(meant, Resource):
-                    return meant
-                self._granted[name] = error
+                # "What is in cat.jpg?" means the attached file photos/cat.jpg.
+                attached = self._access.find_bare(name)
+                if isinstance(attached, Resource):
+                    return attached
+                self._access.allow(name, error)
         return Resource(kind=_kind_by_name(name), name=name)
 
     def knows(self, name: str) -> bool:
-        """Whether a name is that of a file which came with the request, or of one that a request may name."""
-        is_bare = PurePosixPath(name).name == name
-        if name in self._granted or (is_bare and self._by_file_name(name) is not None):
-            return True
-        try:
-            path = self._place_of(name)
-            return path.is_file() and (self.settings.allow_request_paths or self._below_roots(path))
-        except (OSError, RuntimeError, ValueError):
-            return False
+        """Whether a name is an attached file, or a file that a request may name. Blocks."""
+        return self._access.is_known(name)
 
     async def grant_outputs(self, answer: str) -> list[Resource]:
-        """Allow the files of earlier runs that an answer of this chat names, if they are still there.
+        """Allow the existing files of earlier runs that an answer of this chat names.
 
-        A chat that comes as messages remembers what it made in no other way. A server's chats are told by
-        strangers: there nothing is allowed.
+        Chats that arrive as messages carry their files only in this form. The messages of a server's clients
+        are untrusted: if `allow_request_paths` is off, the list is empty.
         """
         if not self.settings.allow_request_paths:
             return []
@@ -185,42 +172,36 @@ class ResourceStore:
         return [file for file in found if file.path is not None]
 
     def admit(self, resources: Iterable[Resource]) -> None:
-        """Allow files that this chat has made or was given."""
-        for resource in resources:
-            if resource.path is not None:
-                self._granted[str(resource.path)] = resource
-                if resource.name and not isinstance(self._granted.get(resource.name), Resource):
-                    self._granted[resource.name] = resource
+        """Allow files that this chat has produced or received."""
+        self._access.admit(resources)
 
     async def keep(self, block: Mapping[str, Any]) -> Resource:
         """Store a content block of a message (image, audio, video, file) as a file of this run.
 
         Raises:
-            InputError: the block holds no data, or the data is of no known kind.
+            InputError: the block holds no data, or data of an unknown type.
         """
         url = str(block.get("url") or "")
         data = str(block.get("base64") or "")
         if url and not url.startswith("data:"):
             return await self.grant(url)
         if not (data or url):
-            told = block.get("file_id") or block.get("type")
+            label = block.get("file_id") or block.get("type")
             raise InputError(
-                f"the attached file {told!r} holds no data; attach its bytes (base64) or its URL"
+                f"the attached file {label!r} holds no data; attach its bytes (base64) or its URL"
             )
         async with self._decoding:
             resource = await asyncio.to_thread(
-                self._keep_data, data or url, str(block.get("mime_type") or "")
+                self._save_attachment, data or url, str(block.get("mime_type") or "")
             )
         self.admit([resource])
         return resource
 
     async def recall(self, block: Mapping[str, Any]) -> Resource | None:
-        """As `keep`, for an attachment of an earlier turn, which must not stop this one.
-
-        Its URL is fetched only when a task wants it.
+        """Store an attachment of an earlier turn; its URL is fetched when a task first uses it.
 
         Returns:
-            None if it can not be used; why is logged.
+            None if it cannot be used. The reason is logged, and the turn continues.
         """
         url = str(block.get("url") or "")
         try:
@@ -232,11 +213,11 @@ class ResourceStore:
             return None
 
     async def resolve(self, value: Any, kind: Modality) -> Resource:
-        """The resource that an argument of kind `kind` means.
+        """The resource for an argument of the given kind.
 
         Raises:
-            InputError: there is no such file, or it is of another kind.
-            ForbiddenError: the file or URL is not one that this run may read.
+            InputError: the file is missing, too large, or of another kind.
+            ForbiddenError: this run may not read the file or URL.
         """
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
         if resource.kind != kind and kind in MEDIA - {"file"}:
@@ -248,42 +229,37 @@ class ResourceStore:
         return resource
 
     async def text_of(self, value: str) -> str:
-        """A text argument's text: that of the file which it names, if the user gave one of that name.
+        """The content of the text file that a value names; the value itself if it names none.
 
         Raises:
-            InputError: the file is not there, or is no text in UTF-8.
+            InputError: the file is missing, or is not UTF-8.
         """
-        found = self._granted.get(value.strip())
+        found = self._access.exact(value.strip())
         if isinstance(found, InputError):
             raise found
-        if (
-            not isinstance(found, Resource)
-            or found.kind not in ("text", "table", "data")
-            or found.path is None
-        ):
+        if found is None or found.path is None or found.kind not in ("text", "table", "data"):
             return value
         try:
             return await asyncio.to_thread(found.path.read_text, encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{found.path} can not be read as text (UTF-8): {error}") from error
+            raise InputError(f"{found.path} cannot be read as text (UTF-8): {error}") from error
 
     async def path_of(self, value: str) -> str:
-        """The path of the file that a value names, if the user gave one of that name; else the value.
+        """The path of the allowed file that a value names, for tools that open files; else the value.
 
-        It is for tools that open files by themselves: the planner may have shortened the name, and a file
-        that came with a message has no name but ours.
+        The planner may have shortened the name, and an attachment has only a generated one.
         """
-        name = value.strip()
-        found = self._granted.get(name) or (self._by_file_name(name) if self._is_one_path(name) else None)
-        if not isinstance(found, Resource) or found.path is None:
+        found = self._access.find_path(value.strip())
+        if found is None or found.path is None:
             return value
         return value if await asyncio.to_thread(os.path.exists, value) else str(found.path)
 
     async def _lookup(self, name: str) -> Resource:
         if name in self._urls:
             async with self._urls[name]:
-                return self._granted.get(name) or await self.grant(name)  # type: ignore[return-value]
-        found = self._granted.get(name) or self._by_file_name(name)
+                fetched = self._access.exact(name)
+                return fetched if isinstance(fetched, Resource) else await self.grant(name)
+        found = self._access.find(name)
         if isinstance(found, InputError):
             raise found
         if found is not None:
@@ -292,68 +268,22 @@ class ResourceStore:
             raise ForbiddenError(
                 f"the plan names {name}, which is not in the request; only addresses that you give are read"
             )
-        with _reading(name):
-            return await asyncio.to_thread(self._open_below_roots, name)
-
-    def _open_below_roots(self, name: str) -> Resource:
-        path = Path(name).expanduser()
-        if not self._below_roots(path):
-            raise ForbiddenError(
-                f"the plan names the file {name!r}, which neither the request nor the settings allow; "
-                "name it in the request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
-            )
-        return self._within_size(path, name)
-
-    def _by_file_name(self, name: str) -> Resource | InputError | None:
-        """The only granted file with the same last part of its name: language models shorten paths.
-
-        They put marks around them too: `a.jpg`, <a.jpg>, ![](a.jpg).
-        """
-        plain = name.replace("\\", "/")
-        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(_MARKS)).name}
-        same = {
-            id(found): found
-            for known, found in self._granted.items()
-            if PurePosixPath(known.replace("\\", "/")).name in wanted
-        }
-        return next(iter(same.values())) if len(same) == 1 else None
-
-    def _is_one_path(self, value: str) -> bool:
-        """Whether a value is a path as a whole, and no sentence that ends in one, and no URL."""
-        if "://" in value:
-            return False
-        return mentions(value) == [value] or any(f"/{known}".endswith(f"/{value}") for known in self._granted)
+        with name_errors(name):
+            return await asyncio.to_thread(self._access.open_planned, name)
 
     async def _open(self, name: str) -> Resource:
-        with _reading(name):
-            return await self._open_any(name)
-
-    async def _open_any(self, name: str) -> Resource:
         if name.startswith("data:"):
-            return await asyncio.to_thread(self._keep_data, name, "")
+            return await asyncio.to_thread(self._save_attachment, name, "")
         if _URL.match(name):
             suffix = PurePosixPath(urlsplit(name).path).suffix[:8]
             path = await asyncio.to_thread(self.new_path, suffix, "download")
             path = await fetch(name, path, self.settings)
-            return await asyncio.to_thread(_describe, path, name)
-        return await asyncio.to_thread(self._open_file, name)
+            return await asyncio.to_thread(describe_file, path, name)
+        return await asyncio.to_thread(self._access.open_requested, name)
 
-    def _open_file(self, name: str) -> Resource:
-        path = self._place_of(name)
-        if not self.settings.allow_request_paths and not self._below_roots(path):
-            raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
-        return self._within_size(path, name)
-
-    def _within_size(self, path: Path, name: str) -> Resource:
-        resource = _describe(path, name)
-        size, limit = path.stat().st_size, self.settings.max_file_bytes
-        if size > limit:
-            raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
-        return resource
-
-    def _keep_data(self, data: str, mime: str) -> Resource:
+    def _save_attachment(self, data: str, mime: str) -> Resource:
         limit = self.settings.max_file_bytes
-        # Four letters for three bytes; it is not decoded to find out.
+        # Four base64 letters encode three bytes: the size is known without decoding.
         if len(data) > limit * 4 // 3 + 256:
             raise InputError(f"an attached file has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
         match = _DATA_URI.match(data)
@@ -363,49 +293,21 @@ class ResourceStore:
         except (binascii.Error, ValueError) as error:
             raise InputError("an attached file is not valid base64") from error
         digest = hashlib.sha256(content).hexdigest()
-        if digest in self._kept:
-            return self._kept[digest]
-        path = self._path_of(digest, detect_suffix(content, mime))
+        if digest in self._attachments:
+            return self._attachments[digest]
+        path = self._attachment_path(digest, detect_suffix(content, mime))
         with disk_errors("an attached file"):
-            # A process that died may have left it, whole or in part.
+            # An interrupted run may have written a part of it.
             if not path.is_file() or path.read_bytes() != content:
                 path.write_bytes(content)
-        resource = self._kept[digest] = _describe(path, path.name)
+        resource = self._attachments[digest] = describe_file(path, path.name)
         return resource
 
-    def _path_of(self, digest: str, suffix: str) -> Path:
-        """Where an attachment lies. Its name tells its content: a plan that was stored finds it again."""
+    def _attachment_path(self, digest: str, suffix: str) -> Path:
+        """The path of an attachment, named after its content: a resumed plan finds it under this name."""
         with self._lock:
             self._names().add(name := f"input-{digest[:12]}{suffix}")
         return self.directory / name
-
-    def _place_of(self, name: str) -> Path:
-        """Where a name leads: from the working directory, else from a directory that the settings allow."""
-        path = Path(name).expanduser()
-        if path.is_absolute() or (self.settings.allow_request_paths and path.exists()):
-            return path
-        return next((root / path for root in self._roots if (root / path).is_file()), path)
-
-    def _below_roots(self, path: Path) -> bool:
-        real = path.resolve()
-        return any(real.is_relative_to(root) for root in self._roots)
-
-
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """A block that reads what `name` names; what the system has against the name becomes an InputError."""
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"{name} can not be read: {why}; check its name") from error
-
-
-def _describe(path: Path, name: str) -> Resource:
-    kind, mime = detect_media_type(path)
-    # What ".." means behind a link is for the disk to say: it is the file that was looked at.
-    place = path.resolve() if ".." in path.parts else path.absolute()
-    return Resource(kind=kind, path=place, mime=mime, name=name)
 
 
 def _kind_by_name(name: str) -> Modality:

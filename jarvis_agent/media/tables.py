@@ -1,12 +1,12 @@
-"""Tables as columns by name, read from CSV files as people's programs write them, and written as plain CSV.
+"""Tables as columns by name, read from CSV dialects and written as plain CSV.
 
 columns = read_table(resource)            # {"month": [1, 2], "city": ["Oslo", None], "sales": [3.5, 4.0]}
 write_table(Path("forecast.csv"), columns)
 
 Notes:
-- The delimiter (comma, semicolon, tab or bar) and the encoding (UTF-8, UTF-16 with a mark, else Windows-1252)
-  are told by the content.
-- A column is of numbers if every cell is a number or says that there is none ("", "NA", "null" …).
+- The delimiter (comma, semicolon, tab or bar) is detected, and so is the encoding: UTF-8, UTF-16 with a byte
+  order mark, else Windows-1252.
+- A column is numeric if every cell is a number or a missing value ("", "NA", "null", …).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from jarvis_agent.core.types import Resource
 
 Cell = str | float | int | None
-"""What stands in a table; None where a cell is empty."""
+"""The value of a cell; None if it is empty."""
 
 Columns = dict[str, list[Cell]]
-"""A table: its columns by name, all of the same length."""
+"""Columns of equal length by name."""
 
 MAX_BYTES = 500_000_000
-"""Largest file that is read, unless said otherwise (`Settings.max_file_bytes`)."""
+"""Maximum size of a file, as in `Settings.max_file_bytes`."""
 
 MAX_ROWS = 1_000_000
-"""Most rows that a table may have."""
+"""Maximum number of rows."""
 
 MAX_CELLS = 20_000_000
-"""Most cells; each takes some fifty bytes of memory, and may take two in the file."""
+"""Maximum number of cells; each takes about 50 bytes of memory and as few as 2 in the file."""
 
 MAX_LINE = 1_000_000
-"""Most letters of a line."""
+"""Maximum number of characters in a line."""
 
 _DELIMITERS = ",;\t|"
 _SAMPLE = 20
@@ -52,15 +52,15 @@ _MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
 
 
 def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
-    """The columns of a CSV file whose first line names them, in the order of the file.
+    """Read a CSV file whose first line names the columns.
 
     Args:
         resource: a table with a path.
-        max_bytes: largest file to read, in bytes.
+        max_bytes: maximum size of the file in bytes.
 
     Raises:
-        BadInputError: there is no file, it is empty or too large, holds no text, or has rows of different
-            lengths; the message names the line.
+        BadInputError: the file is missing, empty, too large, not text, or has rows of different lengths;
+            the message names the line.
     """
     path = resource.path
     if path is None:
@@ -69,23 +69,23 @@ def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
         size = path.stat().st_size
         content = path.read_bytes() if size <= max_bytes else b""
     except OSError as error:
-        raise BadInputError(f"{path} can not be read: {error.strerror or error}") from error
+        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
     if size > max_bytes:
         raise BadInputError(
             f"{path.name} has {size:,} bytes, more than the limit of {max_bytes:,} (JARVIS_MAX_FILE_BYTES)"
         )
     text = _decoded(content, path.name)
     if any(len(line) > MAX_LINE for line in io.StringIO(text, newline="")):
-        raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} letters; it is no table")
+        raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} characters; it is not a table")
     return _parse(text, path.name)
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Cell]]) -> None:
-    """Write columns of one length as CSV: UTF-8, commas, a line of names first, empty cells for None.
+    """Write columns as CSV: UTF-8, commas, a header line, and empty cells for None.
 
     Raises:
-        ValueError: the columns are not of one length.
-        OSError: the disk has something against it.
+        ValueError: the columns differ in length.
+        OSError: the file cannot be written.
     """
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -97,7 +97,7 @@ def _decoded(content: bytes, name: str) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", errors="replace")
     if b"\0" in content[:8192]:
-        raise BadInputError(f"{name} is no text, and so no CSV file; export the table as CSV")
+        raise BadInputError(f"{name} is not text; export the table as CSV")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -127,7 +127,7 @@ def _parse(text: str, name: str) -> Columns:
             else:
                 rows.append(row)
     except csv.Error as error:
-        raise BadInputError(f"line {reader.line_num} of {name} can not be read: {error}") from error
+        raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
     if header is None:
         raise BadInputError(f"{name} is empty; its first line must name the columns")
     if not rows:
@@ -146,7 +146,7 @@ def _checked_names(header: list[str], name: str) -> list[str]:
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter by which most of the first rows have as many cells as the header, which has several."""
+    """The delimiter with which most of the first rows have as many cells as the header (at least two)."""
 
     def fitness(delimiter: str) -> tuple[int, int]:
         try:
@@ -161,15 +161,15 @@ def _delimiter(text: str) -> str:
 
 
 def _typed(cells: Sequence[str], delimiter: str) -> list[Cell]:
-    """The cells as numbers if they all are, else as text."""
-    # Where semicolons part the cells, the comma is free to be the decimal point.
+    """The cells as numbers if all of them are numbers, else as text."""
+    # Files separated by semicolons may use decimal commas.
     texts = [cell.strip() for cell in cells]
     spelt = [text.replace(",", ".") for text in texts] if delimiter == ";" else texts
     numbers = [_number(text) for text in spelt]
-    told = [number for number, text in zip(numbers, texts, strict=True) if text.lower() not in _MISSING]
-    if not told or None in told:
+    present = [number for number, text in zip(numbers, texts, strict=True) if text.lower() not in _MISSING]
+    if not present or None in present:
         return [cell or None for cell in texts]
-    if any(isinstance(number, float) for number in told):
+    if any(isinstance(number, float) for number in present):
         return [None if number is None else float(number) for number in numbers]
     return list(numbers)
 

@@ -1,16 +1,17 @@
-"""Videos, read and written with PyAV: what one is like, a few of its pictures, pictures as a new one.
+"""Videos, read and written with PyAV: their properties, sampled frames, new and converted files.
 
     probe_video(Path("clip.mp4")).duration                   # 2.0
     spread_frames(Path("clip.mp4"), 8)                       # [(0.125, image), …]
-    write_video(Path("new.mp4"), images, 8.0, {"title": "…"})
+    write_video(Path("new.mp4"), images, 8.0)
+    to_mp4(Path("clip.webm"), Path("clip.mp4"))
 
-Videos are written as MP4 with H.264, which browsers and phones play.
+Videos are written as MP4 with H.264 and AAC, which browsers and phones play.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,14 +24,14 @@ from jarvis_agent.core.errors import BadInputError, MissingExtraError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MAX_HELD = 700_000_000
-"""Most pixels of all pictures together that are taken out of a video at once: they take 2 GB."""
+MAX_FRAME_PIXELS = 700_000_000
+"""Maximum number of pixels over all sampled frames; they take 2 GB."""
 
-_GROWN = 4096 * 2304
-"""Pixels that a later picture may have though the first ones have less: recorded calls grow in this way."""
+_MIN_FRAME_LIMIT = 4096 * 2304
+"""Pixels that every frame may have: the resolution of recorded calls grows."""
 
-_FASTEST = 240
-"""Pictures a second, where a video says less; how many it has tells how long it lasts at least."""
+_MAX_FPS = 240
+"""Highest frame rate assumed; the number of frames gives the minimum duration."""
 
 
 Fill = Callable[[], None]
@@ -43,17 +44,16 @@ _BEST_RATE = 48_000
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
-    """Width and height in pixels, frames a second, duration in seconds, and whether there is sound."""
+    """Width and height in pixels, frames per second, and duration in seconds."""
 
     width: int
     height: int
     fps: float
     duration: float
-    sound: bool
 
     @property
-    def told(self) -> str:
-        """The facts in words."""
+    def summary(self) -> str:
+        """The properties as a phrase for answers."""
         return (
             f"a video of {self.duration:.1f} s, {self.width} × {self.height} pixels, "
             f"{round(self.fps, 1):g} frames a second"
@@ -62,10 +62,10 @@ class VideoFacts:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """A video, opened by PyAV; what PyAV has against it, then or in the block, becomes a BadInputError.
+    """Open a video with PyAV; errors of PyAV in the block become a `BadInputError`.
 
     Raises:
-        BadInputError: the file can not be read as a video, or has no pictures.
+        BadInputError: the file cannot be read as a video, or has no frames.
         MissingExtraError: PyAV is not installed.
     """
     try:
@@ -75,46 +75,46 @@ def opened(path: Path) -> Iterator[Any]:
     try:
         with av.open(path, metadata_errors="replace") as video:
             if not any(stream.codec_context for stream in video.streams.video[:1]):
-                raise BadInputError(f"{path.name} has no pictures that can be decoded; a video is needed")
-            hold_to_head(video)
+                raise BadInputError(f"{path.name} has no frames that can be decoded; a video is needed")
+            limit_frame_size(video)
             yield video
     except (av.FFmpegError, OSError) as error:
-        raise BadInputError(f"{path.name} can not be read as a video: {error}") from error
+        raise BadInputError(f"{path.name} cannot be read as a video: {error}") from error
 
 
-def hold_to_head(video: Any) -> None:
-    """Let no picture of an opened video be decoded that is much larger than the video says at its head.
+def limit_frame_size(video: Any) -> None:
+    """Make the decoder refuse frames much larger than the header states.
 
-    The size at the head is what was checked (media.limits); every picture of a file can have its own.
+    media.limits checks the size in the header only, and each frame may have another one.
     """
     for stream in video.streams.video:
         if codec := stream.codec_context:
-            # Decoders count the whole blocks that a picture is made of.
-            most = max((stream.width + 128) * (stream.height + 128), _GROWN)
+            # Decoders count whole blocks, so the limit is rounded up.
+            most = max((stream.width + 128) * (stream.height + 128), _MIN_FRAME_LIMIT)
             codec.options = {**codec.options, "max_pixels": str(most)}
 
 
 def probe_video(path: Path) -> VideoFacts:
-    """What a video is like.
+    """Read the properties of a video.
 
     Raises:
-        BadInputError: the file can not be read as a video, or has no pictures.
+        BadInputError: the file cannot be read as a video, or has no frames.
         MissingExtraError: PyAV is not installed.
     """
     with opened(path) as video:
         stream = video.streams.video[0]
         fps = float(stream.average_rate or stream.guessed_rate or 0)
         duration = _duration(video, stream)
-        return VideoFacts(stream.width, stream.height, fps, duration, bool(video.streams.audio))
+        return VideoFacts(stream.width, stream.height, fps, duration)
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
-    """At most `count` pictures, evenly spread over a video, each with its time in seconds.
+    """At most `count` frames, evenly spread over a video, each with its time in seconds.
 
-    The video is read twice, and never held as a whole: first its packets are counted, then it is decoded.
+    The file is read twice: its packets are counted, then it is decoded frame by frame.
 
     Raises:
-        BadInputError: the file can not be read as a video, has no pictures, or ones too large to be held.
+        BadInputError: the file cannot be read as a video, has no frames, or frames that are too large.
         MissingExtraError: PyAV is not installed.
     """
     with opened(path) as video:
@@ -126,40 +126,38 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
         for place, frame in enumerate(video.decode(video.streams.video[0])):
             if place in wanted:
                 held += frame.width * frame.height
-                if held > MAX_HELD:
+                if held > MAX_FRAME_PIXELS:
                     raise BadInputError(
-                        f"{len(wanted)} pictures of {path.name} have more than {MAX_HELD:,} pixels together; "
-                        "take fewer, or make the video smaller"
+                        f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
+                        "together; take fewer, or make the video smaller"
                     )
                 found.append((float(frame.time or 0.0), _upright(frame)))
             if len(found) == len(wanted):
                 break
     if not found:
-        raise BadInputError(f"{path.name} has no pictures that can be decoded")
+        raise BadInputError(f"{path.name} has no frames that can be decoded")
     return found
 
 
-def write_video(path: Path, images: Iterable[Image], fps: float, tags: Mapping[str, str]) -> None:
+def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
     """Write images of one size as MP4 (H.264, yuv420p).
 
-    H.264 in this form needs even sides: an odd one loses its last pixel.
+    The format needs even sides; an odd side is cropped by one pixel.
 
     Args:
-        path: where to.
+        path: the new file.
         images: at least one.
-        fps: frames a second.
-        tags: metadata of the container, such as its title and a comment.
+        fps: frames per second.
 
     Raises:
         MissingExtraError: PyAV is not installed.
-        OSError: the file can not be written.
+        OSError: the file cannot be written.
     """
     try:
         import av
     except ImportError as error:
         raise MissingExtraError("reading and writing videos", "local") from error
     with av.open(path, "w", options={"movflags": "+faststart"}) as made:
-        made.metadata.update(tags)
         stream = None
         for image in images:
             size = even(*image.size)
@@ -172,7 +170,7 @@ def write_video(path: Path, images: Iterable[Image], fps: float, tags: Mapping[s
 
 
 def h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
-    """A new stream of H.264 in a container that is being written; `size` in pixels, even."""
+    """Add an H.264 stream to an output container; `size` is in pixels, both sides even."""
     stream = made.add_stream("libx264", rate=rate)
     stream.width, stream.height = size
     stream.pix_fmt = "yuv420p"
@@ -181,22 +179,21 @@ def h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
 
 
 def even(width: int, height: int) -> tuple[int, int]:
-    """The size with even sides that is nearest below, and at least 2 × 2."""
+    """The size rounded down to even sides, at least 2 × 2."""
     return max(2, width - width % 2), max(2, height - height % 2)
 
 
-def to_mp4(source: Path, target: Path, tags: Mapping[str, str]) -> None:
-    """Write a video as MP4 (H.264, AAC) with these tags; what is in that form already is copied.
+def to_mp4(source: Path, target: Path) -> None:
+    """Write a video as MP4 (H.264, AAC). Streams in these formats are copied, others are encoded.
 
     Raises:
-        BadInputError: the source can not be read as a video.
+        BadInputError: the source cannot be read as a video.
         MissingExtraError: PyAV is not installed.
     """
     with opened(source) as video, opened(source) as again:
         import av
 
         with av.open(target, "w", options={"movflags": "+faststart"}) as made:
-            made.metadata.update(tags)
             fills = [add_pictures(video, made)]
             if any(stream.codec_context for stream in again.streams.audio[:1]):
                 fills.append(add_sound(again, made))
@@ -205,22 +202,26 @@ def to_mp4(source: Path, target: Path, tags: Mapping[str, str]) -> None:
 
 
 def is_mp4(video: Any) -> bool:
-    """Whether an opened video is MP4 (or its like) with pictures in H.264 that every player shows."""
+    """Whether an opened video is MP4 with H.264 in yuv420p, which every player shows."""
     pictures = video.streams.video[0].codec_context
     return _in_mp4(video) and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
 
 
 def _in_mp4(source: Any) -> bool:
-    # Other containers leave out what MP4 needs of a packet: Matroska does not tell when to decode one.
+    # Packets of other containers lack data that MP4 needs: Matroska stores no decoding times.
     return "mp4" in source.format.name.split(",")
 
 
 def add_pictures(source: Any, made: Any) -> Fill:
-    """Add the first stream of pictures of an opened video; returns what fills it."""
+    """Add the first video stream of a source to an output; return a function that writes its packets.
+
+    A file header lists all streams, so add every stream before the first is written. Open the source once
+    for each stream.
+    """
     stream = source.streams.video[0]
     if is_mp4(source):
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
-    hold_to_head(source)
+    limit_frame_size(source)
     rate = stream.average_rate or stream.guessed_rate or Fraction(25)
     encoded = h264(made, even(stream.width, stream.height), rate)
     encoded.codec_context.time_base = stream.time_base
@@ -228,7 +229,7 @@ def add_pictures(source: Any, made: Any) -> Fill:
 
 
 def add_sound(source: Any, made: Any) -> Fill:
-    """Add the first stream of sound of an opened file as AAC; returns what fills it."""
+    """Add the first audio stream of a source as AAC; return a function that writes its packets."""
     stream = source.streams.audio[0]
     if _in_mp4(source) and stream.codec_context.name == "aac":
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
@@ -238,7 +239,7 @@ def add_sound(source: Any, made: Any) -> Fill:
 
 
 def encode_sound(source: Any, made: Any, stream: Any) -> None:
-    """Fill a stream of an encoder with the sound of an opened file."""
+    """Encode the first audio stream of a source into a stream of an output."""
     for frame in source.decode(audio=0):
         frame.pts = None
         made.mux(stream.encode(frame))
@@ -258,11 +259,11 @@ def _copy(source: Any, copied: Any, made: Any, stream: Any) -> None:
             made.mux(packet)
 
 
-def length_of(container: Any) -> float:
-    """Seconds of a container that PyAV has opened; all of its packets are read.
+def duration_of(container: Any) -> float:
+    """Seconds of an opened container, from all of its packets.
 
-    It is the most that they tell: the end of the last one, how long those of a stream last together, and how
-    long so many pictures last at least. Each can be made up, and all packets must be decoded all the same.
+    Timestamps can be forged, so this is the maximum of: the end of the last packet, the sum of the durations
+    of a stream, and the time that its number of frames takes at `_MAX_FPS`.
     """
     longest = 0.0
     together: dict[int, float] = defaultdict(float)
@@ -276,12 +277,12 @@ def length_of(container: Any) -> float:
         if packet.pts is not None:
             longest = max(longest, float(packet.pts * packet.time_base) + lasts)
         if stream.type == "video":
-            pictures[stream.index] += 1 / max(stream.average_rate or 0, _FASTEST)
+            pictures[stream.index] += 1 / max(stream.average_rate or 0, _MAX_FPS)
     return max(longest, *together.values(), *pictures.values(), 0.0)
 
 
 def _duration(video: Any, stream: Any) -> float:
-    """Seconds: as the file says, else up to the end of its last packet."""
+    """Seconds, from the header or else from the end of the last packet."""
     if video.duration:
         return float(video.duration) / 1_000_000
     if stream.duration:
@@ -291,7 +292,7 @@ def _duration(video: Any, stream: Any) -> float:
 
 
 def _upright(frame: Any) -> Image:
-    """The frame as an image, turned as the file says: phones film sideways and note it."""
+    """The frame as an image, rotated according to its metadata."""
     image: Image = frame.to_image()
     turn = getattr(frame, "rotation", 0)
     return image.rotate(turn, expand=True) if turn else image

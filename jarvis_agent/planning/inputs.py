@@ -16,8 +16,10 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import convert_to_messages
 
 from jarvis_agent.core.chat_log import turns_of
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import ChatTurn, Request, mentions
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
@@ -34,13 +36,13 @@ class PlanRequest:
     """A request to be planned.
 
     Attributes:
-        request: its words.
+        text: its words.
         files: its files; `name` is the spelling that the plan uses.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
     """
 
-    request: str
+    text: str
     files: tuple[Resource, ...] = ()
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=lambda: TASKS)

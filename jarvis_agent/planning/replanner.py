@@ -36,7 +36,7 @@ from jarvis_agent.planning.schema import plan_schema
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.request import RunContext
+    from jarvis_agent.core.context import RunContext
 
 
 def replanning_chain(

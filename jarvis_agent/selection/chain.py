@@ -16,9 +16,9 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Frozen
 from jarvis_agent.llm.budget import (
     Truncator,

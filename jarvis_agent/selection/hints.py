@@ -13,9 +13,10 @@ from collections.abc import Collection
 from pathlib import PurePath
 from typing import Any
 
+from jarvis_agent.core.context import RunContext
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import RunContext, mentions
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 

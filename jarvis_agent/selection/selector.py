@@ -26,6 +26,7 @@ from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.context import RunContext, UsageMeter
 from jarvis_agent.core.errors import (
     ConfigError,
     JarvisError,
@@ -33,7 +34,6 @@ from jarvis_agent.core.errors import (
     describe_error,
     format_traceback,
 )
-from jarvis_agent.core.request import RunContext, UsageMeter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -64,10 +64,10 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "nothing known": (
         lambda path: path.write_bytes(bytes(range(256)) * 4),
-        "not a kind of file that is known",
+        "is not a supported file type",
     ),
     "a directory": (lambda path: path.mkdir(), "is a directory; name a file in it"),
-    "broken": (truncated, "can not be read as an image"),
+    "broken": (truncated, "cannot be read as an image"),
 }
 
 
@@ -99,7 +99,7 @@ def test_a_bad_file_that_is_handed_over_stops_the_run_before_it_begins(case: str
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read_is_named() -> None:
     picture(Path("bad.jpg")).chmod(0)
-    assert "bad.jpg can not be read: Permission denied" in str(run_of(TWO).results[0].error)
+    assert "bad.jpg cannot be read: Permission denied" in str(run_of(TWO).results[0].error)
 
 
 def described(content: dict[str, Any], name: str = "input") -> Run:
@@ -267,7 +267,7 @@ def test_an_output_directory_that_can_not_be_made_is_told_before_any_work() -> N
     agent, llm, backend = small_agent(settings=Settings(output_dir=Path("taken/outputs")))
     with (
         agent,
-        pytest.raises(InputError, match=r"taken/outputs.* can not be made.*--out or JARVIS_OUTPUT_DIR"),
+        pytest.raises(InputError, match=r"taken/outputs.* cannot be created.*--out or JARVIS_OUTPUT_DIR"),
     ):
         agent.invoke("Describe a.jpg")
     assert (llm.calls, backend.calls) == ([], [])

@@ -21,8 +21,8 @@ from small_agents import picture, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
 from jarvis_agent.backends.base import Call
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import DeadlineError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.run import Event

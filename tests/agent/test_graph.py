@@ -222,7 +222,7 @@ def test_sync_code_runs_and_looks_at_it_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "fault"), [({"inputt": "count"}, "inputt: there is no such field"), (7, "can not be read")]
+    ("request_", "fault"), [({"inputt": "count"}, "inputt: there is no such field"), (7, "cannot be read")]
 )
 async def test_what_is_no_request_is_not_stored(tmp_path: Path, request_: Any, fault: str) -> None:
     durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())

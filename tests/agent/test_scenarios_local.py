@@ -17,11 +17,6 @@ from task_case import make_media
 
 pytest.importorskip("torch")
 
-import tiny_audio
-import tiny_diffusers
-import tiny_finders
-import tiny_vision
-
 from jarvis_agent import JarvisAgent, RegisteredSource, Run, Settings
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.media.detect import detect_media_type
@@ -29,28 +24,28 @@ from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 FEW = {"num_inference_steps": 2, "height": 32, "width": 32}
-MODELS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
-    "openpose-control": (tiny_finders.vitpose, {}),
-    "openpose-text-to-image": (tiny_diffusers.controlnet, FEW),
-    "image-classification": (tiny_vision.vit, {}),
-    "object-detection": (tiny_vision.detr, {}),
-    "image-to-text": (tiny_vision.blip_caption, {}),
-    "text-to-speech": (tiny_audio.vits, {}),
-    "text-to-video": (tiny_diffusers.text_to_video, {**FEW, "num_frames": 8}),
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "openpose-control": ("vitpose", {}),
+    "openpose-text-to-image": ("controlnet", FEW),
+    "image-classification": ("vit", {}),
+    "object-detection": ("detr", {}),
+    "image-to-text": ("blip_caption", {}),
+    "text-to-speech": ("vits", {}),
+    "text-to-video": ("text_to_video", {**FEW, "num_frames": 8}),
 }
-"""By task: what builds its model, and the options of its calls."""
+"""By task: its tiny model and the options of its calls."""
 
 
 @pytest.fixture(scope="module")
-def models(built: Callable[[Callable[[Path], None]], Path]) -> RegisteredSource:
+def models(built: Callable[[str], Path]) -> RegisteredSource:
     return RegisteredSource(
         {
-            "id": f"tiny/{build.__name__}",
+            "id": f"tiny/{name}",
             "task": task,
-            "path": built(build),
+            "path": built(name),
             "metadata": {"options": options} if options else {},
         }
-        for task, (build, options) in MODELS.items()
+        for task, (name, options) in MODELS.items()
     )
 
 
@@ -108,7 +103,7 @@ def test_the_girl_in_the_boys_pose_is_drawn_looked_at_described_and_spoken_of(
     results = made(run)
     assert len(results) == 6
     assert {task: result.model for task, result in results.items()} == {
-        task: f"tiny/{MODELS[task][0].__name__}" for task in results
+        task: f"tiny/{MODELS[task][0]}" for task in results
     }
     for task in ("openpose-control", "openpose-text-to-image", "object-detection"):
         assert kinds(results[task]) == {"image/png"}

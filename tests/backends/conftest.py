@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-Build = Callable[[Path], None]
+from jarvis_agent.testing import HubDouble
 
 
 @pytest.fixture
-def copied(built: Callable[[Build], Path], tmp_path: Path) -> Callable[[Build], Path]:
+def copied(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """A copy of a tiny model's folder, to be damaged."""
-    return lambda build: Path(shutil.copytree(built(build), tmp_path / "copied"))
+    return lambda name: Path(shutil.copytree(built(name), tmp_path / "copied"))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,3 +23,16 @@ def _quick_collections() -> None:
     """Exempt the objects of imported libraries from garbage collections, which each unloaded model causes."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+    """A Hub with no models, empty caches, and an inference client that knows no models."""
+    from huggingface_hub.inference._providers import _common
+
+    monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
+    for place in ("constants", "utils._cache_manager"):
+        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    with HubDouble() as double, double.redirected():
+        yield double

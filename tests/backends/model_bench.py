@@ -1,7 +1,7 @@
 """What the tests of local backends share: calls of tiny models, each loaded once for a module.
 
 bench = Bench(TransformersBackend, built, media, tmp_path)
-raw = bench.ask("image-classification", tiny_vision.vit, image="photo")
+raw = bench.ask("image-classification", "vit", image="photo")
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 
-Build = Callable[[Path], None]
-
 
 @dataclass
 class Bench:
@@ -36,7 +34,7 @@ class Bench:
     """
 
     kind: Callable[..., LocalBackend]
-    built: Callable[[Build], Path]
+    built: Callable[[str], Path]
     media: dict[str, Path]
     folder: Path
     experts: dict[Any, Any] = field(default_factory=dict)
@@ -44,7 +42,7 @@ class Bench:
     def call(
         self,
         task: str,
-        model: Build | Path,
+        model: str | Path,
         metadata: dict[str, Any] | None = None,
         *,
         name: str = "org/model",
@@ -84,9 +82,7 @@ class Bench:
             self.experts[key] = backend.load(call.spec, call.candidate, used)
         return self.experts[key]
 
-    def ask(
-        self, task: str, model: Build | Path, metadata: dict[str, Any] | None = None, **given: Any
-    ) -> Any:
+    def ask(self, task: str, model: str | Path, metadata: dict[str, Any] | None = None, **given: Any) -> Any:
         """The raw output of a call; see `call`."""
         call = self.call(task, model, metadata, **given)
         return self.load(call)(call)

@@ -61,3 +61,14 @@ def a_table(folder: Path) -> Resource:
 
 def kinds(resources: list[Resource]) -> list[str]:
     return [resource.kind for resource in resources]
+
+
+def texts(resources: list[Resource]) -> list[str | None]:
+    return [resource.text for resource in resources]
+
+
+def joint(label: Any, x: Any, y: Any, score: Any = 0.9) -> dict[str, Any]:
+    return {"label": label, "x": x, "y": y, "score": score}
+
+
+ARM = [joint("shoulder", 20.04, 50), joint("elbow", 120, 50), joint("wrist", 180, 20, 0.1)]

@@ -1,6 +1,6 @@
 """How a task type is tried: on a tiny model that the real code loads, with files of the right kinds.
 
-    Case("image-classification", {"image": "@photo"}, ranked("label", *THREE), tiny_vision.vit)
+    Case("image-classification", {"image": "@photo"}, ranked("label", *THREE), "vit")
 
 An argument "@name" is the path of a file of `make_media`. The functions below it give checks of an artifact:
 what a tool returns beside its text (output, resources, model), read back from JSON.
@@ -30,7 +30,7 @@ class Case:
         task: name of the task type.
         args: arguments of the tool.
         check: checks the artifact.
-        model: saves a tiny model in a folder; None: a starter model or an algorithm does the task.
+        model: a tiny model of tiny_models.yaml; None: a starter model or an algorithm does the task.
         described: further fields of the model's description for RegisteredSource.
         needs: modules that the model needs; where one is missing, the error must name it.
     """
@@ -38,13 +38,13 @@ class Case:
     task: str
     args: Mapping[str, Any]
     check: Check
-    model: Callable[[Path], None] | None = None
+    model: str | None = None
     described: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        return f"{self.task}-{self.model.__name__}" if self.model else self.task
+        return f"{self.task}-{self.model}" if self.model else self.task
 
 
 def make_media(folder: Path) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Adapters of videos, sounds and 3D models: what is in the files, and what their metadata tell."""
+"""Adapters of images, sounds, videos and 3D models: the content of the files and their metadata."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from result_bench import Adapting, adapting_in
+from result_bench import ARM, Adapting, a_photo, adapting_in, joint, kinds, texts
 
 from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import write_audio
 
 np = pytest.importorskip("numpy")
 av = pytest.importorskip("av")
+soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("cv2")
+torch = pytest.importorskip("torch")
+trimesh = pytest.importorskip("trimesh")
 
 NAN = float("nan")
-ORIGIN = {"model": "org/model", "prompt": "a cat", "seed": "7"}
 
 
 @pytest.fixture
@@ -27,6 +31,16 @@ def adapting(tmp_path: Path) -> Adapting:
     return adapting_in(folder)
 
 
+@pytest.fixture
+def photo(tmp_path: Path) -> Resource:
+    return a_photo(tmp_path)
+
+
+def pixels(path: str) -> Any:
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
 def fading(count: int = 6, width: int = 33, height: int = 17) -> Any:
     """Frames in grey, each brighter than the one before; uint8, shape (count, height, width, 3)."""
     shades = np.arange(count, dtype=np.uint8) * 40
@@ -34,7 +48,7 @@ def fading(count: int = 6, width: int = 33, height: int = 17) -> Any:
 
 
 def encoded(path: Path, codec: str, pix_fmt: str = "yuv420p", sound: bool = False) -> Path:
-    """A video of six frames of 32 × 16 pixels, 10 a second, in the format that its suffix names."""
+    """A video of six frames of 32 × 16 pixels, 10 a second, in the format of its suffix."""
     with av.open(path, "w") as made:
         stream = made.add_stream(codec, rate=10)
         stream.width, stream.height, stream.pix_fmt = 32, 16, pix_fmt
@@ -51,135 +65,222 @@ def encoded(path: Path, codec: str, pix_fmt: str = "yuv420p", sound: bool = Fals
     return path
 
 
-@pytest.mark.parametrize(
-    "frames",
-    [
+def test_images_are_written_as_png(adapting: Adapting, subtests: pytest.Subtests) -> None:
+    for raw in (
+        Image.new("RGB", (4, 2), "red"),
+        Image.new("CMYK", (4, 2)),
+        {"image": Image.new("L", (4, 2))},
+        [Image.new("RGBA", (4, 2))],
+        np.zeros((2, 4, 3), np.float32),
+        np.zeros((2, 4, 1), np.uint8),
+        np.zeros((2, 4), bool),
+    ):
+        with subtests.test(raw=str(raw)):
+            output, resources = adapting("text-to-image", raw)
+            assert output == {"path": str(resources[0].path), "width": 4, "height": 2}
+            assert (resources[0].kind, resources[0].mime) == ("image", "image/png")
+            with Image.open(output["path"]) as saved:
+                assert (saved.format, saved.size) == ("PNG", (4, 2))
+
+
+def test_objects_are_drawn_counted_and_listed(adapting: Adapting, photo: Resource) -> None:
+    box = {"xmin": 10.4, "ymin": 20.6, "xmax": 60, "ymax": 80}
+    raw = [
+        {"label": "cat", "score": np.float32(0.9), "box": box},
+        {"label": "remote", "score": 0.5, "box": box},
+        {"label": "cat", "score": 0.95, "box": {**box, "xmax": np.int64(400)}},
+    ]
+    output, resources = adapting("object-detection", raw, image=photo)
+    rounded = {"xmin": 10, "ymin": 21, "xmax": 60, "ymax": 80}
+    assert output[1] == {"label": "cat", "score": 0.9, "box": rounded}
+    assert kinds(resources) == ["image", "data", "text"]
+    assert resources[2].text == "3 objects: 2 cats, 1 remote"
+    drawn, plain = resources[0].to_pil(), photo.to_pil()
+    assert drawn.size == plain.size
+    assert drawn.getpixel((10, 50)) != plain.getpixel((10, 50))
+    assert drawn.getpixel((35, 50)) == plain.getpixel((35, 50))
+    for task in ("object-detection", "mask-generation"):
+        assert adapting(task, [], image=photo)[1][0].to_pil().tobytes() == plain.tobytes()
+    odd = {"label": "x" * 90, "score": 1.0, "box": {"xmin": 900, "ymin": 50, "xmax": -20, "ymax": -3}}
+    output, resources = adapting("object-detection", [odd], image=photo)
+    assert (output[0]["box"]["xmin"], resources[0].to_pil().size) == (900, (200, 100))
+
+
+def test_segments_and_masks_tint_the_picture_and_become_files(adapting: Adapting, photo: Resource) -> None:
+    mask = Image.new("L", (200, 100))
+    mask.paste(255, (0, 0, 100, 100))
+    sky = {"label": "sky", "score": 0.5, "mask": np.ones((50, 100), bool)}
+    output, resources = adapting(
+        "image-segmentation", [{"label": "cat", "score": None, "mask": mask}, sky], image=photo
+    )
+    assert [row["score"] for row in output] == [None, 0.5]
+    assert kinds(resources) == ["image", "image", "image", "data", "text"]
+    assert [row["mask"] for row in output] == [str(resource.path) for resource in resources[1:3]]
+    assert (pixels(output[0]["mask"]) == np.asarray(mask)).all()
+    plain = photo.to_pil()
+    assert resources[0].to_pil().getpixel((10, 10)) != plain.getpixel((10, 10))
+    assert resources[-1].text == "2 segments: cat (50 %), sky (100 %)"
+
+    left = np.zeros((100, 200), bool)
+    left[:, :50] = True
+    masks = [{"mask": ~left, "score": np.float32(0.25)}, {"mask": left, "score": 0.75}]
+    output, resources = adapting("mask-generation", masks, image=photo)
+    assert [row["score"] for row in output] == [0.75, 0.25]
+    assert np.array_equal(pixels(output[0]["mask"]) == 255, left)
+    drawn = resources[0].to_pil()
+    assert len({drawn.getpixel((20, 50)), plain.getpixel((20, 50)), drawn.getpixel((150, 50))}) == 3
+    assert "2 masks" in texts(resources)
+
+
+def test_joints_are_drawn_where_they_are(adapting: Adapting, photo: Resource) -> None:
+    box = {"xmin": 10.2, "ymin": 0, "xmax": np.int64(190), "ymax": 60}
+    arm = {"score": np.float32(0.8), "keypoints": ARM, "edges": np.array([(0, 1), (1, 2)])}
+    output, resources = adapting("keypoint-detection", [arm], image=photo)
+    placed = [joint("shoulder", 20.0, 50.0), joint("elbow", 120.0, 50.0), ARM[2]]
+    assert output == [{"score": 0.8, "keypoints": placed}]
+    drawn = resources[0].to_pil()
+    assert drawn.getpixel((20, 50)) == drawn.getpixel((120, 50)) == (255, 255, 255)
+    bone, ground = drawn.getpixel((70, 50)), photo.to_pil().getpixel((0, 0))
+    assert bone not in (ground, (0, 0, 0))
+    assert drawn.getpixel((180, 20)) == drawn.getpixel((150, 35)) == ground
+    assert "1 person: 2 joints seen" in texts(resources)
+    people = [{"score": 0.2, "keypoints": ARM, "edges": None}, {"score": 0.9, "keypoints": ARM, "box": box}]
+    output, _ = adapting("keypoint-detection", people, image=photo)
+    assert [row["score"] for row in output] == [0.9, 0.2]
+    assert output[0]["box"] == {"xmin": 10, "ymin": 0, "xmax": 190, "ymax": 60}
+    assert "box" not in output[1]
+
+
+def test_depth_comes_in_colour_and_with_16_bits(adapting: Adapting) -> None:
+    ramp = np.tile(np.linspace(1, 5, 9), (4, 1))
+    output, resources = adapting("depth-estimation", {"predicted_depth": ramp, "depth": None})
+    assert kinds(resources)[:2] == ["image", "image"]
+    assert output["path"] == output["image"] == str(resources[0].path)
+    assert (output["width"], output["height"], output["min"], output["max"]) == (9, 4, 1.0, 5.0)
+    exact = pixels(output["depth"])
+    assert (exact.dtype, exact.shape, exact[0, 0], exact[0, -1]) == (np.uint16, (4, 9), 0, 65_535)
+    assert np.allclose(output["min"] + exact / 65_535 * (output["max"] - output["min"]), ramp, atol=1e-4)
+    metric = adapting("depth-estimation", {"predicted_depth": ramp, "metric": True})[0]
+    near, far = (pixels(made["image"]).astype(int).sum(axis=2)[0] for made in (output, metric))
+    assert near[-1] > near[4] > near[0]
+    assert list(far) == list(near[::-1])
+    assert pixels(metric["depth"])[0, -1] == 65_535
+    halves = torch.tensor(ramp, dtype=torch.bfloat16)[None].requires_grad_()
+    assert adapting("depth-estimation", {"predicted_depth": halves})[0]["max"] == 5.0
+    image = Image.fromarray((ramp * 50).astype(np.uint8))
+    assert adapting("depth-estimation", {"depth": image})[0]["max"] == 250.0
+    even = adapting("depth-estimation", np.full((2, 3), 7.0))[0]
+    assert (even["min"], even["max"]) == (7.0, 7.0)
+    assert not pixels(even["depth"]).any()
+
+
+def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapting) -> None:
+    image = Image.new("L", (2, 2))
+    path = adapting("text-to-image", image, text="Say hf_QwErTyUiOpAsDfGhJk1234 twice")[0]["path"]
+    with Image.open(path) as saved:
+        assert saved.text == {
+            "task": "text-to-image",
+            "model": "org/model",
+            "prompt": "Say (key) twice",
+            "seed": "7",
+        }
+    assert b"hf_Qw" not in Path(path).read_bytes()
+
+
+def test_sound_is_written_as_16_bit_mono_wav(adapting: Adapting, subtests: pytest.Subtests) -> None:
+    for samples in (
+        np.full(8000, 0.5, np.float32),
+        np.full((1, 8000), 0.5, np.float64),
+        np.full((8000, 2), 0.5),
+        np.full((2, 8000), 16384, np.int16),
+    ):
+        with subtests.test(shape=samples.shape, dtype=str(samples.dtype)):
+            raw = {"audio": samples, "sampling_rate": np.int64(16_000)}
+            output, resources = adapting("text-to-speech", raw)
+            assert output == {"sampling_rate": 16_000, "duration": 0.5, "path": str(resources[0].path)}
+            assert kinds(resources) == ["audio"]
+            with wave.open(output["path"]) as file:
+                assert file.getparams()[:4] == (1, 2, 16_000, 8000)
+                first = int.from_bytes(file.readframes(1), "little", signed=True)
+            assert first == pytest.approx(16384, abs=2)
+
+
+def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
+    """Separated voices, speech with an answer, WAV kept as it is, a streamed header, and FLAC."""
+    raw = [{"audio": np.zeros(80), "sampling_rate": 8000, "label": name} for name in ("one", "two")]
+    output, resources = adapting("audio-to-audio", raw)
+    assert [row["label"] for row in output] == ["one", "two"]
+    assert len({resource.path for resource in resources}) == 2
+
+    spoken = {"generated_text": "Hi.", "audio": np.zeros(800), "sampling_rate": 8000}
+    output, resources = adapting("any-to-any", spoken)
+    assert output["audio"]["duration"] == 0.1
+    assert "audio" in kinds(resources)
+
+    stereo = tmp_path / "stereo.wav"
+    samples = np.arange(1_600, dtype="<i2").tobytes()
+    with wave.open(str(stereo), "wb") as made:
+        made.setparams((2, 2, 8_000, 0, "NONE", ""))
+        made.writeframes(samples)
+    output, _ = adapting("text-to-speech", {"path": stereo}, text="a cat")
+    assert output == {"sampling_rate": 8_000, "duration": 0.1, "path": str(stereo)}
+    with wave.open(output["path"]) as kept:
+        assert kept.readframes(800) == samples
+
+    streamed, flac = tmp_path / "streamed.wav", tmp_path / "tone.flac"
+    write_audio(streamed, np.zeros(4_000), 8_000)
+    content = bytearray(streamed.read_bytes())
+    content[4:8] = content[40:44] = b"\xff\xff\xff\x7f"
+    streamed.write_bytes(content)
+    soundfile.write(flac, np.zeros(4_000), 8_000)
+    for path in (streamed, flac):
+        output, resources = adapting("audio-to-audio", {"path": path})
+        assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
+        assert resources[0].mime == "audio/wav"
+
+
+def test_frames_become_a_video_in_h264(adapting: Adapting, subtests: pytest.Subtests) -> None:
+    for frames in (
         fading(),
         fading().astype(np.float32) / 255,
         [Image.fromarray(frame) for frame in fading()],
         [Image.fromarray(frame).convert("RGBA") for frame in fading()],
         list(fading()),
-    ],
-)
-def test_frames_become_a_video_that_every_player_shows(adapting: Adapting, frames: Any) -> None:
-    output, resources = adapting("text-to-video", {"frames": frames, "fps": np.float32(12)}, text="a cat")
-    assert (output["width"], output["height"], output["fps"], output["duration"]) == (32, 16, 12.0, 0.5)
-    assert resources[0].mime == "video/mp4"
-    with av.open(output["path"]) as made:
-        codec = made.streams.video[0].codec_context
-        assert (codec.name, codec.pix_fmt) == ("h264", "yuv420p")
-        shades = [frame.to_image().getpixel((16, 8))[0] for frame in made.decode(video=0)]
-    assert shades == pytest.approx([0, 40, 80, 120, 160, 200], abs=6)
+    ):
+        with subtests.test(frames=str(type(frames)), first=str(type(frames[0]))):
+            output, resources = adapting("text-to-video", {"frames": frames, "fps": np.float32(12)})
+            facts = (output["width"], output["height"], output["fps"], output["duration"])
+            assert facts == (32, 16, 12.0, 0.5)
+            assert resources[0].mime == "video/mp4"
+            with av.open(output["path"]) as made:
+                codec = made.streams.video[0].codec_context
+                assert (codec.name, codec.pix_fmt) == ("h264", "yuv420p")
+                shades = [frame.to_image().getpixel((16, 8))[0] for frame in made.decode(video=0)]
+            assert shades == pytest.approx([0, 40, 80, 120, 160, 200], abs=6)
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        ({"frames": [], "fps": 8}, "at least one frame"),
-        ({"frames": "film", "fps": 8}, "frames"),
-        ({"frames": 3, "fps": 8}, "frames"),
-        ({"frames": [None], "fps": 8}, "an image"),
-        ({"frames": np.full((2, 4, 4, 3), NAN), "fps": 8}, "finite"),
-        ({"frames": [Image.new("L", (4, 4)), Image.new("L", (4, 6))], "fps": 8}, "frames of one size"),
-        ({"frames": fading(), "fps": 0}, "above zero"),
-        ({"frames": fading(), "fps": NAN}, "finite"),
-        ({"frames": fading()}, "a number"),
-        ({"path": "gone.mp4"}, "the path of a file"),
-        ({"path": "x" * 5_000}, "the path of a file"),
-        ({"path": "\0"}, "the path of a file"),
-    ],
-)
-def test_what_is_no_video_is_refused(adapting: Adapting, raw: Any, expected: str) -> None:
-    with pytest.raises(UnsupportedError, match=expected):
-        adapting("text-to-video", raw)
-
-
-def test_a_video_in_h264_is_taken_as_it_is(adapting: Adapting, tmp_path: Path) -> None:
-    path = encoded(tmp_path / "plain.mp4", "libx264")
-    assert adapting("text-to-video", {"path": str(path)})[0]["path"] == str(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "codec", "pix_fmt", "sound"),
-    [
+def test_video_files_become_h264_unless_they_are(
+    adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    plain = encoded(tmp_path / "plain.mp4", "libx264")
+    assert adapting("text-to-video", {"path": str(plain)})[0]["path"] == str(plain)
+    for name, codec, pix_fmt, sound in (
         ("web.webm", "libvpx", "yuv420p", True),
         ("old.mp4", "mpeg4", "yuv420p", False),
         ("rich.mp4", "libx264", "yuv444p", False),
         ("film.mkv", "libx264", "yuv420p", True),
         ("moving.gif", "gif", "rgb8", False),
-    ],
-)
-def test_other_formats_become_h264(
-    adapting: Adapting, tmp_path: Path, name: str, codec: str, pix_fmt: str, sound: bool
-) -> None:
-    path = encoded(tmp_path / name, codec, pix_fmt, sound)
-    output, resources = adapting("image-to-video", path, text="a cat")
-    assert resources[0].mime == "video/mp4"
-    assert output["duration"] == pytest.approx(0.6, abs=0.15)
-    with av.open(output["path"]) as made:
-        names = [stream.codec_context.name for stream in made.streams]
-        assert names == (["h264", "aac"] if sound else ["h264"])
-        assert made.streams.video[0].codec_context.pix_fmt == "yuv420p"
-        assert sum(1 for _ in made.decode(video=0)) == 6
-
-
-def test_a_file_that_is_broken_is_the_models_failure(adapting: Adapting, tmp_path: Path) -> None:
-    for task, name, content in (
-        ("text-to-video", "broken.mp4", b"\0\0\0\x18ftypisom" + bytes(200)),
-        ("text-to-image", "broken.png", b"\x89PNG\r\n\x1a\n" + bytes(200)),
-        ("text-to-speech", "broken.flac", b"fLaC" + bytes(200)),
     ):
-        path = tmp_path / name
-        path.write_bytes(content)
-        raw = path if task == "text-to-image" else {"path": path}
-        with pytest.raises(UnsupportedError, match=rf"org/model returned .* for {task}; expected was"):
-            adapting(task, raw)
-    assert not list((tmp_path / "made").iterdir())
-
-
-def test_sound_in_a_file_keeps_its_samples_and_gets_its_origin(adapting: Adapting, tmp_path: Path) -> None:
-    path = tmp_path / "stereo.wav"
-    with wave.open(str(path), "wb") as made:
-        made.setparams((2, 2, 8_000, 0, "NONE", ""))
-        made.writeframes(np.arange(1_600, dtype="<i2").tobytes())
-    output, _ = adapting("text-to-speech", {"path": path}, text="a cat")
-    assert (output["sampling_rate"], output["duration"]) == (8_000, 0.1)
-    with wave.open(output["path"]) as kept:
-        assert kept.readframes(800) == np.arange(1_600, dtype="<i2").tobytes()
-    assert output["path"] == str(path)
-
-
-def test_sound_that_was_streamed_has_its_true_length(adapting: Adapting, tmp_path: Path) -> None:
-    path = tmp_path / "streamed.wav"
-    write_audio(path, np.zeros(4_000), 8_000)
-    content = bytearray(path.read_bytes())
-    content[4:8] = content[40:44] = b"\xff\xff\xff\x7f"
-    path.write_bytes(content)
-    output, _ = adapting("text-to-speech", {"path": path})
-    assert output["duration"] == 0.5
-
-
-def test_other_sounds_become_wav(adapting: Adapting, tmp_path: Path) -> None:
-    soundfile = pytest.importorskip("soundfile")
-    path = tmp_path / "tone.flac"
-    soundfile.write(path, np.zeros(4_000), 8_000)
-    output, resources = adapting("audio-to-audio", {"path": path})
-    assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
-    assert resources[0].mime == "audio/wav"
-
-
-def test_a_key_in_a_prompt_is_not_handed_on_with_the_file(adapting: Adapting) -> None:
-    image = Image.new("L", (2, 2))
-    path = adapting("text-to-image", image, text="Say hf_QwErTyUiOpAsDfGhJk1234 twice")[0]["path"]
-    content = Path(path).read_bytes()
-    assert b"Say (key) twice" in content
-    assert b"hf_Qw" not in content
-
-
-def test_pictures_tell_their_origin(adapting: Adapting) -> None:
-    output, _ = adapting("text-to-image", Image.new("RGB", (4, 4)), text="a cat")
-    with Image.open(output["path"]) as image:
-        assert image.text == {"task": "text-to-image", **ORIGIN}
+        with subtests.test(name):
+            path = encoded(tmp_path / name, codec, pix_fmt, sound)
+            output, resources = adapting("image-to-video", path)
+            assert resources[0].mime == "video/mp4"
+            assert output["duration"] == pytest.approx(0.6, abs=0.15)
+            with av.open(output["path"]) as made:
+                names = [stream.codec_context.name for stream in made.streams]
+                assert names == (["h264", "aac"] if sound else ["h264"])
+                assert made.streams.video[0].codec_context.pix_fmt == "yuv420p"
+                assert sum(1 for _ in made.decode(video=0)) == 6
 
 
 SHAPE = {
@@ -191,66 +292,83 @@ COLOURS = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]
 
 def loaded(path: str) -> Any:
     """The one mesh of a GLB file."""
-    trimesh = pytest.importorskip("trimesh")
     (mesh,) = trimesh.load_scene(path).geometry.values()
     return mesh
 
 
-@pytest.mark.parametrize("colours", [np.array(COLOURS, np.uint8), np.array(COLOURS) / 255, COLOURS])
-def test_a_mesh_becomes_a_glb_with_its_colours(adapting: Adapting, colours: Any) -> None:
-    output, resources = adapting("text-to-3d", {**SHAPE, "colors": colours}, text="a cat")
-    assert (output["vertices"], output["faces"]) == (4, 4)
-    assert (resources[0].kind, resources[0].mime) == ("3d", "model/gltf-binary")
-    mesh = loaded(output["path"])
-    assert np.allclose(mesh.vertices, SHAPE["vertices"])
-    assert mesh.visual.vertex_colors[:, :3].tolist() == COLOURS
-
-
-def test_a_mesh_may_be_of_torch_and_without_colours(adapting: Adapting) -> None:
-    torch = pytest.importorskip("torch")
+def test_meshes_and_3d_files_become_glb(
+    adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for colours in (np.array(COLOURS, np.uint8), np.array(COLOURS) / 255, COLOURS):
+        with subtests.test(colours=str(colours)):
+            output, resources = adapting("text-to-3d", {**SHAPE, "colors": colours})
+            assert (output["vertices"], output["faces"]) == (4, 4)
+            assert (resources[0].kind, resources[0].mime) == ("3d", "model/gltf-binary")
+            mesh = loaded(output["path"])
+            assert np.allclose(mesh.vertices, SHAPE["vertices"])
+            assert mesh.visual.vertex_colors[:, :3].tolist() == COLOURS
     vertices = torch.tensor(SHAPE["vertices"], dtype=torch.bfloat16).requires_grad_()
     raw = {"vertices": vertices, "faces": torch.tensor(SHAPE["faces"]), "colors": None}
     assert np.allclose(loaded(adapting("image-to-3d", raw)[0]["path"]).vertices, SHAPE["vertices"])
+    for suffix in ("glb", "obj", "ply", "stl"):
+        with subtests.test(suffix):
+            path = tmp_path / f"shape.{suffix}"
+            trimesh.Trimesh(SHAPE["vertices"], SHAPE["faces"], process=False).export(path)
+            output, resources = adapting("text-to-3d", {"path": str(path)})
+            assert output["faces"] == 4
+            assert resources[0].path != path
+            assert loaded(output["path"]).volume == pytest.approx(1 / 6)
 
 
-@pytest.mark.parametrize("suffix", ["glb", "obj", "ply", "stl"])
-def test_a_3d_file_becomes_a_glb(adapting: Adapting, tmp_path: Path, suffix: str) -> None:
-    trimesh = pytest.importorskip("trimesh")
-    path = tmp_path / f"shape.{suffix}"
-    trimesh.Trimesh(SHAPE["vertices"], SHAPE["faces"], process=False).export(path)
-    output, resources = adapting("text-to-3d", {"path": str(path)}, text="a cat")
-    assert output["faces"] == 4
-    assert resources[0].path != path
-    assert loaded(output["path"]).volume == pytest.approx(1 / 6)
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"vertices": []}, "vertices as numbers"),
-        ({"vertices": [[0, 0, "z"]]}, "vertices as numbers"),
-        ({"vertices": [[0, 0], [1, 1]]}, "vertices as numbers"),
-        ({"vertices": [[0, 0, NAN]] * 4}, "finite vertices"),
-        ({"faces": [[0, 1, 4]]}, "faces between the 4 vertices"),
-        ({"faces": [[0, 1, -1]]}, "faces between the 4 vertices"),
-        ({"faces": None}, "faces as numbers"),
-        ({"colors": COLOURS[:3]}, "a colour for each of the 4 vertices"),
-        ({"colors": [[NAN] * 3] * 4}, "finite colors"),
+SIZES = [Image.new("L", (4, 4)), Image.new("L", (4, 6))]
+REFUSED: dict[str, list[tuple[Any, str]]] = {
+    "text-to-video": [
+        ({"frames": [], "fps": 8}, "at least one frame"),
+        ({"frames": "film", "fps": 8}, "frames"),
+        ({"frames": 3, "fps": 8}, "frames"),
+        ({"frames": [None], "fps": 8}, "an image"),
+        ({"frames": np.full((2, 4, 4, 3), NAN), "fps": 8}, "finite"),
+        ({"frames": SIZES, "fps": 8}, "frames of one size"),
+        ({"frames": fading(), "fps": 0}, "above zero"),
+        ({"frames": fading(), "fps": NAN}, "finite"),
+        ({"frames": fading()}, "a number"),
+        ({"path": "gone.mp4"}, "the path of a file"),
+        ({"path": "x" * 5_000}, "the path of a file"),
+        ({"path": "\0"}, "the path of a file"),
     ],
-)
-def test_what_is_no_mesh_is_refused(adapting: Adapting, change: Any, expected: str) -> None:
-    with pytest.raises(UnsupportedError, match=expected):
-        adapting("text-to-3d", {**SHAPE, **change})
+    "text-to-3d": [
+        ({**SHAPE, "vertices": []}, "vertices as numbers"),
+        ({**SHAPE, "vertices": [[0, 0, "z"]]}, "vertices as numbers"),
+        ({**SHAPE, "vertices": [[0, 0], [1, 1]]}, "vertices as numbers"),
+        ({**SHAPE, "vertices": [[0, 0, NAN]] * 4}, "finite vertices"),
+        ({**SHAPE, "faces": [[0, 1, 4]]}, "faces between the 4 vertices"),
+        ({**SHAPE, "faces": [[0, 1, -1]]}, "faces between the 4 vertices"),
+        ({**SHAPE, "faces": None}, "faces as numbers"),
+        ({**SHAPE, "colors": COLOURS[:3]}, "a colour for each of the 4 vertices"),
+        ({**SHAPE, "colors": [[NAN] * 3] * 4}, "finite colors"),
+    ],
+}
+BROKEN = [
+    ("text-to-video", "broken.mp4", b"\0\0\0\x18ftypisom" + bytes(200)),
+    ("text-to-image", "broken.png", b"\x89PNG\r\n\x1a\n" + bytes(200)),
+    ("text-to-speech", "broken.flac", b"fLaC" + bytes(200)),
+    ("text-to-3d", "a.glb", b"glTF\2\0\0\0" + bytes(40)),
+    ("text-to-3d", "a.obj", b""),
+    ("text-to-3d", "a.stl", b"solid"),
+    ("text-to-3d", "a.xyzzy", b"cube"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.glb", b"glTF\2\0\0\0" + bytes(40)), ("a.obj", b""), ("a.stl", b"solid"), ("a.xyzzy", b"cube")],
-)
-def test_a_3d_file_that_is_broken_is_refused(
-    adapting: Adapting, tmp_path: Path, name: str, content: bytes
+def test_other_media_are_refused_and_leave_no_file(
+    adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(UnsupportedError, match="expected was a 3D file"):
-        adapting("text-to-3d", path)
+    rows = [(task, raw, part) for task, listed in REFUSED.items() for raw, part in listed]
+    for task, name, content in BROKEN:
+        (tmp_path / name).write_bytes(content)
+        raw = tmp_path / name if task == "text-to-image" else {"path": tmp_path / name}
+        rows.append((task, raw, "org/model returned .* expected was"))
+    for task, raw, part in rows:
+        with subtests.test(task, raw=str(raw)), pytest.raises(UnsupportedError, match=part):
+            adapting(task, raw)
+    made = [path.suffix for path in (tmp_path / "made").iterdir()]
+    assert not made

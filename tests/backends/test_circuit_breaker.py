@@ -135,7 +135,7 @@ def test_concurrent_calls_that_fail_together_count_once(breaker: CircuitBreaker,
 
 
 def test_threads_share_the_count_and_the_records_are_bounded() -> None:
-    breaker = CircuitBreaker(max_failures=200)
+    breaker = CircuitBreaker(max_failures=200, clock=Clock())  # no call begins before a failure
 
     def work() -> None:
         fail(breaker, 25)

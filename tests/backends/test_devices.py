@@ -54,12 +54,17 @@ class OnDevice:
 
 
 @pytest.fixture
-async def pool(monkeypatch: pytest.MonkeyPatch, two_gpus: None) -> AsyncIterator[ModelPool]:
-    """A pool with 100 bytes of RAM and of each GPU; experts tell it themselves what they weigh and where."""
+def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experts state their own size and device."""
     monkeypatch.setattr(
         "jarvis_agent.backends.pool.measure", lambda expert, size: {expert.device: expert.size}
     )
     monkeypatch.setattr("jarvis_agent.backends.pool.free_caches", lambda: None)
+
+
+@pytest.fixture
+async def pool(two_gpus: None, weighed: None) -> AsyncIterator[ModelPool]:
+    """A pool with 100 bytes of RAM and of each GPU."""
     pool = ModelPool(100)
     yield pool
     await pool.close()
@@ -71,40 +76,40 @@ async def put(pool: ModelPool, name: str, model: OnDevice) -> Any:
     return await pool.run((name,), model.load, call)
 
 
-async def test_a_model_goes_on_the_gpu_with_the_most_room(pool: ModelPool) -> None:
-    assert await put(pool, "a", OnDevice(50)) == "cuda:0"
-    assert await put(pool, "b", OnDevice(30)) == "cuda:1"
-    assert await put(pool, "c", OnDevice(60)) == "cuda:1"
-    assert pool.used == {"cuda:0": 50, "cuda:1": 90}
+# Each case: models as (name, bytes, device asked for, device given), and the bytes on each device at the end.
+NAMED, IN_RAM = "cuda:1", "cpu"
+PLACED: dict[str, tuple[list[tuple[str, int, str, str]], dict[str, int]]] = {
+    "the GPU with the most room is taken": (
+        [("a", 50, "auto", "cuda:0"), ("b", 30, "auto", "cuda:1"), ("c", 60, "auto", "cuda:1")],
+        {"cuda:0": 50, "cuda:1": 90},
+    ),
+    "room is made on one GPU only": (
+        [("a", 80, "auto", "cuda:0"), ("b", 60, "auto", "cuda:1"), ("c", 70, "auto", "cuda:0")],
+        {"cuda:1": 60, "cuda:0": 70},
+    ),
+    "a model too large for any GPU stays in RAM": (
+        [("a", 50, "auto", "cuda:0"), ("huge", 101, "auto", "cpu")],
+        {"cuda:0": 50, "cpu": 101},
+    ),
+    "a named device is taken": ([("a", 40, NAMED, NAMED), ("b", 70, NAMED, NAMED)], {NAMED: 70}),
+    "even if the model is too large": ([("huge", 500, NAMED, NAMED)], {NAMED: 500}),
+    "models on GPUs do not count as RAM": (
+        [("gpu", 90, "auto", "cuda:0"), ("ram", 90, IN_RAM, IN_RAM)],
+        {"cuda:0": 90, "cpu": 90},
+    ),
+}
 
 
-async def test_room_is_made_on_one_gpu_and_the_other_is_left_alone(pool: ModelPool) -> None:
-    for name, size in (("a", 80), ("b", 60)):
-        await put(pool, name, OnDevice(size))
-    assert await put(pool, "c", OnDevice(70)) == "cuda:0"
-    assert pool.keys == [("b",), ("c",)]
-    assert pool.used == {"cuda:1": 60, "cuda:0": 70}
-
-
-async def test_what_fits_on_no_gpu_stays_in_ram(pool: ModelPool) -> None:
-    assert await put(pool, "a", OnDevice(50)) == "cuda:0"
-    assert await put(pool, "huge", OnDevice(101)) == "cpu"
-    assert ("a",) in pool.keys
-
-
-async def test_a_device_that_is_named_is_taken(pool: ModelPool) -> None:
-    named = Settings(gpu_memory_budget=100, device="cuda:1")
-    assert await put(pool, "a", OnDevice(40, named)) == "cuda:1"
-    assert await put(pool, "b", OnDevice(70, named)) == "cuda:1"
-    assert pool.used == {"cuda:1": 70}
-    assert await put(pool, "huge", OnDevice(500, named)) == "cuda:1"
-
-
-async def test_models_on_gpus_do_not_count_as_ram(pool: ModelPool) -> None:
-    in_ram = Settings(gpu_memory_budget=100, device="cpu")
-    await put(pool, "gpu", OnDevice(90))
-    await put(pool, "ram", OnDevice(90, in_ram))
-    assert pool.used == {"cuda:0": 90, "cpu": 90}
+@pytest.mark.usefixtures("two_gpus", "weighed")
+async def test_where_models_are_placed_and_what_stays(subtests: pytest.Subtests) -> None:
+    for case, (models, used) in PLACED.items():
+        with subtests.test(case):
+            pool = ModelPool(100)
+            for name, size, asked, given in models:
+                settings = Settings(gpu_memory_budget=100, device=asked)
+                assert await put(pool, name, OnDevice(size, settings)) == given
+            assert pool.used == used
+            await pool.close()
 
 
 async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None:
@@ -133,20 +138,11 @@ async def test_a_load_that_fails_leaves_no_claim_on_a_gpu(pool: ModelPool) -> No
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_weights_may_take_four_fifths_of_a_gpu_unless_the_settings_say_otherwise() -> None:
+def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
     assert gpu_limits(Settings(gpu_memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_without_a_pool_the_first_gpu_that_holds_the_model_is_taken() -> None:
-    assert str(place(TWO)) == "cuda:0"
-    assert str(place(TWO, 100)) == "cuda:0"
-    assert str(place(TWO, 101)) == "cpu"
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_a_gpu_computes_in_bfloat16_and_a_cpu_in_float32() -> None:
+    placed = [str(place(TWO)), str(place(TWO, 100)), str(place(TWO, 101))]
+    assert placed == ["cuda:0", "cuda:0", "cpu"]
     assert pick_dtype("auto", torch.device("cuda:1")) is torch.bfloat16
     assert pick_dtype("auto", torch.device("cpu")) is torch.float32
     assert computes_in_half(Settings())

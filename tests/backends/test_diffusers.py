@@ -26,8 +26,7 @@ np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 diffusers = pytest.importorskip("diffusers")
 
-import tiny_diffusers as tiny  # noqa: E402
-from model_bench import Bench, Build, as_pickle  # noqa: E402
+from model_bench import Bench, as_pickle  # noqa: E402
 
 from jarvis_agent.backends.diffusers import pipeline_call  # noqa: E402
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert  # noqa: E402
@@ -54,22 +53,22 @@ def test_every_task_of_the_table_is_a_task_type() -> None:
 
 
 def test_the_same_seed_gives_the_same_result_and_another_seed_another(bench: Bench) -> None:
-    def pixels(task: str, model: Build, seed: int, **more: Any) -> Any:
+    def pixels(task: str, model: str, seed: int, **more: Any) -> Any:
         raw = bench.ask(task, model, options(**more), text=PROMPT, settings={"seed": seed})
         return np.asarray(raw["frames"] if isinstance(raw, dict) else raw).astype(int)
 
-    first, again, other = (pixels("text-to-image", tiny.stable_diffusion, seed) for seed in (1, 1, 2))
+    first, again, other = (pixels("text-to-image", "stable_diffusion", seed) for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
     small = {"num_frames": 5, "height": 32, "width": 32}
-    first, again = (pixels("text-to-video", tiny.wan, 3, **small) for _ in range(2))
+    first, again = (pixels("text-to-video", "wan", 3, **small) for _ in range(2))
     assert (first == again).all()
 
 
 def test_a_cancelled_call_stops_between_two_steps(
     pool: ModelPool, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    call = bench.call("text-to-image", tiny.stable_diffusion, options(900), text=PROMPT)
+    call = bench.call("text-to-image", "stable_diffusion", options(900), text=PROMPT)
     begun = threading.Event()
 
     class Watch(logging.Handler):
@@ -94,9 +93,9 @@ def test_a_cancelled_call_stops_between_two_steps(
     assert 1 <= len(steps) < 900
 
 
-@pytest.mark.parametrize(("task", "model"), [(UNCONDITIONAL, tiny.ddpm), ("text-to-3d", tiny.shap_e)])
+@pytest.mark.parametrize(("task", "model"), [(UNCONDITIONAL, "ddpm"), ("text-to-3d", "shap_e")])
 def test_a_pipeline_without_callbacks_stops_as_well(
-    bench: Bench, task: str, model: Build, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, task: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {"text": PROMPT} if task == "text-to-3d" else {}
     call = bench.call(task, model, options(5), **given)
@@ -110,25 +109,25 @@ def test_a_pipeline_without_callbacks_stops_as_well(
 @pytest.mark.parametrize(
     ("task", "model", "name"),
     [
-        ("text-to-image", tiny.ddpm, "DDPMPipeline"),
-        ("text-to-image", tiny.controlnet, "StableDiffusionControlNetPipeline"),
-        ("text-to-image", tiny.wan, "WanPipeline"),
-        ("text-to-video", tiny.stable_diffusion, "StableDiffusionPipeline"),
-        ("image-to-image", tiny.ddpm, "DDPMPipeline"),
-        ("image-to-3d", tiny.shap_e, "ShapEPipeline"),
-        ("canny-text-to-image", tiny.stable_diffusion, "StableDiffusionPipeline"),
-        (UNCONDITIONAL, tiny.control_part, "ControlNetModel"),
+        ("text-to-image", "ddpm", "DDPMPipeline"),
+        ("text-to-image", "controlnet", "StableDiffusionControlNetPipeline"),
+        ("text-to-image", "wan", "WanPipeline"),
+        ("text-to-video", "stable_diffusion", "StableDiffusionPipeline"),
+        ("image-to-image", "ddpm", "DDPMPipeline"),
+        ("image-to-3d", "shap_e", "ShapEPipeline"),
+        ("canny-text-to-image", "stable_diffusion", "StableDiffusionPipeline"),
+        (UNCONDITIONAL, "control_part", "ControlNetModel"),
     ],
 )
 def test_a_model_of_another_family_is_refused_by_its_class(
-    bench: Bench, task: str, model: Build, name: str
+    bench: Bench, task: str, model: str, name: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which cannot do {task}"):
         bench.load(bench.call(task, model))
 
 
-def test_a_folder_without_a_known_class_is_refused(bench: Bench, copied: Callable[[Build], Path]) -> None:
-    folder = copied(tiny.ddpm)
+def test_a_folder_without_a_known_class_is_refused(bench: Bench, copied: Callable[[str], Path]) -> None:
+    folder = copied("ddpm")
     index = json.loads((folder / "model_index.json").read_text())
     for task, name, error in (
         ("text-to-image", "AmusedPipeline", "cannot be loaded for text-to-image"),
@@ -145,26 +144,26 @@ def test_a_folder_without_a_known_class_is_refused(bench: Bench, copied: Callabl
 
 
 def test_weights_that_are_a_pickle_are_refused_unless_allowed(
-    bench: Bench, copied: Callable[[Build], Path]
+    bench: Bench, copied: Callable[[str], Path]
 ) -> None:
-    folder = copied(tiny.ddpm)
+    folder = copied("ddpm")
     as_pickle(folder / UNET)
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         bench.load(bench.call(UNCONDITIONAL, folder))
     assert bench.load(bench.call(UNCONDITIONAL, folder, settings={"allow_pickle": True})).nbytes > 0
 
 
-def test_weights_in_half_precision_alone_are_found(bench: Bench, copied: Callable[[Build], Path]) -> None:
-    folder = copied(tiny.ddpm)
+def test_weights_in_half_precision_alone_are_found(bench: Bench, copied: Callable[[str], Path]) -> None:
+    folder = copied("ddpm")
     (folder / UNET).rename(folder / UNET.replace(".safetensors", ".fp16.safetensors"))
     expert = bench.load(bench.call(UNCONDITIONAL, folder))
     assert str(expert.loaded.pipe.unet.dtype) == "torch.float32"
 
 
 def test_an_early_pipeline_with_its_files_at_the_top_is_loaded(
-    bench: Bench, copied: Callable[[Build], Path]
+    bench: Bench, copied: Callable[[str], Path]
 ) -> None:
-    folder = copied(tiny.ddpm)
+    folder = copied("ddpm")
     for part in ("unet", "scheduler"):
         for file in (folder / part).iterdir():
             file.rename(folder / file.name)
@@ -174,7 +173,7 @@ def test_an_early_pipeline_with_its_files_at_the_top_is_loaded(
 
 def test_an_unknown_option_is_refused_with_those_that_exist(bench: Bench) -> None:
     with pytest.raises(UnsupportedError, match=r"no option 'stesp'.*takes prompt.*num_inference_steps"):
-        bench.ask("text-to-image", tiny.stable_diffusion, {"options": {"stesp": 2}}, text=PROMPT)
+        bench.ask("text-to-image", "stable_diffusion", {"options": {"stesp": 2}}, text=PROMPT)
 
 
 def test_what_is_black_in_the_mask_stays(bench: Bench, tmp_path: Path) -> None:
@@ -184,7 +183,7 @@ def test_what_is_black_in_the_mask_stays(bench: Bench, tmp_path: Path) -> None:
         mask.save(tmp_path / f"{left}.png")
         given = {"image": "photo", "text": PROMPT}
         given |= {"mask": Resource(kind="image", path=tmp_path / f"{left}.png")}
-        return np.asarray(bench.ask("image-to-image", tiny.stable_diffusion, options(4), **given)).astype(int)
+        return np.asarray(bench.ask("image-to-image", "stable_diffusion", options(4), **given)).astype(int)
 
     changed = abs(made(32) - made(64))
     assert changed[:, :24].mean() < changed[:, 40:].mean()
@@ -193,19 +192,19 @@ def test_what_is_black_in_the_mask_stays(bench: Bench, tmp_path: Path) -> None:
 def test_masks_must_fit_the_model(bench: Bench) -> None:
     given = {"image": "photo", "text": PROMPT}
     with pytest.raises(UnsupportedError, match="only fills masked parts"):
-        bench.ask("image-to-image", tiny.inpainting, options(), **given)
+        bench.ask("image-to-image", "inpainting", options(), **given)
     with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*cannot use a mask"):
-        bench.ask("image-to-image", tiny.instruct_pix2pix, options(), mask="photo", **given)
+        bench.ask("image-to-image", "instruct_pix2pix", options(), mask="photo", **given)
 
 
 def test_a_part_is_put_into_its_base_model(bench: Bench) -> None:
-    base = str(bench.built(tiny.stable_diffusion))
+    base = str(bench.built("stable_diffusion"))
     controlled = {**options(), "base_model": base}
-    call = bench.call("canny-text-to-image", tiny.control_part, controlled, image="photo", text=PROMPT)
+    call = bench.call("canny-text-to-image", "control_part", controlled, image="photo", text=PROMPT)
     assert type(bench.load(call).loaded.pipe).__name__ == "StableDiffusionControlNetPipeline"
     assert bench.load(call)(call).size == (64, 48)
     moving = {**options(num_frames=3, height=32, width=32), "base_model": [base]}
-    made = bench.ask("text-to-video", tiny.motion_adapter, moving, text=PROMPT)
+    made = bench.ask("text-to-video", "motion_adapter", moving, text=PROMPT)
     assert len(made["frames"]) == 3
 
 
@@ -215,7 +214,7 @@ def test_a_part_without_its_base_model_is_refused(bench: Bench) -> None:
         ({"base_model": "org/base"}, "org/base is not on this machine"),
     ):
         with pytest.raises(UnsupportedError, match=error):
-            bench.load(bench.call("canny-text-to-image", tiny.control_part, metadata))
+            bench.load(bench.call("canny-text-to-image", "control_part", metadata))
 
 
 def test_the_tasks_of_a_controlnet_share_one_pipeline(pool: ModelPool) -> None:
@@ -230,7 +229,7 @@ def test_a_flagged_image_is_an_error(bench: Bench) -> None:
         def __call__(self, prompt: str, num_inference_steps: int) -> Any:
             return SimpleNamespace(images=["black"], nsfw_content_detected=[True])
 
-    call = bench.call("text-to-image", tiny.stable_diffusion, options(), text=PROMPT)
+    call = bench.call("text-to-image", "stable_diffusion", options(), text=PROMPT)
     expert = bench.load(call)
     fake = DiffusersExpert(expert.pipeline, type(expert.loaded)("org/model", Pipeline()), 0)
     with pytest.raises(ExpertError, match=r"safety checker.*JARVIS_SEED"):
@@ -239,7 +238,7 @@ def test_a_flagged_image_is_an_error(bench: Bench) -> None:
 
 def test_a_distilled_model_does_few_steps(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, pipeline_call.__name__):
-        bench.ask("text-to-image", tiny.stable_diffusion, name="org/sd-turbo", text=PROMPT)
+        bench.ask("text-to-image", "stable_diffusion", name="org/sd-turbo", text=PROMPT)
     messages = [record.getMessage() for record in caplog.records if record.name == pipeline_call.__name__]
     assert messages == ["org/sd-turbo: step 1 of 2", "org/sd-turbo: step 2 of 2"]
 
@@ -247,12 +246,12 @@ def test_a_distilled_model_does_few_steps(bench: Bench, caplog: pytest.LogCaptur
 def test_a_large_image_is_made_smaller_for_the_model(bench: Bench, tmp_path: Path) -> None:
     Image.new("RGB", (400, 300), "red").save(tmp_path / "large.png")
     large = Resource(kind="image", path=tmp_path / "large.png")
-    assert bench.ask("image-to-image", tiny.stable_diffusion, options(2), image=large).size == (72, 56)
+    assert bench.ask("image-to-image", "stable_diffusion", options(2), image=large).size == (72, 56)
 
 
 def test_a_changed_video_is_as_long_as_it_was(bench: Bench) -> None:
     small = options(2, height=32, width=32)
-    made = bench.ask("video-to-video", tiny.animatediff, small, video="clip", text=PROMPT)
+    made = bench.ask("video-to-video", "animatediff", small, video="clip", text=PROMPT)
     assert len(made["frames"]) == 9
     assert len(made["frames"]) / made["fps"] == pytest.approx(2.0, rel=0.1)
 
@@ -263,9 +262,9 @@ def test_a_package_that_a_pipeline_needs_is_named(bench: Bench, monkeypatch: pyt
     small = options(2, height=32, width=32)
     monkeypatch.delattr(wan, "ftfy", raising=False)
     with pytest.raises(UnsupportedError, match="needs the package ftfy, which is not installed"):
-        bench.ask("video-to-video", tiny.wan, small, video="clip", text=PROMPT)
+        bench.ask("video-to-video", "wan", small, video="clip", text=PROMPT)
     monkeypatch.setattr(wan, "ftfy", SimpleNamespace(fix_text=lambda text: text), raising=False)
-    made = bench.ask("video-to-video", tiny.wan, small, video="clip", text=PROMPT)
+    made = bench.ask("video-to-video", "wan", small, video="clip", text=PROMPT)
     assert len(made["frames"]) == 9
 
 
@@ -292,9 +291,9 @@ def hub(built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     with HubDouble() as hub, hub.redirected():
         useless = ("v1-5.ckpt", "unet/diffusion_pytorch_model.bin", "onnx/unet/model.onnx", "photo.png")
         hub.add_model(
-            "org/whole", directory=built(tiny.stable_diffusion), files=dict.fromkeys(useless, b"useless")
+            "org/whole", directory=built("stable_diffusion"), files=dict.fromkeys(useless, b"useless")
         )
-        hub.add_model("org/part", directory=built(tiny.control_part))
+        hub.add_model("org/part", directory=built("control_part"))
         hub.add_model("org/lora", files={"pytorch_lora_weights.safetensors": b"weights"})
         yield hub
 

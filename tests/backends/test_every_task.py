@@ -19,7 +19,7 @@ pytest.importorskip("torch")
 from task_case import Case
 from task_cases import CASES
 
-Built = Callable[[Callable[[Path], None]], Path]
+Built = Callable[[str], Path]
 
 
 def _marks(case: Case) -> tuple[pytest.MarkDecorator, ...]:
@@ -57,7 +57,7 @@ def run(case: Case, media: dict[str, Path], built: Built, folder: Path, **option
     settings = Settings(output_dir=folder / "made", offline=True, device="cpu", retries=0, **options)
     source: Any = StarterSource(settings)
     if case.model:
-        described = {"id": f"tiny/{case.model.__name__}", "task": case.task, "path": str(built(case.model))}
+        described = {"id": f"tiny/{case.model}", "task": case.task, "path": str(built(case.model))}
         source = RegisteredSource({**described, **case.described})
     paths = [str(path) for path in media.values()]
     tools: Any = hf_tools(tasks=[case.task], sources=[source], settings=settings, files=paths)

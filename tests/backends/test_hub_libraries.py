@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +15,12 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("chronos")
 pytest.importorskip("skops")
 
-import tiny_tabular
-import tiny_text
 
 USELESS = dict.fromkeys(
     ("pytorch_model.bin", "model.pkl", "onnx/model.onnx", "openvino/openvino_model.bin"), b"useless"
 )
 TEXTS = {"text": "the cat is good", "sentences": ["the dog is good", "who wrote the program ?"]}
 TABLE = {"table": "sales.csv"}
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub, with empty caches of what it lists and of its models."""
-    for place in ("constants", "utils._cache_manager"):
-        monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
-    with HubDouble() as double, double.redirected():
-        yield double
 
 
 def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str, Any]) -> Any:
@@ -46,35 +34,32 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str
 
 
 @pytest.mark.parametrize(
-    ("task", "library", "build", "args", "backend"),
+    ("task", "library", "model", "args", "backend"),
     [
         (
             "sentence-similarity",
             "sentence-transformers",
-            tiny_text.dense_embedder,
+            "dense_embedder",
             TEXTS,
             "sentence-transformers",
         ),
-        ("text-ranking", "sentence-transformers", tiny_text.cross_encoder, TEXTS, "sentence-transformers"),
-        ("tabular-classification", "sklearn", tiny_tabular.bare, TABLE, "sklearn"),
-        ("time-series-forecasting", "chronos-forecasting", tiny_tabular.chronos_bolt, TABLE, "chronos"),
+        ("text-ranking", "sentence-transformers", "cross_encoder", TEXTS, "sentence-transformers"),
+        ("tabular-classification", "sklearn", "bare", TABLE, "sklearn"),
+        ("time-series-forecasting", "chronos-forecasting", "chronos_bolt", TABLE, "chronos"),
     ],
 )
 def test_a_model_is_listed_selected_downloaded_and_run_by_its_library(
     hub: HubDouble,
+    built: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     task: str,
     library: str,
-    build: Callable[[Path], None],
+    model: str,
     args: dict[str, Any],
     backend: str,
 ) -> None:
-    (tmp_path / "model").mkdir()
-    build(tmp_path / "model")
-    hub.add_model(
-        "org/tiny", pipeline_tag=task, library_name=library, files=USELESS, directory=tmp_path / "model"
-    )
+    hub.add_model("org/tiny", pipeline_tag=task, library_name=library, files=USELESS, directory=built(model))
     message = ask(tmp_path, monkeypatch, task, args)
     assert message.status == "success", message.content
     [attempt] = message.artifact["attempts"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import wave
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,39 +91,39 @@ def test_the_backend_runs_each_tool_for_its_own_task_alone() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "codec", "size", "kept"),
-    [
-        ("film.mp4", "libx264", (32, 16), (32, 16)),
-        ("old.mp4", "mpeg4", (32, 16), (32, 16)),
-        ("web.webm", "libvpx", (33, 17), (32, 16)),
-    ],
-)
 def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
-    working: Working, tmp_path: Path, tone: Resource, name: str, codec: str, size: Any, kept: Any
+    working: Working, tmp_path: Path, tone: Resource, subtests: pytest.Subtests
 ) -> None:
-    path = working("combine-video-audio", video=film_at(tmp_path / name, codec, size), audio=tone)["path"]
-    assert detect_media_type(path) == ("video", "video/mp4")
-    assert pictures(path) == 10
-    assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
-    with av.open(path) as dubbed:
-        seen, heard = dubbed.streams
-        assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
-        assert (seen.width, seen.height) == kept
-        assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
+    for name, codec, size in (
+        ("film.mp4", "libx264", (32, 16)),
+        ("old.mp4", "mpeg4", (32, 16)),
+        ("web.webm", "libvpx", (33, 17)),
+    ):
+        with subtests.test(name):
+            video = film_at(tmp_path / name, codec, size)
+            path = working("combine-video-audio", video=video, audio=tone)["path"]
+            assert detect_media_type(path) == ("video", "video/mp4")
+            assert pictures(path) == 10
+            assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
+            with av.open(path) as dubbed:
+                seen, heard = dubbed.streams
+                assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
+                assert (seen.width, seen.height) == (32, 16)
+                assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
 
 
-@pytest.mark.parametrize(("rate", "kept"), [(8_000, 8_000), (11_111, 48_000), (192_000, 48_000)])
 def test_a_rate_that_aac_does_not_have_is_changed(
-    working: Working, tmp_path: Path, film: Resource, rate: int, kept: int
+    working: Working, tmp_path: Path, film: Resource, subtests: pytest.Subtests
 ) -> None:
     path = tmp_path / "odd.wav"
-    write_audio(path, np.sin(np.arange(rate) / 10) / 2, rate)
-    sound = Resource(kind="audio", path=path)
-    dubbed = working("combine-video-audio", video=film, audio=sound)["path"]
-    assert seconds_of_sound(dubbed) == pytest.approx(1.0, abs=0.2)
-    with av.open(dubbed) as made:
-        assert made.streams.audio[0].rate == kept
+    for rate, kept in ((8_000, 8_000), (11_111, 48_000), (192_000, 48_000)):
+        with subtests.test(rate=rate):
+            write_audio(path, np.sin(np.arange(rate) / 10) / 2, rate)
+            sound = Resource(kind="audio", path=path)
+            dubbed = working("combine-video-audio", video=film, audio=sound)["path"]
+            assert seconds_of_sound(dubbed) == pytest.approx(1.0, abs=0.2)
+            with av.open(dubbed) as made:
+                assert made.streams.audio[0].rate == kept
 
 
 def test_the_sound_that_a_video_had_is_replaced(working: Working, film: Resource, tone: Resource) -> None:
@@ -132,12 +133,21 @@ def test_the_sound_that_a_video_had_is_replaced(working: Working, film: Resource
         assert len(dubbed.streams.audio) == 1
 
 
-def test_what_lacks_pictures_or_sound_is_not_combined_and_leaves_no_file(
-    working: Working, made: Path, film: Resource, tone: Resource
+def test_media_without_the_needed_streams_are_refused_and_leave_no_file(
+    working: Working, made: Path, film: Resource, tone: Resource, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for video, audio in ((tone, tone), (film, film)):
-        with pytest.raises(BadInputError, match="cannot be combined"):
-            working("combine-video-audio", video=video, audio=audio)
+    path = tmp_path / "broken.mp4"
+    path.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
+    broken = Resource(kind="video", path=path)
+    for task, inputs, message in (
+        ("combine-video-audio", {"video": tone, "audio": tone}, "cannot be combined"),
+        ("combine-video-audio", {"video": film, "audio": film}, "cannot be combined"),
+        ("extract-audio", {"video": film}, r"film\.mp4 has no sound"),
+        ("extract-audio", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
+        ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
+    ):
+        with subtests.test(task, message=message), pytest.raises(BadInputError, match=message):
+            working(task, **inputs)
     assert not list(made.iterdir())
 
 
@@ -151,42 +161,23 @@ def test_the_sound_of_a_video_becomes_a_wav_file(working: Working, film: Resourc
     assert np.abs(samples).max() == pytest.approx(16_384, rel=0.2)
 
 
-def test_a_silent_video_has_no_sound_to_take_out(working: Working, made: Path, film: Resource) -> None:
-    with pytest.raises(BadInputError, match=r"film\.mp4 has no sound"):
-        working("extract-audio", video=film)
-    assert not list(made.iterdir())
-
-
-@pytest.mark.parametrize("task", ["extract-audio", "extract-frames"])
-def test_what_is_no_video_is_refused(working: Working, tmp_path: Path, made: Path, task: str) -> None:
-    broken = tmp_path / "broken.mp4"
-    broken.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
-    with pytest.raises(BadInputError, match=r"broken\.mp4 can not be read as a video"):
-        working(task, video=Resource(kind="video", path=broken))
-    assert not list(made.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("count", "times"),
-    [
+def test_frames_are_spread_over_a_video(working: Working, film: Resource, subtests: pytest.Subtests) -> None:
+    for count, times in (
         (1, [0.5]),
         ("3", [0.1, 0.5, 0.8]),
         (2.0, [0.2, 0.7]),
         (None, [0.0, 0.1, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9]),
         (64, [place / 10 for place in range(10)]),
-    ],
-)
-def test_frames_are_spread_over_a_video(working: Working, film: Resource, count: Any, times: Any) -> None:
-    found = working("extract-frames", video=film, count=count)
-    assert [row["time"] for row in found] == pytest.approx(times)
-    shades = [row["image"].convert("L").getpixel((0, 0)) for row in found]
-    assert shades == pytest.approx([200 * time for time in times], abs=4)
-
-
-@pytest.mark.parametrize("count", [65, 0, -1, 1.5, "many", "nan", "inf", True, [3]])
-def test_no_other_count_of_frames_is_taken(working: Working, film: Resource, count: Any) -> None:
-    with pytest.raises(BadInputError, match=r"extract-frames (takes at most 64|needs a whole number)"):
-        working("extract-frames", video=film, count=count)
+    ):
+        with subtests.test(count=count):
+            found = working("extract-frames", video=film, count=count)
+            assert [row["time"] for row in found] == pytest.approx(times)
+            shades = [row["image"].convert("L").getpixel((0, 0)) for row in found]
+            assert shades == pytest.approx([200 * time for time in times], abs=4)
+    refused = r"extract-frames (takes at most 64|needs a whole number)"
+    for count in (65, 0, -1, 1.5, "many", "nan", "inf", True, [3]):
+        with subtests.test(count=count), pytest.raises(BadInputError, match=refused):
+            working("extract-frames", video=film, count=count)
 
 
 def test_frames_of_a_video_that_was_filmed_sideways_are_upright(working: Working, film: Resource) -> None:
@@ -200,23 +191,18 @@ def test_frames_of_a_video_that_was_filmed_sideways_are_upright(working: Working
     assert frame["image"].size == (16, 32)
 
 
-@pytest.mark.parametrize(
-    ("asked", "size"),
-    [
+def test_an_image_is_resized(working: Working, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    image = a_photo(tmp_path)
+    for asked, size in (
         ({"width": 100}, (100, 50)),
         ({"height": "25 px"}, (50, 25)),
         ({"width": "30", "height": 40.0}, (30, 40)),
         ({"width": 1}, (1, 1)),
         ({"width": 50, "height": ""}, (50, 25)),
-    ],
-)
-def test_an_image_is_resized(working: Working, tmp_path: Path, asked: Any, size: Any) -> None:
-    assert working("resize-image", image=a_photo(tmp_path), **asked).size == size
-
-
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
+    ):
+        with subtests.test(**asked):
+            assert working("resize-image", image=image, **asked).size == size
+    refused: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a width or a height"),
         ({"width": 0}, "whole number above 0 for width"),
         ({"height": "tall"}, "whole number above 0 for height, not 'tall'"),
@@ -224,11 +210,13 @@ def test_an_image_is_resized(working: Working, tmp_path: Path, asked: Any, size:
         ({"width": 30_000, "height": 30_000}, "JARVIS_MAX_PIXELS"),
         ({"width": 1e300}, "a side of more than"),
         ({"height": 10**400}, "whole number|a side of more than"),
-    ],
-)
-def test_no_other_size_is_taken(working: Working, tmp_path: Path, asked: Any, why: str) -> None:
-    with pytest.raises(BadInputError, match=why):
-        working("resize-image", image=a_photo(tmp_path), **asked)
+    ]
+    for asked, message in refused:
+        with subtests.test(message), pytest.raises(BadInputError, match=message):
+            working("resize-image", image=image, **asked)
+    call = a_call(TASKS["resize-image"], tmp_path, image=image, width=100)
+    with pytest.raises(BadInputError, match="more than 4,000"):
+        MEDIA_TOOLS["resize-image"].work(replace(call, settings=Settings(max_pixels=4_000)))
 
 
 @pytest.fixture
@@ -246,59 +234,50 @@ BLUE = {"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}
 RED = {"xmin": 0, "ymin": 0, "xmax": 20, "ymax": 10}
 
 
-@pytest.mark.parametrize(
-    "box",
-    [
-        [0, 10, 20, 20],
-        (0.0, 10.0, 20.0, 20.0),
-        ["0", "10", "20", "20"],
-        [20, 20, 0, 10],
-        [-5, 10, 20, 99],
-        BLUE,
-        {"label": "sea", "score": 0.5, "box": BLUE},
-        [{"box": RED, "score": 0.2}, {"box": BLUE, "score": 0.9}, {"label": "sky", "score": 1.0}],
-        "[0, 10, 20, 20]",
-        '{"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}',
-        "0, 10, 20, 20",
-        "<0, 10, 20, 20>",
-        "(0 10 20 20)",
-    ],
-)
-def test_the_part_in_a_box_is_cut_out(working: Working, quarters: Resource, box: Any) -> None:
-    part = working("crop-image", image=quarters, box=box)
-    assert part.size == (20, 10)
-    assert part.getcolors() == [(200, (0, 0, 255))]
+BOXES: list[Any] = [
+    [0, 10, 20, 20],
+    (0.0, 10.0, 20.0, 20.0),
+    ["0", "10", "20", "20"],
+    [20, 20, 0, 10],
+    [-5, 10, 20, 99],
+    BLUE,
+    {"label": "sea", "score": 0.5, "box": BLUE},
+    [{"box": RED, "score": 0.2}, {"box": BLUE, "score": 0.9}, {"label": "sky", "score": 1.0}],
+    "[0, 10, 20, 20]",
+    '{"xmin": 0, "ymin": 10, "xmax": 20, "ymax": 20}',
+    "0, 10, 20, 20",
+    "<0, 10, 20, 20>",
+    "(0 10 20 20)",
+]
+NO_BOXES: list[tuple[Any, str]] = [
+    ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),
+    ([5, 5, 5, 9], "lies outside the image"),
+    ([], "is not a box"),
+    ([1, 2, 3], "is not a box"),
+    (None, "is not a box"),
+    (7, "is not a box"),
+    ({"xmin": 1}, "is not a box"),
+    ({"box": None}, "is not a box"),
+    ([[0, 10, 20, 20]], "is not a box"),
+    ([{"label": "sky", "score": 1.0}], "none of the 1 detections has a box"),
+    ("the sea", "is not a box"),
+    ("", "is not a box"),
+    ("[" * 100_000, "is not a box"),
+    ([0, 0, float("nan"), 9], "not finite numbers"),
+    ([0, 0, 10**400, 9], "is not a box"),
+]
 
 
-@pytest.mark.parametrize(
-    ("box", "why"),
-    [
-        ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),
-        ([5, 5, 5, 9], "lies outside the image"),
-        ([], "is not a box"),
-        ([1, 2, 3], "is not a box"),
-        (None, "is not a box"),
-        (7, "is not a box"),
-        ({"xmin": 1}, "is not a box"),
-        ({"box": None}, "is not a box"),
-        ([[0, 10, 20, 20]], "is not a box"),
-        ([{"label": "sky", "score": 1.0}], "none of the 1 detections has a box"),
-        ("the sea", "is not a box"),
-        ("", "is not a box"),
-        ("[" * 100_000, "is not a box"),
-        ([0, 0, float("nan"), 9], "not finite numbers"),
-        ([0, 0, 10**400, 9], "is not a box"),
-    ],
-)
-def test_what_is_no_box_is_refused(working: Working, quarters: Resource, box: Any, why: str) -> None:
-    with pytest.raises(BadInputError, match=why) as refused:
-        working("crop-image", image=quarters, box=box)
-    assert len(str(refused.value)) < 300
-
-
-def test_settings_limit_how_large_an_image_is_made(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    call = a_call(TASKS["resize-image"], tmp_path, image=a_photo(tmp_path), width=100)
-    with pytest.raises(BadInputError, match="more than 4,000"):
-        MEDIA_TOOLS["resize-image"].work(replace(call, settings=Settings(max_pixels=4_000)))
+def test_the_part_in_a_box_is_cut_out(
+    working: Working, quarters: Resource, subtests: pytest.Subtests
+) -> None:
+    for box in BOXES:
+        with subtests.test(box=box):
+            part = working("crop-image", image=quarters, box=box)
+            assert part.size == (20, 10)
+            assert part.getcolors() == [(200, (0, 0, 255))]
+    for box, message in NO_BOXES:
+        with subtests.test(box=str(box)[:50]):
+            with pytest.raises(BadInputError, match=message) as refused:
+                working("crop-image", image=quarters, box=box)
+            assert len(str(refused.value)) < 300

@@ -37,25 +37,6 @@ def test_a_description_stays_short() -> None:
     assert len(said) <= 302
 
 
-@pytest.mark.parametrize(
-    ("text", "most", "kept"),
-    [
-        ("A short text.", 80, "A short text."),
-        ("one two three", 2, "one two …"),
-        ("internationalization of texts", 7, "internationalization of …"),
-        ("two incomprehensibilities", 3, "two …"),
-        ("检测图像中的物体", 4, "检测图像 …"),
-        ("", 5, ""),
-    ],
-)
-def test_descriptions_are_shortened_by_tokens(text: str, most: int, kept: str) -> None:
-    assert cards.first_tokens(text, most) == kept
-
-
-def test_a_description_in_chinese_costs_no_more_than_one_in_english() -> None:
-    assert len(cards.first_tokens("物" * 500)) < len(cards.first_tokens("word " * 500)) / 3
-
-
 def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> None:
     readme = (
         "# Model\n\n[![badge](x.png)](y)\n\n<!-- secret -->\n\n```python\nimport a lot of words here\n```\n\n"

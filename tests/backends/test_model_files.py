@@ -1,4 +1,4 @@
-"""Where a model's files are found: a folder, the Hub's cache, a download that obeys its limits and ends."""
+"""Model files: from a folder, the cache of the Hub, or a download that obeys its limits and ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,6 @@ FILES: dict[Layout, dict[str, str]] = {
     },
     SKOPS: {"model.skops": "weights"},
 }
-EVERY = pytest.mark.parametrize("layout", FILES, ids=lambda layout: layout.library)
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
-    """A Hub, and an empty cache."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    with HubDouble() as hub, hub.redirected():
-        yield hub
 
 
 @pytest.fixture
@@ -70,40 +61,40 @@ def held(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
 
 
-@EVERY
-def test_what_a_library_reads_is_downloaded_and_then_found_without_the_hub(
-    hub: HubDouble, layout: Layout
+def test_the_files_of_each_library_are_downloaded_and_then_found_without_the_hub(
+    tmp_path: Path, hub: HubDouble, subtests: pytest.Subtests
 ) -> None:
     useless = {"README.md": "card", "onnx/model.onnx": "onnx", "flax_model.msgpack": "flax"}
-    hub.add_model("org/model", files=FILES[layout] | useless)
-    folder = model_folder(MODEL, ONLINE, layout)
-    assert held(folder) == fetched(hub) == set(FILES[layout])
-    asked = len(hub.requests)
-    local = MODEL.model_copy(update={"local": True})
-    assert model_folder(local, OFFLINE, layout) == folder
-    pinned = MODEL.model_copy(update={"revision": folder.name, "local": True})
-    assert model_folder(pinned, ONLINE, layout) == folder
-    assert len(hub.requests) == asked
+    for layout, files in FILES.items():
+        with subtests.test(layout.library):
+            model = MODEL.model_copy(update={"id": f"org/{layout.library}"})
+            refuse_what_is_not_there(model, layout, tmp_path)
+            hub.add_model(model.id, files=files | useless)
+            hub.requests.clear()
+            folder = model_folder(model, ONLINE, layout)
+            assert held(folder) == fetched(hub) == set(files)
+            hub.requests.clear()
+            local = model.model_copy(update={"local": True})
+            assert model_folder(local, OFFLINE, layout) == folder
+            pinned = model.model_copy(update={"revision": folder.name, "local": True})
+            assert model_folder(pinned, ONLINE, layout) == folder
+            assert hub.requests == []
+            own = tmp_path / layout.library
+            for name, text in files.items():
+                (own / name).parent.mkdir(exist_ok=True, parents=True)
+                (own / name).write_text(text)
+            assert model_folder(model.model_copy(update={"path": own}), OFFLINE, layout) == own
 
 
-@EVERY
-def test_a_folder_of_the_users_own_is_taken_as_it_is(tmp_path: Path, layout: Layout) -> None:
-    for name, text in FILES[layout].items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert model_folder(MODEL.model_copy(update={"path": tmp_path}), OFFLINE, layout) == tmp_path
-
-
-@EVERY
-def test_a_model_that_is_not_there_is_refused_by_name(hub: HubDouble, tmp_path: Path, layout: Layout) -> None:
-    with pytest.raises(UnsupportedError, match=r"org/model.*JARVIS_OFFLINE"):
-        model_folder(MODEL, OFFLINE, layout)
-    with pytest.raises(UnsupportedError, match="hf download org/model"):
-        model_folder(MODEL.model_copy(update={"local": True}), ONLINE, layout)
-    with pytest.raises(UnsupportedError, match="org/model"):
-        model_folder(MODEL.model_copy(update={"path": tmp_path}), OFFLINE, layout)
-    with pytest.raises(UnsupportedError, match=r"the Hub refuses org/model \(404\)"):
-        model_folder(MODEL, ONLINE, layout)
+def refuse_what_is_not_there(model: Candidate, layout: Layout, folder: Path) -> None:
+    for update, settings, message in (
+        ({}, OFFLINE, rf"{model.id}.*JARVIS_OFFLINE"),
+        ({"local": True}, ONLINE, f"hf download {model.id}"),
+        ({"path": folder}, OFFLINE, model.id),
+        ({}, ONLINE, rf"the Hub refuses {model.id} \(404\)"),
+    ):
+        with pytest.raises(UnsupportedError, match=message):
+            model_folder(model.model_copy(update=update), settings, layout)
 
 
 def test_the_limit_counts_what_would_be_fetched_and_nothing_else(hub: HubDouble) -> None:

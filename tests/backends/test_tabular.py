@@ -23,7 +23,7 @@ pytest.importorskip("skops")
 pytest.importorskip("chronos")
 
 import tiny_tabular
-from model_bench import Bench, Build, as_pickle
+from model_bench import Bench, as_pickle
 
 from jarvis_agent.backends.tabular.sklearn import SklearnBackend
 from jarvis_agent.backends.tabular.time_series import ChronosBackend, series_of
@@ -49,7 +49,7 @@ def benches(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPat
 def ask(benches: dict[str, Bench], tmp_path: Path) -> Ask:
     """What a model answers for a table."""
 
-    def ask(task: str, model: Build | Path, table: str = ROW, **given: Any) -> Any:
+    def ask(task: str, model: str | Path, table: str = ROW, **given: Any) -> Any:
         file = tmp_path / "asked.csv"
         file.write_text(table)
         return benches[task].ask(task, model, table=Resource(kind="table", path=file), **given)
@@ -58,14 +58,14 @@ def ask(benches: dict[str, Bench], tmp_path: Path) -> Ask:
 
 
 def test_the_table_may_have_its_columns_in_any_order_and_others_too(ask: Ask) -> None:
-    first = ask(REGRESS, tiny_tabular.linear, "month,sales,rain\n1,2,3\n4,5,6\n")
-    assert first == ask(REGRESS, tiny_tabular.linear, "rain,note,sales,month\n3,x,2,1\n6,y,5,4\n")
+    first = ask(REGRESS, "linear", "month,sales,rain\n1,2,3\n4,5,6\n")
+    assert first == ask(REGRESS, "linear", "rain,note,sales,month\n3,x,2,1\n6,y,5,4\n")
     assert first["probabilities"] is first["classes"] is None
     assert first["predictions"] == [pytest.approx(5), pytest.approx(14)]
 
 
 def test_the_config_gives_the_order_of_columns_that_the_model_does_not_know(ask: Ask) -> None:
-    raw = ask(CLASSIFY, tiny_tabular.bare, "month,sales\n1,23\n23,1\n")
+    raw = ask(CLASSIFY, "bare", "month,sales\n1,23\n23,1\n")
     assert raw["predictions"] == [True, False]
     assert raw["classes"] == [False, True]
     assert [row[1] > 0.5 for row in raw["probabilities"]] == [True, False]
@@ -73,11 +73,11 @@ def test_the_config_gives_the_order_of_columns_that_the_model_does_not_know(ask:
 
 def test_tables_and_tasks_that_do_not_fit_are_refused(ask: Ask) -> None:
     with pytest.raises(BadInputError, match=r"lacks 'month', 'rain', which org/model needs; it has 'sales'"):
-        ask(REGRESS, tiny_tabular.linear, "sales\n1\n")
+        ask(REGRESS, "linear", "sales\n1\n")
     with pytest.raises(UnsupportedError, match=r"org/model cannot take this table: .*'much'"):
-        ask(REGRESS, tiny_tabular.linear, "month,sales,rain\n1,much,2\n")
+        ask(REGRESS, "linear", "month,sales,rain\n1,much,2\n")
     with pytest.raises(UnsupportedError, match="is a LinearRegression, which does not do tabular-class"):
-        ask(CLASSIFY, tiny_tabular.linear)
+        ask(CLASSIFY, "linear")
 
 
 def test_text_columns_reach_models_that_were_fitted_on_them(ask: Ask, tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_types_that_could_do_harm_are_refused_by_name_unless_allowed(ask: Ask, t
 
 def test_decision_trees_need_to_be_allowed(ask: Ask) -> None:
     with pytest.raises(UnsupportedError, match=r"sklearn\.tree\._tree\.Tree.*JARVIS_TRUST_REMOTE_CODE"):
-        ask(REGRESS, tiny_tabular.forest)
-    raw = ask(REGRESS, tiny_tabular.forest, settings={"trust_remote_code": True})
+        ask(REGRESS, "forest")
+    raw = ask(REGRESS, "forest", settings={"trust_remote_code": True})
     assert raw["predictions"] == [pytest.approx(2, abs=4)]
 
 
@@ -133,7 +133,7 @@ def test_of_several_models_the_config_names_one_and_it_must_be_whole(
 ) -> None:
     folder = tmp_path / "several"
     folder.mkdir()
-    shutil.copy(built(tiny_tabular.linear) / "model.skops", folder / "new.skops")
+    shutil.copy(built("linear") / "model.skops", folder / "new.skops")
     (folder / "old.skops").write_bytes(b"nonsense")
     with pytest.raises(UnsupportedError, match=r"org/model has new.skops, old.skops; its config.json must"):
         ask(REGRESS, folder)
@@ -144,10 +144,8 @@ def test_of_several_models_the_config_names_one_and_it_must_be_whole(
     assert ask(REGRESS, folder)["predictions"] == [pytest.approx(5)]
 
 
-@pytest.mark.parametrize(
-    "model", [tiny_tabular.chronos_bolt, tiny_tabular.chronos_t5, tiny_tabular.chronos_2]
-)
-def test_each_number_column_is_forecast_with_bounds(ask: Ask, model: Build) -> None:
+@pytest.mark.parametrize("model", ["chronos_bolt", "chronos_t5", "chronos_2"])
+def test_each_number_column_is_forecast_with_bounds(ask: Ask, model: str) -> None:
     table = "Date,shop,sales,rain\n" + "".join(f"2024-01-{n:02},a,{n},{n % 3}\n" for n in range(1, 29))
     raw = ask(FORECAST, model, table, horizon="10")
     assert [row["series"] for row in raw] == ["sales", "rain"]
@@ -159,7 +157,7 @@ def test_each_number_column_is_forecast_with_bounds(ask: Ask, model: Build) -> N
 
 
 def test_gaps_and_series_of_different_lengths_are_forecast(ask: Ask) -> None:
-    raw = ask(FORECAST, tiny_tabular.chronos_bolt, "a,b\n1,\n,\n3,\n4,7\n5,8\n")
+    raw = ask(FORECAST, "chronos_bolt", "a,b\n1,\n,\n3,\n4,7\n5,8\n")
     assert [(row["series"], len(row["values"])) for row in raw] == [("a", 12), ("b", 12)]
 
 
@@ -175,11 +173,11 @@ def test_columns_of_times_are_not_forecast() -> None:
 @pytest.mark.parametrize("horizon", ["soon", "0", -1, 1025, 2.5, True, [3]])
 def test_a_horizon_that_makes_no_sense_is_refused(ask: Ask, horizon: Any) -> None:
     with pytest.raises(BadInputError, match="whole number from 1 to 1024"):
-        ask(FORECAST, tiny_tabular.chronos_bolt, "a\n1\n2\n", horizon=horizon)
+        ask(FORECAST, "chronos_bolt", "a\n1\n2\n", horizon=horizon)
 
 
-def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Callable[[Build], Path]) -> None:
-    folder = copied(tiny_tabular.chronos_bolt)
+def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Callable[[str], Path]) -> None:
+    folder = copied("chronos_bolt")
     as_pickle(folder / "model.safetensors")
     with pytest.raises(UnsupportedError, match="only as a pickle"):
         ask(FORECAST, folder, "a\n1\n2\n")

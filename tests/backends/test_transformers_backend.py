@@ -33,7 +33,6 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import tiny_text
 from model_bench import as_pickle
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend
@@ -43,9 +42,9 @@ TEXT = "Ada wrote the first program."
 
 
 @pytest.fixture
-def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
+def classifier(built: Callable[[str], Path]) -> Path:
     """The folder of a tiny text classifier."""
-    return built(tiny_text.bert_classifier)
+    return built("bert_classifier")
 
 
 @pytest.fixture
@@ -114,11 +113,11 @@ def test_a_missing_device_or_dtype_is_a_wrong_setting(backend: TransformersBacke
 
 
 def test_models_without_a_trained_head_or_of_another_kind_are_refused(
-    backend: TransformersBackend, built: Callable[[Callable[[Path], None]], Path]
+    backend: TransformersBackend, built: Callable[[str], Path]
 ) -> None:
     with pytest.raises(UnsupportedError, match=r"org/model is not trained for text-class.*classifier"):
-        load_from(backend, built(tiny_text.bert_base))
-    candidate = Candidate(id="org/model", task="fill-mask", path=built(tiny_text.llama), local=True)
+        load_from(backend, built("bert_base"))
+    candidate = Candidate(id="org/model", task="fill-mask", path=built("llama"), local=True)
     with pytest.raises(UnsupportedError, match="org/model is a llama model, which cannot do fill-mask"):
         backend.load(TASKS["fill-mask"], candidate, Settings(device="cpu"))
 
@@ -190,10 +189,8 @@ def test_importing_the_backend_imports_none_of_what_it_runs() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_cancelled_generation_stops(
-    pool: ModelPool, built: Callable[[Callable[[Path], None]], Path]
-) -> None:
-    candidate = Candidate(id="org/llama", task="text-generation", path=built(tiny_text.llama))
+def test_a_cancelled_generation_stops(pool: ModelPool, built: Callable[[str], Path]) -> None:
+    candidate = Candidate(id="org/llama", task="text-generation", path=built("llama"))
     call = Call(TASKS["text-generation"], candidate, {"text": "a"}, Path, Settings(device="cpu"))
     expert = TransformersBackend(pool).load(call.spec, candidate, call.settings)
     began, steps, forward = threading.Event(), [], expert.loaded.model.forward

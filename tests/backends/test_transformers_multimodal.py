@@ -15,9 +15,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import tiny_multimodal  # noqa: E402
-import tiny_vision  # noqa: E402
-from model_bench import Bench, Build  # noqa: E402
+from model_bench import Bench  # noqa: E402
 
 from jarvis_agent.backends.transformers import generation as generation  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
@@ -40,7 +38,7 @@ def shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
     given: list[dict[str, Any]] = []
     monkeypatch.setattr(generation, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
 
-    def shown(task: str, model: Build, **inputs: Any) -> dict[str, Any]:
+    def shown(task: str, model: str, **inputs: Any) -> dict[str, Any]:
         call = bench.call(task, model, **inputs)
         expert = bench.load(call)
         expert(call)
@@ -51,7 +49,7 @@ def shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
 
 
 def test_a_video_is_shown_as_frames_with_their_times(shown: Any) -> None:
-    given = shown("video-text-to-text", tiny_vision.llava_chat, text="What moves?", video="clip")
+    given = shown("video-text-to-text", "llava_chat", text="What moves?", video="clip")
     brightness = [float(frame.mean()) for frame in given["pixel_values"]]
     assert len(brightness) == 8
     assert brightness == sorted(brightness), "the clip grows brighter, and so do its frames in their order"
@@ -65,28 +63,28 @@ def test_a_video_is_shown_as_frames_with_their_times(shown: Any) -> None:
 def test_images_are_cut_into_tiles_and_frames_are_not(
     bench: Bench, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eye = bench.load(bench.call("any-to-any", tiny_multimodal.smolvlm)).loaded.processor.image_processor
+    eye = bench.load(bench.call("any-to-any", "smolvlm")).loaded.processor.image_processor
     monkeypatch.setattr(eye, "do_image_splitting", True)
     monkeypatch.setattr(eye, "size", {"longest_edge": 64})
-    image = shown("any-to-any", tiny_multimodal.smolvlm, text="?", image="photo")
-    video = shown("any-to-any", tiny_multimodal.smolvlm, text="?", video="clip")
+    image = shown("any-to-any", "smolvlm", text="?", image="photo")
+    video = shown("any-to-any", "smolvlm", text="?", video="clip")
     assert image["pixel_values"].shape[1] > 1
     assert video["pixel_values"].shape[1] == 8
 
 
 def test_any_to_any_shows_all_that_is_given(shown: Any) -> None:
     for inputs, images in (({}, 0), ({"image": "photo"}, 1), ({"image": "photo", "video": "clip"}, 9)):
-        given = shown("any-to-any", tiny_multimodal.qwen2_vl, text="What is this?", **inputs)
+        given = shown("any-to-any", "qwen2_vl", text="What is this?", **inputs)
         assert len(given.get("image_grid_thw", [])) == images
 
 
 def test_a_long_recording_is_heard_in_pieces(shown: Any) -> None:
-    given = shown("audio-text-to-text", tiny_multimodal.qwen2_audio, text="What is said?", audio="tone")
+    given = shown("audio-text-to-text", "qwen2_audio", text="What is said?", audio="tone")
     assert len(given["input_features"]) == 2, "two seconds, of which the model hears one at a time"
 
 
 def test_special_tokens_in_a_text_are_removed(shown: Any) -> None:
-    for model, mark in ((tiny_multimodal.qwen2_vl, "<|image_pad|>"), (tiny_multimodal.smolvlm, "<image>")):
+    for model, mark in (("qwen2_vl", "<|image_pad|>"), ("smolvlm", "<image>")):
         plain, marked = (
             shown("image-text-to-text", model, text=text, image="photo")["input_ids"][0].tolist()
             for text in ("one  two", f"one{mark}</s>two")
@@ -95,8 +93,8 @@ def test_special_tokens_in_a_text_are_removed(shown: Any) -> None:
 
 
 def test_a_captioner_is_asked_to_read_where_text_is_wanted(bench: Bench, shown: Any) -> None:
-    described = shown("image-to-text", tiny_vision.llava_chat, image="photo")
-    read = shown("image-to-text", tiny_vision.llava_chat, image="photo", hints={"ocr": True})
+    described = shown("image-to-text", "llava_chat", image="photo")
+    read = shown("image-to-text", "llava_chat", image="photo", hints={"ocr": True})
     assert "Describe this image" in described["shown"]
     assert "Write out all the text" in read["shown"]
 
@@ -104,31 +102,29 @@ def test_a_captioner_is_asked_to_read_where_text_is_wanted(bench: Bench, shown: 
 @pytest.mark.parametrize(
     ("model", "task", "inputs", "error"),
     [
-        (tiny_multimodal.qwen2_vl, "any-to-any", {"text": "?", "audio": "tone"}, "cannot hear"),
-        (tiny_multimodal.qwen2_audio, "any-to-any", {"text": "?", "image": "photo"}, "cannot see"),
-        (tiny_vision.blip_caption, "video-text-to-text", {"text": "?", "video": "clip"}, "not a chat model"),
-        (tiny_multimodal.qwen2_vl, "image-text-to-text", {"text": " ", "image": "photo"}, "is empty"),
-        (tiny_multimodal.colpali, "visual-document-retrieval", {"text": "total", "image": []}, "is empty"),
+        ("qwen2_vl", "any-to-any", {"text": "?", "audio": "tone"}, "cannot hear"),
+        ("qwen2_audio", "any-to-any", {"text": "?", "image": "photo"}, "cannot see"),
+        ("blip_caption", "video-text-to-text", {"text": "?", "video": "clip"}, "not a chat model"),
+        ("qwen2_vl", "image-text-to-text", {"text": " ", "image": "photo"}, "is empty"),
+        ("colpali", "visual-document-retrieval", {"text": "total", "image": []}, "is empty"),
     ],
 )
 def test_what_a_model_cannot_take_is_refused(
-    bench: Bench, model: Build, task: str, inputs: dict[str, Any], error: str
+    bench: Bench, model: str, task: str, inputs: dict[str, Any], error: str
 ) -> None:
     with pytest.raises((UnsupportedError, BadInputError), match=error):
         bench.ask(task, model, **inputs)
 
 
 def test_a_model_without_a_chat_continues_the_text(bench: Bench) -> None:
-    raw = bench.ask("image-text-to-text", tiny_vision.blip_caption, text="a cat", image="photo")
+    raw = bench.ask("image-text-to-text", "blip_caption", text="a cat", image="photo")
     assert raw.startswith("a cat")
 
 
 def test_the_options_of_the_description_limit_the_reply(bench: Bench) -> None:
     def length(limit: int) -> int:
         options = {"options": {"max_new_tokens": limit}}
-        call = bench.call(
-            "image-text-to-text", tiny_multimodal.qwen2_vl, options, text="Write.", image="photo"
-        )
+        call = bench.call("image-text-to-text", "qwen2_vl", options, text="Write.", image="photo")
         expert = bench.load(call)
         return len(expert.loaded.processor.tokenizer(expert(call), add_special_tokens=False).input_ids)
 
@@ -137,15 +133,13 @@ def test_the_options_of_the_description_limit_the_reply(bench: Bench) -> None:
 
 def test_a_cancelled_reply_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "is_cancelled", lambda: True)
-    raw = bench.ask("image-text-to-text", tiny_multimodal.qwen2_vl, text="Write.", image="photo")
+    raw = bench.ask("image-text-to-text", "qwen2_vl", text="Write.", image="photo")
     assert len(raw) < 10
 
 
-@pytest.mark.parametrize(
-    ("model", "answers"), [(tiny_vision.vilt, 3), (tiny_vision.blip_vqa, 1), (tiny_vision.llava_chat, 1)]
-)
+@pytest.mark.parametrize(("model", "answers"), [("vilt", 3), ("blip_vqa", 1), ("llava_chat", 1)])
 def test_a_visual_answer_has_a_score_where_the_model_classifies(
-    bench: Bench, model: Build, answers: int
+    bench: Bench, model: str, answers: int
 ) -> None:
     short = {"options": {"max_new_tokens": 4}} if answers == 1 else None
     raw = bench.ask("visual-question-answering", model, short, image="photo", text="what is on the cat?")
@@ -153,8 +147,8 @@ def test_a_visual_answer_has_a_score_where_the_model_classifies(
     assert ("score" in raw[0]) == (answers == 3)
 
 
-@pytest.mark.parametrize("model", [tiny_multimodal.colpali, tiny_vision.clip])
-def test_the_score_of_a_page_is_its_own(bench: Bench, model: Build) -> None:
+@pytest.mark.parametrize("model", ["colpali", "clip"])
+def test_the_score_of_a_page_is_its_own(bench: Bench, model: str) -> None:
     def scores(*pages: str) -> list[float]:
         found: list[float] = bench.ask("visual-document-retrieval", model, text="total", image=[*pages])
         return found
@@ -166,7 +160,7 @@ def test_the_score_of_a_page_is_its_own(bench: Bench, model: Build) -> None:
 
 
 def test_a_long_page_is_read_in_windows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = bench.call("document-question-answering", tiny_multimodal.layoutlmv3, text="total", image="page")
+    call = bench.call("document-question-answering", "layoutlmv3", text="total", image="page")
     expert = bench.load(call)
     text = " ".join(["Invoice", "total"] * 20)
     lines = [{"text": text, "box": {"xmin": 0, "ymin": 0, "xmax": 600, "ymax": 50}}]
@@ -197,9 +191,9 @@ def test_words_of_a_line_share_its_box_by_their_letters() -> None:
     assert words_of([line], (100, 100)) == [("ab", [0, 100, 200, 200]), ("cd", [300, 100, 500, 200])]
 
 
-@pytest.mark.parametrize("model", [tiny_multimodal.qwen2_vl, tiny_multimodal.smolvlm])
+@pytest.mark.parametrize("model", ["qwen2_vl", "smolvlm"])
 @pytest.mark.skipif(find_spec("torchvision") is not None, reason="with torchvision nothing is missing")
-def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench, model: Build) -> None:
+def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench, model: str) -> None:
     with pytest.raises(ImportError):
         transformers.AutoProcessor.from_pretrained(bench.built(model))
     processor = load_processor(bench.built(model))
@@ -212,7 +206,7 @@ def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench, mode
 def test_smolvlm_is_shown_images_as_its_own_processor_would(bench: Bench) -> None:
     from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-    processor = load_processor(bench.built(tiny_multimodal.smolvlm))
+    processor = load_processor(bench.built("smolvlm"))
     marks = (processor.image_seq_len, "<fake_token_around_image>", "<image>", "<global-img>")
     for rows, columns in ((0, 0), (2, 3)):
         shown = processor.replace_image_token({"rows": [[rows]], "cols": [[columns]]}, 0)

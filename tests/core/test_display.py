@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent.core.display import LARGEST, ROWS
+from jarvis_agent.core.display import MAX_EMBEDDED_BYTES, ROWS
 from jarvis_agent.core.types import Resource
 
 
@@ -37,7 +37,7 @@ def test_each_kind_of_file_is_shown_by_its_own_element(
 def test_a_large_file_is_named_and_not_put_into_the_page(tmp_path: Path) -> None:
     path = tmp_path / "made.mp4"
     with path.open("wb") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(MAX_EMBEDDED_BYTES + 1)
     shown = Resource(kind="video", path=path, mime="video/mp4")._repr_html_()
     assert f"<code>{path}</code>" in shown
     assert len(shown) < 1000

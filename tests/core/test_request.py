@@ -9,8 +9,10 @@ from time import thread_time
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from jarvis_agent.core.context import UsageMeter
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import MOST_NAMES, Request, UsageMeter, mentions
+from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
+from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Usage
 
 
@@ -138,8 +140,8 @@ def test_another_form_is_refused_with_the_forms_that_there_are(value):
         ({"input": ["hi"]}, "input: this takes a text, not ['hi']"),
         ({"messages": "hi"}, "messages: this takes a list of messages such as"),
         ({"inptu": "hi"}, "inptu: there is no such field"),
-        ({"messages": [3]}, "a message of this one can not be read"),
-        (7, "this one can not be read"),
+        ({"messages": [3]}, "a message of this one cannot be read"),
+        (7, "this one cannot be read"),
     ],
 )
 def test_what_is_wrong_with_a_request_is_told_by_its_field_and_without_addresses(value, told):

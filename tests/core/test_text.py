@@ -1,4 +1,4 @@
-"""Texts of others: whatever is in them, a run can be stored and sent."""
+"""Text is made encodable and shortened, so that any run can be stored and sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from langchain_core.tools import tool
 
 from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
-from jarvis_agent.core.text import sound, sound_data
+from jarvis_agent.core.text import brief_text, first_tokens, sound, sound_data
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -27,6 +27,20 @@ def test_every_text_in_plain_data_is_made_sound_and_the_rest_left_alone() -> Non
     data = {HALF: [HALF, 1, None, (HALF,)], "path": Path("a")}
     whole = sound(HALF)
     assert sound_data(data) == {whole: [whole, 1, None, (whole,)], "path": Path("a")}
+
+
+def test_texts_are_shortened_on_one_line_at_the_end_of_a_word() -> None:
+    tokens = [
+        ("A short text.", 80, "A short text."),
+        ("one\ntwo three", 2, "one two …"),
+        ("internationalization of texts", 7, "internationalization of …"),
+        ("two incomprehensibilities", 3, "two …"),
+        ("检测图像中的物体", 4, "检测图像 …"),
+        ("", 5, ""),
+    ]
+    assert [first_tokens(text, limit) for text, limit, _ in tokens] == [short for *_, short in tokens]
+    assert len(first_tokens("物" * 500)) < len(first_tokens("word " * 500)) / 3
+    assert [brief_text("one\ntwo three", limit) for limit in (300, 9)] == ["one two three", "one two …"]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import NoCandidateError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult

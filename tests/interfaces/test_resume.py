@@ -44,10 +44,9 @@ async def run_named(
     request: str = "",
     name: str | None = "talk",
     decide: Callable[[dict[str, Any]], Any] | None = None,
-    **options: Any,
 ) -> Run:
-    """What `jarvis REQUEST --resume NAME` does, in a process of its own as far as the agent knows."""
-    agent = ResumableAgent(counting_agent(folder, calls), name, decide, **options)
+    """What `jarvis REQUEST --resume NAME` does, with a new agent as in a new process."""
+    agent = ResumableAgent(counting_agent(folder, calls), name, decide)
     return await last(agent.events({"input": request}))
 
 
@@ -108,37 +107,12 @@ async def test_a_waiting_plan_needs_approval_to_continue(tmp_path: Path, capsys:
 async def test_an_unfinished_run_continues_with_its_own_request(tmp_path: Path, capsys: Captured) -> None:
     calls: list[str] = []
     await leave_unfinished(tmp_path)
-    with pytest.raises(ConfigError, match=r'another request \("count"\).*--resume talk.*--restart'):
+    with pytest.raises(ConfigError, match=r'another request \("count"\).*--resume talk, or choose'):
         await run_named(tmp_path, calls, "count something else", decide=approve)
     assert calls == []
     run = await run_named(tmp_path, calls, "count", decide=approve)
     assert (calls, run.answer) == (["one"], "Done.")
     assert "Continuing the unfinished run talk" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("request_", ["count something else", ""])
-async def test_restart_starts_an_unfinished_run_again(tmp_path: Path, request_: str) -> None:
-    shown: list[Any] = []
-
-    def decide(plan: dict[str, Any]) -> bool:
-        shown.append(plan["request"])
-        return True
-
-    await leave_unfinished(tmp_path)
-    assert (await run_named(tmp_path, [], request_, decide=decide, restart=True)).answer == "Done."
-    assert shown == [request_ or "count"]
-    with pytest.raises(ConfigError, match="needs a request"):
-        await run_named(tmp_path, [], restart=True)
-
-
-async def test_an_error_that_leaves_a_run_unfinished_says_how_to_continue(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    lost = {"input": "count", "files": [str(tmp_path / "lost.txt")]}
-    with pytest.raises(InputError, match=r"lost\.txt"):
-        await last(ResumableAgent(counting_agent(tmp_path, []), "talk").events(lost))
-    assert "jarvis --resume talk --restart starts it again" in capsys.readouterr().err
-    assert (await run_named(tmp_path, [], "count", restart=True)).answer == "Done."
 
 
 async def test_an_interrupted_run_says_so_above_the_live_display(
@@ -323,7 +297,6 @@ def test_the_command_stores_runs_and_continues_them(home: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["Count.", "--restart"], "--restart needs --resume NAME"),
         (["Count.", "--resume", " "], "--resume needs a name"),
         (["Make a canny edge image of a.jpg.", "--approve"], "--approve needs a terminal"),
     ],

@@ -42,7 +42,7 @@ def test_an_upload_is_known_by_its_content(served: Served) -> None:
     ("content", "status", "complaint"),
     [
         (b"", 422, "a.jpg is empty"),
-        (b"\0\1\2\3", 422, "a.jpg is not a kind of file that is known"),
+        (b"\0\1\2\3", 422, "a.jpg is not a supported file type"),
         (b"x" * 100_001, 422, "100,001 bytes, more than 100,000"),
         (b"x" * 300_000, 413, "Too Large"),
     ],

@@ -74,7 +74,6 @@ def model_line(name: str, size: int | None) -> ModelLine:
         license="mit",
         local=False,
         runs_on="transformers",
-        description=EVIL,
     )
 
 

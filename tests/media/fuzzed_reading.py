@@ -21,7 +21,6 @@ from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import read_audio
-from jarvis_agent.media.image import open_image
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames
@@ -49,7 +48,7 @@ def _solid(resource: Resource) -> Any:
 
 
 READERS: dict[str, Callable[[Resource], Any]] = {
-    "image": lambda resource: open_image(resource).size,
+    "image": lambda resource: resource.to_pil().size,
     "audio": lambda resource: len(read_audio(resource.path, 16_000)),
     "video": _video,
     "table": read_table,

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes; see also test_resources.py."""
+"""Media types, detected from the first bytes of a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ftyp(brand: bytes, like: bytes) -> bytes:
         ("a.mp4", b"no video at all", "text", "text/plain"),
     ],
 )
-def test_the_content_tells_the_kind(tmp_path: Path, name: str, head: bytes, kind: str, mime: str) -> None:
+def test_the_content_decides_the_type(tmp_path: Path, name: str, head: bytes, kind: str, mime: str) -> None:
     path = tmp_path / name
     path.write_bytes(head)
     assert detect_media_type(path) == (kind, mime)
@@ -47,8 +47,8 @@ def test_the_content_tells_the_kind(tmp_path: Path, name: str, head: bytes, kind
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
 @pytest.mark.timeout(30)
-def test_what_is_no_file_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe to which nobody writes would keep its reader waiting for ever."""
+def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a pipe without a writer would block forever."""
     monkeypatch.chdir(tmp_path)
     os.mkfifo("a.png")
     Path("link.png").symlink_to("a.png")
@@ -59,3 +59,7 @@ def test_what_is_no_file_is_refused_unopened(tmp_path: Path, monkeypatch: pytest
                 detect_media_type(Path(path))
     with pytest.raises(InputError, match="is a directory"):
         detect_media_type(tmp_path)
+    rubbish = tmp_path / "x.bin"
+    rubbish.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(InputError, match="not a supported file type"):
+        detect_media_type(rubbish)

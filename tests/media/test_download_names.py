@@ -1,4 +1,4 @@
-"""Servers that are told apart by name: what TLS, the Host header and a proxy are told of a pinned address."""
+"""Names in downloads: TLS, the Host header and proxies get the host name of a checked address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media import download as fetch_module
+from jarvis_agent.media import download
 from jarvis_agent.media.download import fetch
 
 NAME = "shop.example"
@@ -53,7 +53,7 @@ class Server:
 
 
 def _serving(certificate: Path, *, as_proxy: bool) -> Iterator[Server]:
-    """A server of HTTPS; `as_proxy`, one that is asked for a tunnel first and then plays the server in it."""
+    """An HTTPS server; with `as_proxy`, a proxy that answers requests in its tunnels itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     told = Server()
@@ -102,13 +102,13 @@ def proxy(certificate: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def _world(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every name leads to this machine, which counts as public; the certificate is trusted."""
+    """Every name resolves to this machine, which counts as public; the certificate is trusted."""
 
     async def addresses(url: Any) -> list[str]:
         return ["127.0.0.1"]
 
-    monkeypatch.setattr(fetch_module, "_addresses", addresses)
-    monkeypatch.setattr(fetch_module, "_is_public", lambda address: True)
+    monkeypatch.setattr(download, "_addresses", addresses)
+    monkeypatch.setattr(download, "_is_public", lambda address: True)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -147,7 +147,7 @@ async def test_no_proxy_is_asked_for_a_name_that_wants_none(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
     url = f"https://{NAME}:{shop.port}/a.txt"
-    with pytest.raises(InputError, match="can not be fetched"):
+    with pytest.raises(InputError, match="cannot be fetched"):
         await fetch(url, tmp_path / "x", Settings())
     monkeypatch.setenv("NO_PROXY", "elsewhere.example,.example")
     path = await fetch(url, tmp_path / "x", Settings())
@@ -158,7 +158,7 @@ async def test_a_proxy_is_not_asked_for_a_private_address(
     proxy: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
-    monkeypatch.setattr(fetch_module, "_is_public", lambda address: False)
+    monkeypatch.setattr(download, "_is_public", lambda address: False)
     with pytest.raises(ForbiddenError, match="private address"):
         await fetch(f"https://{NAME}/a.txt", tmp_path / "x", Settings())
     assert proxy.tunnels == []

@@ -1,4 +1,4 @@
-"""Limits of pixels, seconds, bytes and cells, which hold before anything is decoded."""
+"""Limits on pixels, seconds, bytes and cells, which are checked before anything is decoded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _resolve(path: Path, kind: Any, **limits: Any) -> Resource:
 
 
 def _png(width: int, height: int) -> bytes:
-    """A PNG whose header claims a size, with hardly any picture behind it."""
+    """A PNG whose header claims a size, with little image data."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         return (
@@ -80,7 +80,7 @@ def test_ten_hours_of_sound_are_refused_unread(tmp_path: Path) -> None:
 
 
 def _set_sizes(path: Path, data: int) -> None:
-    """Make the file as long as a WAV of so many bytes of sound; the new part takes no room on the disk."""
+    """Give the WAV file `data` bytes of samples; the file is sparse."""
     with path.open("r+b") as file:
         file.truncate(44 + data)
         file.seek(4)
@@ -94,7 +94,7 @@ def test_a_video_is_measured_by_its_packets(tmp_path: Path) -> None:
     from jarvis_agent.media.video import write_video
 
     path = tmp_path / "a.mp4"
-    write_video(path, [Image.new("RGB", (32, 24))] * 16, 8.0, {})
+    write_video(path, [Image.new("RGB", (32, 24))] * 16, 8.0)
     assert _resolve(path, "video", max_seconds=2.1).kind == "video"
     with pytest.raises(InputError, match=r"a\.mp4 lasts .*JARVIS_MAX_SECONDS"):
         _resolve(path, "video", max_seconds=1.5)
@@ -134,10 +134,10 @@ def test_a_later_picture_of_a_video_is_not_much_larger_than_the_head_says(tmp_pa
 
     path = _film(tmp_path / "bomb.avi", [_jpg(64, 64)] * 12 + [_jpg(6000, 6000)] + [_jpg(64, 64)])
     assert _resolve(path, "video", max_pixels=10_000).kind == "video"
-    with pytest.raises(BadInputError, match=r"bomb\.avi can not be read as a video"):
+    with pytest.raises(BadInputError, match=r"bomb\.avi cannot be read as a video"):
         spread_frames(path, 14)
-    with pytest.raises(BadInputError, match=r"bomb\.avi can not be read as a video"):
-        to_mp4(path, tmp_path / "new.mp4", {})
+    with pytest.raises(BadInputError, match=r"bomb\.avi cannot be read as a video"):
+        to_mp4(path, tmp_path / "new.mp4")
 
 
 def test_a_video_may_grow_as_recorded_calls_do(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_pictures_of_a_video_are_held_up_to_a_limit_of_all_together(
     from jarvis_agent.media import video
 
     path = _film(tmp_path / "a.avi", [_jpg(64, 64)] * 10)
-    monkeypatch.setattr(video, "MAX_HELD", 6 * 64 * 64)
+    monkeypatch.setattr(video, "MAX_FRAME_PIXELS", 6 * 64 * 64)
     assert len(video.spread_frames(path, 6)) == 6
-    with pytest.raises(BadInputError, match=r"7 pictures of a\.avi have more than 24,576 pixels together"):
+    with pytest.raises(BadInputError, match=r"7 frames of a\.avi have more than 24,576 pixels together"):
         video.spread_frames(path, 7)
 
 
@@ -171,12 +171,12 @@ def test_pictures_that_are_all_shown_at_once_last_as_long_as_so_many_do(tmp_path
 
 
 def test_pictures_that_last_no_time_at_all_still_count() -> None:
-    from jarvis_agent.media.video import length_of
+    from jarvis_agent.media.video import duration_of
 
     stream = SimpleNamespace(index=0, type="video", average_rate=Fraction(10))
     packet = SimpleNamespace(size=1, pts=0, duration=0, time_base=Fraction(1, 10), stream=stream)
     container = SimpleNamespace(demux=lambda: itertools.repeat(packet, 2400))
-    assert length_of(container) == pytest.approx(10)
+    assert duration_of(container) == pytest.approx(10)
 
 
 def test_sound_that_is_all_heard_at_once_lasts_as_long_as_its_packets(tmp_path: Path) -> None:
@@ -215,10 +215,8 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ResourceStore(Settings(output_dir=tmp_path, max_file_bytes=1000))
-    run_with_timeout = base64.b64encode(b"x" * 1000).decode()
-    assert (
-        await store.keep({"type": "file", "base64": run_with_timeout, "mime_type": "text/plain"})
-    ).path is not None
+    allowed = {"type": "file", "base64": base64.b64encode(b"x" * 1000).decode(), "mime_type": "text/plain"}
+    assert (await store.keep(allowed)).path is not None
     monkeypatch.setattr("jarvis_agent.media.store.base64.b64decode", None)
     for block in (
         {"type": "file", "base64": "A" * 3000, "mime_type": "text/plain"},
@@ -233,8 +231,8 @@ async def test_an_attachment_is_measured_before_it_is_decoded(
     [
         ("a,b,c\n" + "1,2,3\n" * 40, "more than 100 cells"),
         ("a\n" + "1\n" * 60, "more than 50 rows"),
-        ("a,b\n" + "1" * 2000 + ",2\n", "a line of more than 1,000 letters"),
-        (",".join(f"c{n}" for n in range(1000)) + "\n", "a line of more than 1,000 letters"),
+        ("a,b\n" + "1" * 2000 + ",2\n", "a line of more than 1,000 characters"),
+        (",".join(f"c{n}" for n in range(1000)) + "\n", "a line of more than 1,000 characters"),
     ],
     ids=["cells", "rows", "letters", "columns"],
 )

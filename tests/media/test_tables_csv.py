@@ -1,4 +1,4 @@
-"""CSV files as columns: whatever program wrote them, and what is wrong with those that can not be read."""
+"""CSV files as columns: whatever program wrote them, and what is wrong with those that cannot be read."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_quoted_cells_keep_their_line_breaks(tmp_path: Path) -> None:
         ("a,b\n", "no rows after its first line"),
         ("a,b\n1,2\n3,4\n5\n", "line 4 of table.csv has 1 cells, but its first line names 2 columns"),
         ("a,b,a\n1,2,3\n", "names a column twice: 'a'"),
-        (b"PK\x03\x04\0\0\0", "is no text"),
-        ("a,b\n1," + "x" * 200_000 + "\n", "line 2 of table.csv can not be read: field larger"),
+        (b"PK\x03\x04\0\0\0", "is not text"),
+        ("a,b\n1," + "x" * 200_000 + "\n", "line 2 of table.csv cannot be read: field larger"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -91,7 +91,7 @@ def test_a_file_beyond_the_limits_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_a_table_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="must be a file"):
         read_table(Resource(kind="table"))
-    with pytest.raises(BadInputError, match=r"gone\.csv can not be read"):
+    with pytest.raises(BadInputError, match=r"gone\.csv cannot be read"):
         read_table(Resource(kind="table", path=tmp_path / "gone.csv"))
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jarvis_agent.core.request import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.runnables import Runnable
 
-from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.planning.plan import Plan

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.selection.hints import detect_script, missing_language, task_hints

@@ -18,16 +18,14 @@ from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytest.importorskip("torch")
 
-import tiny_text
-
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
 HOSTED = {"hf-inference": {}}
 
 
 @pytest.fixture
-def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
-    return built(tiny_text.bert_classifier)
+def classifier(built: Callable[[str], Path]) -> Path:
+    return built("bert_classifier")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
     LLMError,
@@ -19,7 +20,6 @@ from jarvis_agent.core.errors import (
     NoCandidateError,
     TransientError,
 )
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task

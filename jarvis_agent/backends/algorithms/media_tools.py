@@ -23,7 +23,6 @@ from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.image import open_image
 from jarvis_agent.media.video import add_pictures, add_sound, encode_sound, opened, spread_frames
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def resize(call: Call) -> Image:
     """
     from PIL import Image as Images
 
-    image = open_image(call.inputs["image"])
+    image: Image = call.inputs["image"].to_pil()
     wide, high = _whole_number(call, "width"), _whole_number(call, "height")
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
@@ -140,7 +139,7 @@ def crop(call: Call) -> Image:
     Raises:
         BadInputError: the box cannot be read, or lies outside the image.
     """
-    image = open_image(call.inputs["image"])
+    image: Image = call.inputs["image"].to_pil()
     left, top, right, bottom = _box(call.inputs.get("box"))
     part = (
         max(0, math.floor(left)),

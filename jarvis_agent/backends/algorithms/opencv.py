@@ -18,7 +18,6 @@ from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.image import open_image
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +131,7 @@ class OpenCVBackend(LocalBackend):
             import numpy as np
             from PIL import Image
 
-            rgb = np.asarray(open_image(call.inputs["image"]).convert("RGB"))
+            rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
             return Image.fromarray(draw(rgb))
 
         return expert

@@ -15,7 +15,6 @@ from jarvis_agent.backends.diffusers.loading import LoadedPipeline
 from jarvis_agent.backends.diffusers.pipeline_call import call_pipeline, options_of, parameters
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.media.image import open_image
 from jarvis_agent.media.video import probe_video, spread_frames
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
     if call.inputs.get("mask") is None:
         raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
     given = _sized_image(loaded, call)
-    mask = open_image(call.inputs["mask"]).convert("L").resize(given["image"].size)
+    mask = call.inputs["mask"].to_pil().convert("L").resize(given["image"].size)
     pipe = _inpainting_pipe(loaded)
     return _image(call_pipeline(loaded, call, pipe=pipe, **given, mask_image=mask, prompt=_prompt(call)))
 
@@ -120,7 +119,7 @@ def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     import torch
 
     image = call.inputs.get("image")
-    given = {"image": open_image(image).convert("RGB")} if image else {"prompt": text_of(call)}
+    given = {"image": image.to_pil().convert("RGB")} if image else {"prompt": text_of(call)}
     shape = call_pipeline(loaded, call, **given, output_type="latent").images[0]
     with torch.no_grad():
         mesh = loaded.pipe.shap_e_renderer.decode_to_mesh(
@@ -181,7 +180,7 @@ def _trained_pixels(pipe: Any) -> int:
 
 def _sized_image(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return {image, width, height} with the call's image at the size of `fitting_size`."""
-    image = open_image(call.inputs["image"]).convert("RGB")
+    image = call.inputs["image"].to_pil().convert("RGB")
     size = fitting_size(image, loaded, call)
     return {"image": image.resize(size), "width": size[0], "height": size[1]}
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.text import brief_text
 
 _REFUSALS = {
     401: "it refuses the token (401); check HF_TOKEN",

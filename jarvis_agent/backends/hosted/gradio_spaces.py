@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.errors import expert_error, reply_timeout
 from jarvis_agent.backends.hosted.openai_compatible import answer_output
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.backends.outputs.validators import existing_file
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import (
@@ -40,6 +39,7 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.audio import decode_audio
 from jarvis_agent.media.image import check_pixels

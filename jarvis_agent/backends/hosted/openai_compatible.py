@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.errors import reply_timeout, status_error
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -31,6 +30,7 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.llm.thinking import ThinkingFilter
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jarvis_agent.core.text import first_tokens
+
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".pt", ".pth", ".skops")
 """Suffixes of files that hold weights, the safest first."""
 
@@ -24,11 +26,6 @@ _DIRECTION = re.compile(r"-([a-z]{2})-([a-z]{2})$")
 _MARKUP = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]+>|[*_`]+")
 _HEADER = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
 _NO_PROSE = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
-_LONGEST = 300
-_TOKENS = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
-
-LONGEST_DESCRIPTION = 80
-"""Tokens of a model's description."""
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
@@ -86,28 +83,6 @@ def strings(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple) else ()
-
-
-def brief_text(text: str, longest: int = _LONGEST) -> str:
-    """A text on one line, cut at a word's end."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[:longest].rsplit(" ", 1)[0] + " …"
-
-
-def first_tokens(text: str, most: int = LONGEST_DESCRIPTION) -> str:
-    """A text on one line, cut where a language model has read about so many tokens of it.
-
-    They are estimated, since a tokenizer would have to be downloaded: four letters of a word, begun or whole,
-    count as one token, and so does each Chinese or Japanese character, Korean syllable, or other sign.
-    """
-    line = " ".join(text.split())
-    tokens = list(_TOKENS.finditer(line))
-    if len(tokens) <= most:
-        return line
-    cut = tokens[most].start()
-    kept = line[:cut]
-    in_a_word = line[cut - 1 : cut + 1].isascii() and not kept.endswith(" ")
-    return (kept.rsplit(" ", 1)[0] if in_a_word else kept).rstrip() + " …"
 
 
 def metadata(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def video(raw: Any, call: Call) -> Adapted:
         "fps": round(facts.fps, 3) if facts else None,
         "duration": round(facts.duration, 3) if facts else None,
     }
-    return Adapted(output, facts.told if facts else f"the video {file.path.name}", (file,))
+    return Adapted(output, facts.summary if facts else f"the video {file.path.name}", (file,))
 
 
 def _to_mp4(file: Resource, call: Call) -> Resource:
@@ -212,7 +212,7 @@ def _to_mp4(file: Resource, call: Call) -> Resource:
             return file
     path = call.new_path(".mp4")
     try:
-        to_mp4(file.path, path, {})
+        to_mp4(file.path, path)
     except BadInputError:
         path.unlink(missing_ok=True)
         raise
@@ -224,7 +224,7 @@ def _encode(raw: Mapping[str, Any], call: Call) -> Resource:
     if fps <= 0:
         raise UnexpectedError("frames a second (fps) above zero")
     path = call.new_path(".mp4")
-    write_video(path, _frame_images(raw["frames"]), fps, {})
+    write_video(path, _frame_images(raw["frames"]), fps)
     return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
 
 

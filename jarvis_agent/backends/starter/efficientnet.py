@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.image import open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,7 +34,7 @@ def load(weights: Path, settings: Settings) -> Expert:
     labels = imagenet_classes()
 
     def expert(call: Call) -> list[dict[str, Any]]:
-        pixels = _prepared(open_image(call.inputs["image"]).convert("RGB"))
+        pixels = _prepared(call.inputs["image"].to_pil().convert("RGB"))
         with torch.inference_mode():
             scores, places = _logits(state, pixels).softmax(-1)[0].topk(BEST)
         found = zip(scores.tolist(), places.tolist(), strict=True)

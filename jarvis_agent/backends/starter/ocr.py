@@ -17,7 +17,6 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.image import open_image
 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")
@@ -57,7 +56,7 @@ def load(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
 
-        rgb = np.asarray(open_image(call.inputs["image"]).convert("RGB"))
+        rgb = np.asarray(call.inputs["image"].to_pil().convert("RGB"))
         lines = in_reading_order(_lines(engine(rgb[:, :, ::-1])))
         return {"generated_text": as_text(lines), "lines": [_plain(line) for line in lines]}
 

@@ -6,8 +6,7 @@ image from such a map and a text, with a ControlNet.
 
 from __future__ import annotations
 
-from jarvis_agent.core.tasks.arguments import AUDIO, IMAGE, PROMPT, VIDEO
-from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.tasks.spec import AUDIO, IMAGE, PROMPT, VIDEO, Arg, TaskSpec
 
 _MAPPED_BY = {
     "depth": "depth-estimation",

@@ -1,11 +1,11 @@
-"""The Hub's own task types: its official list, less what can not be run (`NOT_CALLABLE`).
+"""The Hub's own task types: its official list, less what cannot be run (`NOT_CALLABLE`).
 
 The list is `PIPELINE_DATA` of the npm package @huggingface/tasks; names are spelt as there.
 """
 
 from __future__ import annotations
 
-from jarvis_agent.core.tasks.arguments import (
+from jarvis_agent.core.tasks.spec import (
     AUDIO,
     IMAGE,
     LABELS,
@@ -18,8 +18,9 @@ from jarvis_agent.core.tasks.arguments import (
     TEXT,
     TGT_LANG,
     VIDEO,
+    Arg,
+    TaskSpec,
 )
-from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
 HUB_TASKS: tuple[TaskSpec, ...] = (
     # text

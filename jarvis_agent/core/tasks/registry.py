@@ -83,12 +83,12 @@ def known_task(name: str) -> TaskSpec:
     """The task of that name or alias, in any spelling.
 
     Raises:
-        ConfigError: there is none, and those that are close to it are named; or it can not be run.
+        ConfigError: there is none, and those that are close to it are named; or it cannot be run.
     """
     spec = find_task(name)
     if spec is None:
         if reason := NOT_CALLABLE.get(canonical(name)):
-            raise ConfigError(f"the Hub's task type {canonical(name)} can not be run: {reason}")
+            raise ConfigError(f"the Hub's task type {canonical(name)} cannot be run: {reason}")
         close = ", ".join(closest_tasks(name))
         hint = f"close to it: {close}" if close else "`jarvis tasks` lists them all"
         raise ConfigError(f"there is no task {name!r}; {hint}")

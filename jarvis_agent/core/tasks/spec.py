@@ -110,7 +110,7 @@ class TaskSpec:
     listing: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        # What is made for a task is kept by its spec, and a list can not be a key.
+        # What is made for a task is kept by its spec, and a list cannot be a key.
         for name in ("inputs", "outputs", "aliases"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "listing", tuple(map(tuple, self.listing)))
@@ -126,9 +126,24 @@ class TaskSpec:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the arguments without which the task can not run."""
+        """Names of the arguments without which the task cannot run."""
         return tuple(arg.name for arg in self.inputs if arg.required)
 
     def makes(self, kind: str) -> bool:
         """Whether the task's result can stand in an argument of this kind."""
         return kind in self.outputs
+
+
+# Arguments that several task types share, each in the one spelling that plans use.
+TEXT = Arg("text", "text")
+IMAGE = Arg("image", "image")
+AUDIO = Arg("audio", "audio")
+VIDEO = Arg("video", "video")
+QUESTION = Arg("text", "text", description="the question")
+PROMPT = Arg("text", "text", description="the prompt")
+LABELS = Arg("labels", "data", many=True, description="list of candidate labels")
+SENTENCES = Arg("sentences", "text", many=True, description="list of texts to compare with")
+MASK = Arg("mask", "image", required=False, description="white where the image may change")
+SRC_LANG = Arg("src_lang", "text", required=False, description='language of the text, for example "en"')
+TABLE = Arg("table", "table", description="path or URL of a CSV file, its first line the column names")
+TGT_LANG = Arg("tgt_lang", "text", required=False, description='language to translate into, for example "fr"')

@@ -166,9 +166,6 @@ def ask(
         str | None,
         typer.Option("--resume", metavar="NAME", help="Store the run under a name, or continue it."),
     ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="With --resume: start an unfinished run again.")
-    ] = False,
     approve: Annotated[
         bool, typer.Option("--approve", help="Show the plan and ask before running it; it can be edited.")
     ] = False,
@@ -179,8 +176,6 @@ def ask(
         _fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         _fail("--resume needs a name for the run", USAGE_ERROR)
-    if restart and resume is None:
-        _fail("--restart needs --resume NAME", USAGE_ERROR)
     files = [_checked_file(name) for name in file or []]
     agent: Any = _agent(model, _settings(policy, out))
     from jarvis_agent.interfaces.cli import ask as terminal
@@ -188,7 +183,7 @@ def ask(
     if resume or approve:
         from jarvis_agent.interfaces.cli.resume import ResumableAgent, ask_for_approval
 
-        agent = ResumableAgent(agent, resume, ask_for_approval if approve else None, restart=restart)
+        agent = ResumableAgent(agent, resume, ask_for_approval if approve else None)
     run = terminal.plan_only if plan_only else terminal.one_shot
     _exit_unless(run(agent, {"input": request, "files": files}, as_json=as_json))
 

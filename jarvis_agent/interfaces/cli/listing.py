@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from pydantic import Field
@@ -16,8 +17,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -59,7 +60,6 @@ class ModelLine(Frozen):
     license: str | None
     local: bool
     runs_on: str
-    description: str
 
 
 class ModelList(Frozen):
@@ -73,7 +73,7 @@ class ModelList(Frozen):
 
 def list_tasks(settings: Settings) -> TaskList:
     """Return every task type with what would run it."""
-    return asyncio.run(_with_inventory(settings, Inventory.tasks))
+    return asyncio.run(_closing(ModelRegistry(settings), tasks_of))
 
 
 def list_models(name: str, settings: Settings) -> ModelList:
@@ -83,95 +83,89 @@ def list_models(name: str, settings: Settings) -> ModelList:
         ConfigError: there is no such task; the message suggests similar names.
     """
     spec = known_task(name)
-    return asyncio.run(_with_inventory(settings, lambda inventory: inventory.models(spec)))
+    return asyncio.run(_closing(ModelRegistry(settings), lambda registry: models_of(registry, spec)))
 
 
-async def _with_inventory(settings: Settings, ask: Callable[[Inventory], Awaitable[T]]) -> T:
-    registry = ModelRegistry(settings)
+async def _closing(registry: ModelRegistry, ask: Callable[[ModelRegistry], Awaitable[T]]) -> T:
     try:
-        return await ask(Inventory(registry))
+        return await ask(registry)
     finally:
         await registry.aclose()
 
 
-class Inventory:
-    """Asks the sources and backends of a registry. Nothing is loaded or downloaded."""
-
-    def __init__(self, registry: ModelRegistry) -> None:
-        self._registry = registry
-
-    async def tasks(self) -> TaskList:
-        """Return every task type with what would run it."""
-        offered = await self._registry.available_tasks()
-        return TaskList(tasks=[await self._task(spec, spec.name in offered) for spec in TASKS.values()])
-
-    async def models(self, spec: TaskSpec) -> ModelList:
-        """Return the models for a task, best first."""
-        task, context = Task(task=spec.name, id=0), RunContext(request="")
-        try:
-            selection = await self._registry.selector.select(task, spec, context)
-        except NoCandidateError as error:
-            return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
-        selected = find_task(selection.task) or spec
-        return ModelList(
-            task=spec.name,
-            models=[self._model(candidate, selected) for candidate in selection.candidates],
-            rejected=selection.rejected,
-            notes=[selection.note] if selection.note else [],
-        )
-
-    async def _task(self, spec: TaskSpec, available: bool) -> TaskLine:
-        return TaskLine(
+async def tasks_of(registry: ModelRegistry) -> TaskList:
+    """Return every task type with what would run it. Nothing is loaded or downloaded."""
+    available = await registry.available_tasks()
+    lines = [
+        TaskLine(
             name=spec.name,
             category=spec.category,
             takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
             makes=list(spec.outputs),
             description=spec.description,
-            available=available,
-            how=await self._how(spec, available),
+            available=spec.name in available,
+            how=await _how(registry, spec, spec.name in available),
         )
+        for spec in TASKS.values()
+    ]
+    return TaskList(tasks=lines)
 
-    async def _how(self, spec: TaskSpec, available: bool) -> str:
-        """The local model for a task; otherwise where one would come from, or why there is none."""
-        reasons: list[str] = []
-        for candidate in await self._local_candidates(spec):
-            answers = self._answers(candidate, spec)
-            if None in answers.values():
-                return f"{candidate.id} ({candidate.source})"
-            reasons += filter(None, answers.values())
-        if available:
-            return "a model of the Hub"
-        if reasons:
-            return reasons[0]
-        if self._registry.settings.offline:
-            return "no model is installed, and the Hub is not used"
-        answers = self._answers(Candidate(id="a model of the Hub", task=spec.name), spec)
-        missing = (reason for reason in answers.values() if reason and "pip install" in reason)
-        return next(missing, "no backend here runs it")
 
-    async def _local_candidates(self, spec: TaskSpec) -> list[Candidate]:
-        """The candidates of all sources but the Hub; a source that fails is skipped."""
-        found: list[Candidate] = []
-        for source in self._registry.sources:
-            if source.name != "hub":
-                try:
-                    found += await source.candidates(spec, self._registry.settings.top_k)
-                except JarvisError:
-                    continue
-        return found
+async def models_of(registry: ModelRegistry, spec: TaskSpec) -> ModelList:
+    """Return the models for a task, best first."""
+    task, context = Task(task=spec.name, id=0), RunContext(request="")
+    try:
+        selection = await registry.selector.select(task, spec, context)
+    except NoCandidateError as error:
+        return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
+    selected = find_task(selection.task) or spec
+    return ModelList(
+        task=spec.name,
+        models=[_model(registry, candidate, selected) for candidate in selection.candidates],
+        rejected=selection.rejected,
+        notes=[selection.note] if selection.note else [],
+    )
 
-    def _answers(self, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
-        """By backend, why it cannot run the candidate; None: it can."""
-        backends = self._registry.backends
-        names = [candidate.backend] if candidate.backend else list(backends)
-        return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
 
-    def _model(self, candidate: Candidate, spec: TaskSpec) -> ModelLine:
-        answers = self._answers(candidate, spec)
-        return ModelLine(
-            **candidate.model_dump(include=set(ModelLine.model_fields)),
-            runs_on=next((name for name, reason in answers.items() if reason is None), ""),
-        )
+async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> str:
+    """The local model for a task; otherwise where one would come from, or why there is none."""
+    reasons: list[str] = []
+    for candidate in await _local_candidates(registry, spec):
+        answers = _answers(registry, candidate, spec)
+        if None in answers.values():
+            return f"{candidate.id} ({candidate.source})"
+        reasons += filter(None, answers.values())
+    if available:
+        return "a model of the Hub"
+    if reasons:
+        return reasons[0]
+    if registry.settings.offline:
+        return "no model is installed, and the Hub is not used"
+    answers = _answers(registry, Candidate(id="a model of the Hub", task=spec.name), spec)
+    missing = (reason for reason in answers.values() if reason and "pip install" in reason)
+    return next(missing, "no backend here runs it")
+
+
+async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Candidate]:
+    """The candidates of all sources but the Hub; a source that fails is skipped."""
+    found: list[Candidate] = []
+    for source in registry.sources:
+        if source.name != "hub":
+            with suppress(JarvisError):
+                found += await source.candidates(spec, registry.settings.top_k)
+    return found
+
+
+def _answers(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
+    """By backend, why it cannot run the candidate; None: it can."""
+    backends = registry.backends
+    names = [candidate.backend] if candidate.backend else list(backends)
+    return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
+
+
+def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> ModelLine:
+    able = (name for name, reason in _answers(registry, candidate, spec).items() if reason is None)
+    return ModelLine(**candidate.model_dump(include=set(ModelLine.model_fields)), runs_on=next(able, ""))
 
 
 def task_table(listing: TaskList) -> RenderableType:

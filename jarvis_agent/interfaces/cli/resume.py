@@ -2,7 +2,6 @@
 
     jarvis "Transcribe a.wav" --resume talk               # start, or continue
     jarvis --resume talk                                  # continue
-    jarvis "Transcribe b.wav" --resume talk --restart     # start again
 
 Runs are stored in runs.sqlite in the output directory. A lock file per name keeps two processes from working
 on the same run.
@@ -50,16 +49,12 @@ class ResumableAgent:
     Args:
         name: the name of the stored run; None: the run is kept in memory.
         decide: asked before a plan runs; None: plans run without approval.
-        restart: start an unfinished run of this name again.
     """
 
-    def __init__(
-        self, agent: JarvisAgent, name: str | None, decide: Decide | None = None, *, restart: bool = False
-    ) -> None:
+    def __init__(self, agent: JarvisAgent, name: str | None, decide: Decide | None = None) -> None:
         self._agent = agent
         self._name = name
         self._decide = decide
-        self._restart = restart
         self._thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
         self.model_name = agent.model_name
         self.aplan = agent.aplan
@@ -80,8 +75,9 @@ class ResumableAgent:
                     async for event in events:
                         yield event
             except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
-                if not isinstance(error, ConfigError) and await durable.unfinished(self._thread) is not None:
-                    self._explain_resuming()
+                is_named = self._name is not None and not isinstance(error, ConfigError)
+                if is_named and await durable.unfinished(self._thread) is not None:
+                    _note(f"The run is stored: jarvis --resume {self._name} continues it.")
                 raise
 
     @asynccontextmanager
@@ -97,22 +93,17 @@ class ResumableAgent:
         """Return the request to start with; None continues the stored run."""
         stored = await durable.unfinished(self._thread)
         new = Request.of(request) if request.get("input") else None
-        if stored is None and new is None:
-            if self._restart:
-                raise ConfigError(f"--restart needs a request: no run {self._name} is unfinished")
-            if not (await durable.graph.aget_state(self._thread)).values:
+        if stored is None:
+            if new is None and not (await durable.graph.aget_state(self._thread)).values:
                 raise ConfigError(
                     f"there is no run named {self._name} in {self._agent.settings.output_dir}; start one "
                     f'with jarvis "…" --resume {self._name}, or give its directory with --out'
                 )
-        if stored is None:
             return new
-        if self._restart:
-            return new or stored
         if new is not None and new != stored:
             raise ConfigError(
                 f'the unfinished run {self._name} has another request ("{stored.text}"): continue it with '
-                f"jarvis --resume {self._name}, choose another name, or add --restart"
+                f"jarvis --resume {self._name}, or choose another name"
             )
         _note(f"Continuing the unfinished run {self._name}.")
         return None
@@ -139,11 +130,6 @@ class ResumableAgent:
             raise ConfigError(f"the plan of the run {self._name} waits for approval: add --approve")
         with _immediate_ctrl_c():
             return self._decide(shown)
-
-    def _explain_resuming(self) -> None:
-        if self._name is not None:
-            command = f"jarvis --resume {self._name}"
-            _note(f"The run is stored: {command} continues it, {command} --restart starts it again.")
 
 
 @asynccontextmanager

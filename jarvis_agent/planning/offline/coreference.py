@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.core.request import ChatTurn, RunContext, mentions
+from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
 from jarvis_agent.planning.offline.masking import Entity, MaskedText, spelling, without_references
 from jarvis_agent.planning.offline.patterns import pattern, word

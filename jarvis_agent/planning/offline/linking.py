@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS

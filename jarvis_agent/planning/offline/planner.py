@@ -28,7 +28,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
-from jarvis_agent.core.request import ChatTurn, RunContext, mentions
+from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task

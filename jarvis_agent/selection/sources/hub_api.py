@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent import __version__
-from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -30,6 +29,7 @@ from jarvis_agent.core.errors import (
     redacted_cause,
 )
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.text import brief_text
 
 Row = dict[str, Any]
 """A model as the Hub's API describes it."""

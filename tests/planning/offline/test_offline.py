@@ -20,8 +20,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.starter.models import MINILM, STARTERS
+from jarvis_agent.core.context import ChatTurn, RunContext
 from jarvis_agent.core.errors import MissingExtraError
-from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task

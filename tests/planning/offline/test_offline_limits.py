@@ -11,7 +11,7 @@ import pytest
 from cost import cost_of
 
 from jarvis_agent.core.concurrency import check_cancelled
-from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.offline import OfflinePlanner
 

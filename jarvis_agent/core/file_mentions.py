@@ -1,0 +1,98 @@
+"""The files and URLs that a text names.
+
+mentions("What is in a.jpg and 'my photo.png'?")     # ["a.jpg", "my photo.png"]
+mentions("描述照片1.jpg")                             # ["1.jpg"]: no space separates words and name
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+# Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
+_EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_LETTER = rf"[^\W{_EAST}]"
+# Beside letters: marks of decomposed letters (NFD, as macOS writes them), of Indic scripts and of Thai.
+_IN_PATH = r"\w.~/\\@+=\-\u0300-\u036f\u0900-\u0e7f"
+_SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
+_NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
+_IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
+_URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
+_QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^“”\n]+)”|`([^`\n]+)`")
+# Letters of paths are read in runs, each once, so that a long text takes no longer than its length. A run
+# ends before a script without spaces; the name in it ends with its last suffix.
+_RUN = re.compile(
+    rf"(?:(?<![{_IN_PATH}])[A-Za-z]:)?(?:(?!{_NAME_ENDS})[{_IN_PATH}])+(?:{_NAME_ENDS})?|{_NAME_ENDS}"
+)
+_PATH = re.compile(rf".*[\w~\-\u0300-\u036f\u0900-\u0e7f]{_SUFFIX}(?!\.*{_LETTER})")
+_LONGEST_PATH = 1000
+_ENDS_IN_SUFFIX = re.compile(rf"{_SUFFIX}\Z")
+_LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
+_STOPS = ".,;:!?"
+
+MOST_NAMES = 256
+"""Files and addresses that the words of a request may name: no plan has more tasks."""
+
+
+def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> list[str]:
+    """The URLs and file names that a text names, in its order, each once.
+
+    File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
+    ("my photo.png"). Where words stand before a name without a space ("描述照片1.jpg"), it is the longest
+    that `is_file` knows; if there is none, letters and digits end where another script begins ("1.jpg").
+    Of a text that names more than `MOST_NAMES` the first ones count.
+    """
+    found: list[tuple[int, str, bool]] = []
+    taken = bytearray(len(text))
+    for pattern in (_URL, _QUOTED, _RUN):
+        for match in pattern.finditer(text):
+            word = _name_in(match, pattern)
+            if word is None or taken[match.start()]:
+                continue
+            taken[match.start() : match.end()] = b"\1" * len(match.group())
+            found.append((match.start(), word, pattern is _RUN))
+    names: dict[str, None] = {}
+    for word, is_run in dict.fromkeys((word, is_run) for _, word, is_run in sorted(found)):
+        if len(names) == MOST_NAMES:
+            break
+        names[_name_at_end(word, is_file) if is_run else _without_stops(word)] = None
+    return list(names)
+
+
+def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
+    """What a match names; None if that is nothing."""
+    if pattern is _RUN:
+        path = _PATH.match(match.group())
+        return path.group() if path and path.end() <= _LONGEST_PATH else None
+    word = next((group for group in match.groups() if group), match.group())
+    return word if pattern is _URL or _ENDS_IN_SUFFIX.search(word) else None
+
+
+def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
+    """The file name at the end of a run of characters that may begin with words of the request."""
+    words = re.match(rf".*[{_EAST}]", run)
+    if words is None:
+        return run
+    known = next((run[i:] for i in range(words.end() + 1) if is_file(run[i:])), None)
+    if known is not None:
+        return known
+    first = re.split(r"[/\\]", run, maxsplit=1)[0]
+    is_bare = first == run
+    if is_bare:
+        first = run[: run.rindex(".")]
+    stretch = _LAST_STRETCH.search(first)
+    assert stretch is not None
+    cut = stretch.start() if is_bare or not re.match(rf"[{_EAST}]", stretch.group()) else len(first)
+    return run[cut:]
+
+
+def _without_stops(word: str) -> str:
+    """A word without the punctuation after it; a bracket that it opens itself is a part of it."""
+    end = len(word.rstrip(_STOPS))
+    surplus = word.count(")") - word.count("(")
+    while surplus > 0 and word[end - 1] == ")":
+        surplus -= 1
+        end -= 1
+        while word[end - 1] in _STOPS:
+            end -= 1
+    return word[:end]

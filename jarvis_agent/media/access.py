@@ -1,0 +1,179 @@
+"""The access policy of a run: which files and URLs it may read.
+
+Names in a plan come from a language model and are not trusted. A name is readable only if it is
+
+- a file or URL that the user attached or named in the request;
+- a file that this run, or an earlier turn of the same chat, has produced;
+- a file below a directory that the settings allow.
+
+    policy = AccessPolicy(settings)
+    policy.allow("cat.jpg", policy.open_requested("cat.jpg"))
+    policy.find("`cat.jpg`")                    # the Resource
+    policy.open_planned("/etc/passwd")          # ForbiddenError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media.detect import detect_media_type
+
+_QUOTES = " !'\"`<>[]()"
+
+
+class AccessPolicy:
+    """The names that a run may read, and the resource or the error behind each of them."""
+
+    def __init__(self, settings: Settings, roots: Iterable[Path] = ()) -> None:
+        """`roots` are readable directories in addition to `settings.allowed_dirs`."""
+        self._settings = settings
+        self._allowed = (*settings.allowed_dirs, *roots)
+        self._granted: dict[str, Resource | InputError] = {}
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        return [path.expanduser().resolve() for path in self._allowed]
+
+    def allow(self, name: str, found: Resource | InputError) -> None:
+        """Allow a name. An `InputError` is raised later, when a task uses the name."""
+        self._granted[name] = found
+
+    def admit(self, resources: Iterable[Resource]) -> None:
+        """Allow files that this chat has produced or received, by path and by name."""
+        for resource in resources:
+            if resource.path is not None:
+                self._granted[str(resource.path)] = resource
+                if resource.name and not isinstance(self._granted.get(resource.name), Resource):
+                    self._granted[resource.name] = resource
+
+    def find(self, name: str) -> Resource | InputError | None:
+        """What is allowed under this name, or under the file name at its end; None if nothing is."""
+        return self._granted.get(name) or self._by_file_name(name)
+
+    def exact(self, name: str) -> Resource | InputError | None:
+        """What is allowed under exactly this name; None if nothing is."""
+        return self._granted.get(name)
+
+    def find_path(self, value: str) -> Resource | None:
+        """The allowed file whose path or name the whole value is; None for URLs and sentences."""
+        found = self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
+        return found if isinstance(found, Resource) else None
+
+    def find_bare(self, name: str) -> Resource | InputError | None:
+        """The allowed file with this file name; None if the name has a folder or fits no single file."""
+        return self._by_file_name(name) if PurePosixPath(name).name == name else None
+
+    def is_known(self, name: str) -> bool:
+        """Whether a name is allowed already, or is a file that a request may name."""
+        if name in self._granted or self.find_bare(name) is not None:
+            return True
+        try:
+            path = self._locate(name)
+            return path.is_file() and (self._settings.allow_request_paths or self._is_below_roots(path))
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+    def open_requested(self, name: str) -> Resource:
+        """Describe a file that the user names. Blocks.
+
+        Raises:
+            InputError: it is missing, unreadable or too large.
+            ForbiddenError: `allow_request_paths` is off and no allowed directory contains it.
+        """
+        path = self._locate(name)
+        if not self._settings.allow_request_paths and not self._is_below_roots(path):
+            raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
+        return self._within_size(path, name)
+
+    def open_planned(self, name: str) -> Resource:
+        """Describe a file that only the plan names. Blocks.
+
+        Raises:
+            InputError: it is missing, unreadable or too large.
+            ForbiddenError: no allowed directory contains it.
+        """
+        path = Path(name).expanduser()
+        if not self._is_below_roots(path):
+            raise ForbiddenError(
+                f"the plan names the file {name!r}, which neither the request nor the settings allow; "
+                "name it in the request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
+            )
+        return self._within_size(path, name)
+
+    def _within_size(self, path: Path, name: str) -> Resource:
+        resource = describe_file(path, name)
+        size, limit = path.stat().st_size, self._settings.max_file_bytes
+        if size > limit:
+            raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
+        return resource
+
+    def _by_file_name(self, name: str) -> Resource | InputError | None:
+        """The only allowed file with the same file name.
+
+        Language models shorten paths and quote them: `a.jpg`, <a.jpg>, ![](a.jpg).
+        """
+        plain = name.replace("\\", "/")
+        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(_QUOTES)).name}
+        same = {
+            id(found): found
+            for known, found in self._granted.items()
+            if PurePosixPath(known.replace("\\", "/")).name in wanted
+        }
+        return next(iter(same.values())) if len(same) == 1 else None
+
+    def _is_path(self, value: str) -> bool:
+        if "://" in value:
+            return False
+        return mentions(value) == [value] or any(f"/{known}".endswith(f"/{value}") for known in self._granted)
+
+    def _locate(self, name: str) -> Path:
+        """The path of a name: relative to the working directory, else to an allowed directory."""
+        path = Path(name).expanduser()
+        if path.is_absolute() or (self._settings.allow_request_paths and path.exists()):
+            return path
+        return next((root / path for root in self._roots if (root / path).is_file()), path)
+
+    def _is_below_roots(self, path: Path) -> bool:
+        real = path.resolve()
+        return any(real.is_relative_to(root) for root in self._roots)
+
+
+def describe_file(path: Path, name: str) -> Resource:
+    """A file as a Resource with this name. Blocks.
+
+    Raises:
+        InputError: the file cannot be read, or its type is not supported.
+    """
+    kind, mime = detect_media_type(path)
+    # The file system resolves ".." behind a link, so the path is that of the file that was inspected.
+    place = path.resolve() if ".." in path.parts else path.absolute()
+    return Resource(kind=kind, path=place, mime=mime, name=name)
+
+
+@contextmanager
+def name_errors(name: str) -> Iterator[None]:
+    """Turn the errors that the system raises for a name into an `InputError`."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{name} cannot be read: {why}; check its name") from error
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an `OSError` while `what` is written into an `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{what} cannot be written: {error}; "
+            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
+        ) from error
