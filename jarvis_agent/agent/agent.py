@@ -99,17 +99,12 @@ class JarvisAgent(Runnable[Any, Run]):
         self.checkpointer = checkpointer
         self.approve = approve
         self.memory = ChatMemory()
+        given = checked_stage(planner, "planner"), checked_stage(responder, "responder")
         self._given = None if tools is None else make_runners(tools)
         self.model = resolve_model(model, self.settings)
         client = LLMClient(self.model, self.settings) if self.model is not None else None
         self.registry = make_registry(self.settings, client, sources, backends, selector, models)
-        self.stages = make_stages(
-            self._runners,
-            client,
-            self.settings,
-            checked_stage(planner, "planner"),
-            checked_stage(responder, "responder"),
-        )
+        self.stages = make_stages(self._runners, client, self.settings, *given)
 
     @property
     def model_name(self) -> str | None:

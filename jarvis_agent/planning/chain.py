@@ -31,14 +31,14 @@ from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.llm.usage import MeterForwarder
-from jarvis_agent.planning.example_selector import Demonstration, fixed, load_bank, nearest
+from jarvis_agent.planning.example_selector import open_selector
+from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
-from jarvis_agent.planning.narrowing import narrowed, narrows
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import Similarity
+from jarvis_agent.planning.retrieval import TextSimilarity, select_tools, should_filter_tools
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
@@ -104,8 +104,11 @@ class PlanningChain(Runnable[Any, Plan]):
         self.specs = specs
         self.settings = settings
         self.window = context_window(client.model, settings)
-        self._similarity = Similarity(settings)
-        self._examples = examples or prompts.examples
+        self._similarity = TextSimilarity(settings=settings)
+        count = EXAMPLES_SHOWN if lists_tasks(prompts.plan) else EXAMPLES_ALONE
+        self._selector = open_selector(
+            prompts.examples if examples is None else examples, settings, count=count
+        )
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
         """Plan a request."""
@@ -180,7 +183,7 @@ class PlanningChain(Runnable[Any, Plan]):
         )
         return chain.with_config(run_name="plan"), values
 
-    def _schema_specs(self, shown: PlanRequest, examples: Sequence[Demonstration]) -> Mapping[str, TaskSpec]:
+    def _schema_specs(self, shown: PlanRequest, examples: Sequence[Example]) -> Mapping[str, TaskSpec]:
         """The task types of the schema. Without a list of tasks, they have the arguments seen in examples."""
         if lists_tasks(self.prompts.plan):
             return shown.specs
@@ -194,25 +197,24 @@ class PlanningChain(Runnable[Any, Plan]):
             for name, spec in shown.specs.items()
         }
 
-    def _shown(self, request: PlanRequest) -> tuple[PlanRequest, Sequence[Demonstration]]:
-        """What the model is shown: the likely task types, and worked examples."""
-        same = self._fixed_examples()
-        if narrows(self.client.model, self.settings):
-            found = (find_task(name, request.specs) for demo in same or () for name in demo.tasks)
-            keep = {spec.name for spec in found if spec is not None}
-            request = replace(request, specs=narrowed(request, self._similarity, load_bank(), keep))
-        demos = same
-        if demos is None:
-            count = EXAMPLES_SHOWN if lists_tasks(self.prompts.plan) else EXAMPLES_ALONE
-            demos = nearest(load_bank(), request, self._similarity, count)
+    def _shown(self, request: PlanRequest) -> tuple[PlanRequest, Sequence[Example]]:
+        """What the model is shown: the likely task types, and the examples."""
+        value: dict[str, Any] = {
+            "input": request.text,
+            "files": request.files,
+            "chat_history": request.turns,
+            "tools": request.specs,
+        }
+        examples = list(map(Example.of, self._selector.select_examples(value)))
+        used = {name for example in examples for name in example.tasks}
+        used = {spec.name for name in used if (spec := find_task(name, request.specs))} | used
         if not lists_tasks(self.prompts.plan):
-            used = {name for demo in demos for name in demo.tasks}
-            request = replace(request, specs={n: spec for n, spec in request.specs.items() if n in used})
-        return request, demos
-
-    def _fixed_examples(self) -> Sequence[Demonstration] | None:
-        """The examples that every request is shown; None: the nearest ones."""
-        return fixed(self._examples) if self._examples in ("paper", "default") else None
+            shown = {name: spec for name, spec in request.specs.items() if name in used}
+        elif should_filter_tools(self.client.model, self.settings):
+            shown = dict(select_tools(request, self._similarity, keep=used))
+        else:
+            shown = dict(request.specs)
+        return replace(request, specs=shown), examples
 
 
 class Planner(Protocol):

@@ -36,13 +36,13 @@ class PlanRequest:
     """A request to be planned.
 
     Attributes:
-        request: its words.
+        text: its words.
         files: its files; `name` is the spelling that the plan uses.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
     """
 
-    request: str
+    text: str
     files: tuple[Resource, ...] = ()
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=lambda: TASKS)

@@ -32,7 +32,7 @@ from jarvis_agent.llm.budget import (
 from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
 from jarvis_agent.llm.prompts import fill, uses
 from jarvis_agent.llm.usage import STAGE_KEY
-from jarvis_agent.planning.example_selector import Demonstration
+from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.parser import PlanParseError
 
@@ -50,7 +50,7 @@ def lists_tasks(template: BasePromptTemplate[Any]) -> bool:
 def plan_variables(
     template: BasePromptTemplate[Any],
     request: PlanRequest,
-    examples: Sequence[Demonstration],
+    examples: Sequence[Example],
     *,
     window: int,
     as_object: bool = False,
@@ -103,7 +103,7 @@ def replan_variables(
     done = [_finished(result) for result in results if result.status == "ok"]
     failed = [_failed(result) for result in results if result.status != "ok"]
     values = _task_variables(request.specs) | {
-        "input": shorten_text(request.request),
+        "input": shorten_text(request.text),
         "failed_tasks": shorten_rows(lambda budget: failed),
         "done_tasks": shorten_rows(lambda budget: done),
         "files": _files(request.files),
@@ -118,7 +118,7 @@ def _task_variables(specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
 def _request_variables(request: PlanRequest) -> dict[str, Truncator]:
     files, history = _files(request.files), shorten_history(request.turns)
     return {
-        "input": shorten_text(request.request),
+        "input": shorten_text(request.text),
         "files": files,
         "files_block": _block("files", files) if request.files else _empty,
         "chat_log": history,
@@ -155,7 +155,7 @@ def _arg(arg: Arg) -> str:
     return arg.name + ("" if arg.required else "?") + (f": {about}" if about else "")
 
 
-def _last_that_fit(examples: Sequence[Demonstration], window: int) -> Sequence[Demonstration]:
+def _last_that_fit(examples: Sequence[Example], window: int) -> Sequence[Example]:
     left = prompt_budget(window) // _EXAMPLES_SHARE
     for place in range(len(examples), 0, -1):
         left -= count_tokens(_as_text(examples[place - 1]))
@@ -164,22 +164,20 @@ def _last_that_fit(examples: Sequence[Demonstration], window: int) -> Sequence[D
     return examples
 
 
-def _as_text(example: Demonstration) -> str:
+def _as_text(example: Example) -> str:
     log = f"<chat-log>\n{format_chat_history(example.chat)}\n</chat-log>\n" if example.chat else ""
-    return f"{log}{example.request}\n{example.written}"
+    return f"{log}{example.input}\n{example.to_json()}"
 
 
 def _as_messages(
-    template: BasePromptTemplate[Any], example: Demonstration, values: Mapping[str, Any], as_object: bool
+    template: BasePromptTemplate[Any], example: Example, values: Mapping[str, Any], as_object: bool
 ) -> list[BaseMessage]:
     """An example as the human message of the same template, and the plan as the reply."""
-    request = PlanRequest(example.request, example.files, example.chat)
+    request = PlanRequest(example.input, example.files, example.chat)
     shown = fill(template, {**values, **_request_variables(request)}, window=1_000_000)
     messages = template.invoke(shown).to_messages()
-    human = next(
-        (m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.request)
-    )
-    plan = example.written_by_schema if as_object else example.written
+    human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
+    plan = example.to_json(as_object=as_object)
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]
 
 

@@ -1,108 +1,122 @@
-"""How near texts are to a request: by sentence embeddings where their model is here, else by shared words.
+"""Retrieval: which examples and task types are similar to a request.
 
-    similarity = Similarity(settings)
+    similarity = TextSimilarity(OpenAIEmbeddings())      # or TextSimilarity(): MiniLM if installed
     similarity.scores("Count the sheep in meadow.jpg", ["How many cars are in e1.jpg?", "Read this out"])
     # [0.55, 0.08]
-    similarity.tasks(brief)                       # [{"object-detection": 0.86, …}], one for each step
+    select_tools(request, similarity)                    # the 16 likeliest of its task types
 
-The embeddings know English. Texts in Chinese, Japanese or Korean are compared by the pairs of characters that
-they share, and are nearer to each other than to any text in another script. Plain Chinese requests are split
-into steps that are put in English.
+Without embeddings, shared words are compared. The default embeddings know English only, so Chinese, Japanese
+and Korean texts are compared by shared pairs of characters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.llm.budget import context_window, truncate
+from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
-from jarvis_agent.planning.offline import chinese
-from jarvis_agent.planning.offline.classifier import Classifier
-from jarvis_agent.planning.offline.clauses import first_of, split
-from jarvis_agent.planning.offline.delexicalise import readings
-from jarvis_agent.planning.offline.limits import ends
-from jarvis_agent.planning.offline.masking import mask_entities
-from jarvis_agent.planning.offline.phrases import load_bank, wording
-from jarvis_agent.planning.stored_vectors import stored
+from jarvis_agent.planning.offline import split_request
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
+    import numpy as np
+    from numpy.typing import NDArray
 
-_EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+NO_TASK = ""
+"""Stands for requests that need no task, in the scores of tasks."""
+
+SHOWN, SHOWN_BY_WORDS = 16, 30
+"""Number of task types shown: selected by embeddings, and by shared words."""
+LONG_CONTEXT = 32_000
+"""Context window in tokens from which a model is shown all task types."""
+
+_TAKES_FILE = 0.1
+_NAMED = 2.0
+_MAX_TOKENS = 256
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
 _SAME_SCRIPT = 0.5
 _COMMON = frozenset(
     ("a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please")
 )
+_STARTER_VECTORS: dict[str, NDArray[np.float32]] = {}
 
 
-class Similarity:
-    """Compares texts. Nothing is loaded before the first comparison, and nothing is ever downloaded."""
+class TextSimilarity:
+    """Compares texts. Embeddings are loaded at the first comparison; nothing is downloaded."""
 
-    def __init__(self, settings: Settings) -> None:
-        """`settings` say where the weights of the embeddings are looked for."""
-        self._settings = settings.model_copy(update={"offline": True})
+    def __init__(self, embeddings: Embeddings | None = None, settings: Settings | None = None) -> None:
+        """Compare by `embeddings`.
+
+        Args:
+            embeddings: None: MiniLM if its weights are installed, or else shared words.
+            settings: where the weights of MiniLM are searched.
+        """
+        self._given = embeddings
+        self._settings = (settings or Settings()).model_copy(update={"offline": True})
+        self._vectors: dict[str, NDArray[np.float32]] = {} if embeddings else _STARTER_VECTORS
 
     @property
-    def knows_meaning(self) -> bool:
-        """Whether the model of the embeddings is here."""
-        return self._embedder is not None
+    def has_embeddings(self) -> bool:
+        """Whether texts are compared by embeddings."""
+        return self._embeddings is not None
 
     def scores(self, text: str, others: Sequence[str]) -> list[float]:
-        """How near each of the others is to the text: 1 is as near as can be.
+        """The similarity of each other text, at most 1. File names count as their kinds.
 
-        File names count as their kinds. The vectors of `others` are kept: they should be of a fixed stock.
-        Those of the bank's examples and of the tasks' descriptions come with the package.
+        The vectors of `others` are cached for the process; they should be a fixed set.
         """
-        text, others = ends(without_names(text)), [_kept_without_names(other) for other in others]
-        if _EASTERN.search(text) or self._embedder is None:
-            return _shared(text, others)
-        new = [other for other in dict.fromkeys(others) if other not in self._known]
-        self._known.update(zip(new, self._embedder.encode(new), strict=True))
-        asked = self._embedder.encode([text])[0]
-        return [float(self._known[other] @ asked) for other in others]
+        text = truncate(without_names(text), _MAX_TOKENS)
+        others = [_cached_without_names(other) for other in others]
+        if _CJK.search(text) or self._embeddings is None:
+            return _word_overlap(text, others)
+        self._embed(others)
+        query = _unit(self._embeddings.embed_query(text))
+        return [float(self._vectors[other] @ query) for other in others]
 
-    def tasks(self, brief: PlanRequest) -> list[dict[str, float]]:
-        """For each step of a request how near it is to the ways in which each task is put in words.
+    def task_scores(self, request: PlanRequest) -> list[dict[str, float]]:
+        """For each step of a request, the similarity of each task type to it; NO_TASK for none.
 
-        Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.
+        A step is compared with the descriptions of the tasks and with the examples of one task.
         """
-        marked = mask_entities(brief.request, brief.files)
-        in_chinese = chinese.is_chinese(marked.text)
-        steps = first_of(chinese.steps(marked) if in_chinese else split(marked.text))
-        read = [readings(step.text, marked).as_is for step in steps]
-        texts = list(dict.fromkeys(text for each in read for text in each))
-        if not texts:
+        phrases = [(spec.name, spec.description or spec.name) for spec in request.specs.values()]
+        phrases += _single_tasks(request.specs)
+        scored = []
+        for step in self._steps(request):
+            scores: dict[str, float] = {}
+            for (name, _), score in zip(phrases, self.scores(step, [p for _, p in phrases]), strict=True):
+                scores[name] = max(scores.get(name, 0.0), score)
+            scored.append(scores)
+        return scored
+
+    def _steps(self, request: PlanRequest) -> list[str]:
+        if not request.text:
             return []
-        found = dict(zip(texts, self._near_tasks(texts, brief.specs.values()), strict=True))
-        return [
-            {name: max(found[text][name] for text in each) for name in found[each[0]]}
-            for each in read
-            if each
-        ]
+        try:
+            return split_request(request.text, request.files, self._settings)
+        except (MissingExtraError, ConfigError):
+            return [request.text]
 
-    def _near_tasks(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
-        if self._classifier is None:
-            return _by_words(texts, specs)
-        return [near.cosines for near in self._classifier.near(texts, specs)]
+    def _embed(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        if new and self._embeddings is not None:
+            self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
 
     @cached_property
-    def _known(self) -> dict[str, Floats]:
-        return dict(stored())
-
-    @cached_property
-    def _classifier(self) -> Classifier | None:
-        return Classifier(self._embedder) if self._embedder else None
-
-    @cached_property
-    def _embedder(self) -> StarterEmbeddings | None:
+    def _embeddings(self) -> Embeddings | None:
+        if self._given is not None:
+            return self._given
         from jarvis_agent.backends.starter.embeddings import load_embedder
 
         try:
@@ -111,38 +125,102 @@ class Similarity:
             return None
 
 
+def should_filter_tools(model: Any, settings: Settings) -> bool:
+    """Whether a model is shown only the likeliest task types: if its context window is short."""
+    return context_window(model, settings) < LONG_CONTEXT
+
+
+def select_tools(
+    request: PlanRequest, similarity: TextSimilarity, keep: Collection[str] = ()
+) -> Mapping[str, TaskSpec]:
+    """The likeliest task types for a request, in their order; all of them if they are few.
+
+    Seventy task types make a prompt of thousands of tokens, which confuses a small model. A task is likely if
+    a step of the request is similar to its description or to an example of it, or if it takes a kind of the
+    given files. It is certain if the request names it.
+
+    Args:
+        request: the request with all task types.
+        similarity: compares texts.
+        keep: names of task types that are always included.
+    """
+    count = SHOWN if similarity.has_embeddings else SHOWN_BY_WORDS
+    if len(request.specs) <= count:
+        return request.specs
+    scores = _tool_scores(request, similarity)
+    likely = sorted(request.specs, key=lambda name: -scores[name])
+    kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
+    return {name: spec for name, spec in request.specs.items() if name in kept}
+
+
+def _tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
+    scores = dict.fromkeys(request.specs, 0.0)
+    examples = [(example.tasks, example.input) for example in load_examples("bank")]
+    for (tasks, _), score in zip(
+        examples, similarity.scores(request.text, [text for _, text in examples]), strict=True
+    ):
+        for name in _available(tasks, request.specs):
+            scores[name] = max(scores[name], score)
+    for step in similarity.task_scores(request):
+        scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}
+    text = canonical(request.text)
+    kinds = {file.kind for file in request.files}
+    for name, spec in request.specs.items():
+        scores[name] += _TAKES_FILE * any(arg.kind in kinds for arg in spec.inputs)
+        named = (canonical(each) in text for each in (name, *spec.aliases) if len(each) > 3)
+        scores[name] += _NAMED * any(named)
+    return scores
+
+
+def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
+    """The requests of examples with one task or none, with the available name of the task."""
+    found = []
+    for example in load_examples("bank"):
+        if not example.plan and not example.chat:
+            found.append((NO_TASK, example.input))
+        elif len(example.plan) == 1:
+            found += [(name, example.input) for name in _available(example.tasks, specs)]
+    return found
+
+
+def _available(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
+    found = (find_task(name, specs) for name in tasks)
+    return [spec.name for spec in found if spec is not None and spec.name in specs]
+
+
 def without_names(text: str) -> str:
     """The text with its files called by their kinds: "Describe cat.jpg" → "Describe the image"."""
-    for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too
+    for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too.
         text = text.replace(name, f"the {kind_by_name(name)}")
     return text
 
 
-def _by_words(texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
-    ways = {name: entry.phrases for name, entry in load_bank().items()}
-    ways |= {spec.name: wording(spec).phrases for spec in specs}
-    return [{name: max(_shared(text, phrases)) for name, phrases in ways.items()} for text in texts]
+def _unit(vector: Sequence[float]) -> NDArray[np.float32]:
+    import numpy as np
+
+    array = np.asarray(vector, np.float32)
+    return array / max(float(np.linalg.norm(array)), 1e-9)
 
 
-def _shared(text: str, others: Iterable[str]) -> list[float]:
-    """The share of their words, or pairs of eastern characters, that a text has in common with each other."""
-    own, eastern = _parts(text), bool(_EASTERN.search(text))
+def _word_overlap(text: str, others: Iterable[str]) -> list[float]:
+    """The share of words, or of pairs of CJK characters, that the text has in common with each other text."""
+    own, cjk = _parts(text), bool(_CJK.search(text))
     shared = []
     for other in others:
-        parts = _kept_parts(other)
+        parts = _cached_parts(other)
         overlap = 2 * len(own & parts) / max(1, len(own) + len(parts))
-        same_script = eastern == bool(_EASTERN.search(other))
+        same_script = cjk == bool(_CJK.search(other))
         shared.append((1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script)
     return shared
 
 
 def _parts(text: str) -> frozenset[str]:
-    words = {word.lower()[:6] for word in _WORD.findall(_EASTERN.sub(" ", text))} - _COMMON
-    eastern = "".join(char if _EASTERN.match(char) else " " for char in text)
-    pairs = {a + b for a, b in pairwise(eastern) if " " not in (a, b)}
+    words = {word.lower()[:6] for word in _WORD.findall(_CJK.sub(" ", text))} - _COMMON
+    cjk = "".join(char if _CJK.match(char) else " " for char in text)
+    pairs = {a + b for a, b in pairwise(cjk) if " " not in (a, b)}
     return frozenset(words | pairs)
 
 
-# What requests are compared with is a fixed stock; the requests themselves are nothing to keep.
-_kept_parts = lru_cache(maxsize=4096)(_parts)
-_kept_without_names = lru_cache(maxsize=4096)(without_names)
+# Only the texts that requests are compared with are cached, not the requests.
+_cached_parts = lru_cache(maxsize=4096)(_parts)
+_cached_without_names = lru_cache(maxsize=4096)(without_names)

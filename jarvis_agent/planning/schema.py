@@ -57,11 +57,11 @@ def plan_schema(
     return {**_object({"tasks": {**listed, "maxItems": most}}, closed), "$defs": shared}
 
 
-def files_by_kind(brief: PlanRequest) -> dict[str, list[str]]:
+def files_by_kind(request: PlanRequest) -> dict[str, list[str]]:
     """The files of a request and of the chat before it as a plan names them, by kind; "file" is any kind."""
     found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
-    earlier = [(made.kind, str(made.path)) for turn in brief.turns for made in turn.resources if made.path]
-    for kind, name in [*((file.kind, file.name or str(file.path)) for file in brief.files), *earlier]:
+    earlier = [(made.kind, str(made.path)) for turn in request.turns for made in turn.resources if made.path]
+    for kind, name in [*((file.kind, file.name or str(file.path)) for file in request.files), *earlier]:
         if kind in found and name not in found[kind]:
             found[kind].append(name)
     return found

@@ -275,14 +275,14 @@ def _path_checker(inputs: Mapping[str, Any]) -> PathChecker:
         made=[resource for result in results for resource in result.resources],
         known=[*request.files, *(resource for turn in request.turns for resource in turn.resources)],
         quoted=list(_quotable(request, _plan(inputs), results)),
-        missing=phrases(request.request).no_file,
+        missing=phrases(request.text).no_file,
         looks=not inputs.get("restricted"),
     )
 
 
 def _quotable(request: PlanRequest, plan: Plan, results: Sequence[TaskResult]) -> Iterator[Any]:
     """Texts and data whose words an answer may repeat."""
-    yield request.request
+    yield request.text
     yield plan.notes
     for turn in request.turns:
         yield [turn.request, turn.answer]

@@ -375,13 +375,13 @@ def test_a_responder_that_fails_loses_nothing_that_was_done() -> None:
 
 def test_what_planning_compares_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """In asyncio's few threads it would stand before everything that waits for a disk."""
-    names, shown = list[str](), PlanningChain._shown
+    names, shown = list[str](), PlanningChain._compose
 
     def noted(self: PlanningChain, request: Any) -> Any:
         names.append(threading.current_thread().name)
         return shown(self, request)
 
-    monkeypatch.setattr(PlanningChain, "_shown", noted)
+    monkeypatch.setattr(PlanningChain, "_compose", noted)
     agent, _, _ = small_agent("[]")
     assert agent.invoke("Hello").answer == "Hello!"
     assert [name.startswith("jarvis-cpu") for name in names] == [True]

@@ -156,7 +156,7 @@ def test_a_bad_request_in_a_batch_leaves_the_others_alone(agent: JarvisAgent) ->
 
 async def test_the_events_of_a_run_name_its_stages(agent: JarvisAgent) -> None:
     events = [event async for event in agent.astream_events(f"What is in {CAT}?", version="v2")]
-    started = [event["name"] for event in events if event["event"] == "on_chat_model_start"]
+    started = [e["metadata"]["jarvis_stage"] for e in events if e["event"] == "on_chat_model_start"]
     assert started == ["plan", "respond"]
     total = Run()
     for event in events:

@@ -18,7 +18,7 @@ from PIL import Image
 from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent
-from jarvis_agent.planning.retrieval import Similarity
+from jarvis_agent.planning.retrieval import TextSimilarity
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ async def test_runs_that_have_ended_leave_nothing_of_theirs(
     knows_meaning: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not knows_meaning:
-        monkeypatch.setattr(Similarity, "_embedder", None)
+        monkeypatch.setattr(TextSimilarity, "_embeddings", None)
     agent, llm, backend = small_agent(repeating)
     records: list[list[Any]] = [llm.calls, backend.calls]
     async with agent:

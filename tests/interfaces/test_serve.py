@@ -85,7 +85,7 @@ async def test_the_client_works_asynchronously_and_receives_events(served: Serve
         events = [event async for event in client.astream_events(request, version="v2")]
     assert whole.answer == ANSWER
     assert untimed(sum(chunks, Run())) == untimed(whole)
-    started = [event["name"] for event in events if event["event"] == "on_chat_model_start"]
+    started = [e["metadata"]["jarvis_stage"] for e in events if e["event"] == "on_chat_model_start"]
     assert {"plan", "respond"} <= set(started)
     assert events[-1]["data"]["output"]["answer"] == ANSWER
 

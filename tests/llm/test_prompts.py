@@ -30,7 +30,7 @@ from jarvis_agent.llm.budget import (
 )
 from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
 from jarvis_agent.llm.prompts import STAGES, fill, load_prompts, uses, variable_of
-from jarvis_agent.planning.example_selector import fixed
+from jarvis_agent.planning.examples import load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import plan_variables
 from jarvis_agent.testing import ScriptedLLM
@@ -105,7 +105,7 @@ def plan_prompt(
     request: PlanRequest, name: str | Path = "default", window: int = DEFAULT_WINDOW
 ) -> list[Any]:
     prompts = load_prompts(name)
-    examples = fixed(str(prompts.examples or "default"))
+    examples = load_examples(str(prompts.examples or "default"))
     values = plan_variables(prompts.plan, request, examples, window=window)
     return list(prompts.plan.invoke(values).to_messages())
 

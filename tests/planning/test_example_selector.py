@@ -5,43 +5,66 @@ import re
 from pathlib import Path
 
 import pytest
+from langchain_core.embeddings import Embeddings
+from langchain_core.example_selectors import BaseExampleSelector
+from langchain_core.messages import AIMessage, HumanMessage
 
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent import planning_chain
+from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.evaluation.predict import named_files
-from jarvis_agent.planning.example_selector import load_bank, nearest
-from jarvis_agent.planning.narrowing import SHOWN_BY_WORDS, narrowed
+from jarvis_agent.planning.example_selector import FixedExamples, NearestExamples, open_selector
+from jarvis_agent.planning.examples import Example, load_examples
+from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import Similarity
+from jarvis_agent.planning.retrieval import (
+    NO_TASK,
+    SHOWN_BY_WORDS,
+    TextSimilarity,
+    select_tools,
+    without_names,
+)
+from jarvis_agent.testing import ScriptedLLM
 
-BANK = load_bank()
+BANK = load_examples("bank")
 ROOT = Path(__file__).parents[2]
 EVALUATED = [ROOT / "tests/data/offline_requests.json", ROOT / "benchmarks/data/plain_requests.json"]
 
 
 @pytest.fixture
 def by_words(monkeypatch):
-    """Similarity where the embeddings are not installed."""
-    monkeypatch.setattr(Similarity, "_embedder", None)
-    return Similarity(Settings())
+    """TextSimilarity without embeddings."""
+    monkeypatch.setattr(TextSimilarity, "_embeddings", None)
+    return TextSimilarity()
 
 
 def brief(request, specs=TASKS, turns=()):
-    return RunContext(request, tuple(named_files(request)), turns, specs)
+    return PlanRequest(request, tuple(named_files(request)), turns, specs)
 
 
-@pytest.mark.parametrize("demo", BANK, ids=lambda demo: demo.request[:40])
-def test_every_example_is_a_plan_that_needs_no_mending(demo):
-    plan = Plan.parse(demo.written)
+def nearest(bank, asked, similarity, count):
+    given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns, "tools": asked.specs}
+    selected = NearestExamples(examples=bank, count=count, similarity=similarity).select_examples(given)
+    return list(map(Example.of, selected))
+
+
+def test_every_example_is_a_plan_that_needs_no_repair():
+    for demo in BANK:
+        check(demo)
+
+
+def check(demo):
+    plan = Plan.parse(demo.to_json())
     assert json.loads(plan.to_json()) == demo.plan
     assert plan.notes == []
     for task in plan.tasks:
         assert sorted(refs_in(task.args)) == sorted(task.deps)
     named = {file.name for file in demo.files} | {str(r.path) for turn in demo.chat for r in turn.resources}
-    given = set(re.findall(r'"([^"<]+\.(?:jpg|png|wav|mp3|mp4|csv))"', demo.written))
+    given = set(re.findall(r'"([^"<]+\.(?:jpg|png|wav|mp3|mp4|csv))"', demo.to_json()))
     assert given <= named | {name for turn in demo.chat for name in turn.request.split()}
 
 
@@ -51,10 +74,10 @@ def test_the_bank_shows_every_task_chains_graphs_chinese_follow_ups_and_nothing_
     assert {task["task"] for plan in plans for task in plan} == set(TASKS)
     assert sum(len(plan) > 1 for plan in plans) >= 15
     assert any(len(task["dep"]) > 1 for plan in plans for task in plan)
-    assert sum(bool(re.search("[\u4e00-\u9fff]", demo.request)) for demo in BANK) >= 12
+    assert sum(bool(re.search("[\u4e00-\u9fff]", demo.input)) for demo in BANK) >= 12
     assert sum(bool(demo.chat) for demo in BANK) >= 4
     assert sum(not plan for plan in plans) >= 4
-    assert len({demo.request for demo in BANK}) == len(BANK)
+    assert len({demo.input for demo in BANK}) == len(BANK)
 
 
 def test_no_example_is_a_request_of_an_evaluation():
@@ -63,7 +86,7 @@ def test_no_example_is_a_request_of_an_evaluation():
 
     evaluated = {plain(row["request"]) for file in EVALUATED for row in json.loads(file.read_text("utf-8"))}
     assert len(evaluated) > 200
-    assert not [demo.request for demo in BANK if plain(demo.request) in evaluated]
+    assert not [demo.input for demo in BANK if plain(demo.input) in evaluated]
 
 
 @pytest.mark.parametrize(
@@ -89,22 +112,22 @@ def test_the_chosen_are_varied_and_no_more_than_asked_for(by_words):
 
 def test_chinese_requests_are_shown_chinese_examples(by_words):
     nearest_two = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 2)
-    assert all(re.search("[\u4e00-\u9fff]", demo.request) for demo in nearest_two)
+    assert all(re.search("[\u4e00-\u9fff]", demo.input) for demo in nearest_two)
 
 
-def test_a_chain_is_shown_a_chain_of_the_same_tasks(by_words):
+def test_a_chain_is_shown_a_chain_of_the_same_tasks():
     asked = "Extract the audio of b.mp4, then transcribe the recording"
-    assert nearest(BANK, brief(asked), by_words, 1)[0].tasks == (
+    assert nearest(BANK, brief(asked), TextSimilarity(), 1)[0].tasks == (
         "extract-audio",
         "automatic-speech-recognition",
     )
 
 
-def test_each_step_of_a_request_is_compared_with_the_ways_to_ask_for_each_task(by_words):
-    first, second = by_words.tasks(brief('Describe b.jpg and translate "hello" to German'))
+def test_each_step_of_a_request_is_compared_with_each_task(by_words):
+    first, second = TextSimilarity().task_scores(brief('Describe b.jpg and translate "hello" to German'))
     assert max(first, key=first.get) == "image-to-text"
     assert max(second, key=second.get) == "translation"
-    assert by_words.tasks(brief("")) == []
+    assert by_words.task_scores(brief("")) == []
 
 
 def test_a_follow_up_turn_is_shown_one_and_other_requests_are_not(by_words):
@@ -122,15 +145,15 @@ def test_examples_use_the_names_and_arguments_under_which_tasks_are_offered(by_w
 
 
 def test_a_narrowed_list_keeps_the_order_and_what_the_request_names(by_words):
-    shown = list(narrowed(brief("Do an unconditional image generation for me"), by_words, BANK))
+    shown = list(select_tools(brief("Do an unconditional image generation for me"), by_words))
     assert "unconditional-image-generation" in shown
     assert len(shown) < len(TASKS)
     assert shown == [name for name in TASKS if name in shown]
 
 
-def test_a_short_list_is_not_narrowed(by_words):
+def test_a_short_list_is_not_select_tools(by_words):
     few = dict(list(TASKS.items())[:SHOWN_BY_WORDS])
-    assert narrowed(brief("Speak", few), by_words, BANK) == few
+    assert select_tools(brief("Speak", few), by_words) == few
 
 
 def test_the_right_tasks_are_nearly_always_among_those_shown(by_words):
@@ -139,6 +162,107 @@ def test_the_right_tasks_are_nearly_always_among_those_shown(by_words):
         row["request"]
         for row in rows
         if not {name for name, _ in (row.get("plans") or [row["plan"]])[0]}
-        <= set(narrowed(brief(row["request"]), by_words, BANK))
+        <= set(select_tools(brief(row["request"]), by_words))
     ]
     assert len(missed) <= 0.05 * len(rows), missed
+
+
+def test_examples_are_selected_by_any_embeddings():
+    class Letters(Embeddings):
+        def embed_documents(self, texts):
+            return [[float(text.lower().count(letter)) for letter in "abcdefghij"] for text in texts]
+
+        def embed_query(self, text):
+            return self.embed_documents([text])[0]
+
+    bank = [{"input": word, "plan": []} for word in ("cabbage", "hhhh")]
+    selector = NearestExamples(Letters(), bank, count=1)
+    assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["cabbage"]
+    selector.add_example({"input": "bagbac", "plan": "[]"})
+    assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["bagbac"]
+
+
+def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
+    own = {
+        "input": "Do the thing to z.jpg",
+        "plan": [{"task": "image-to-text", "id": 0, "args": {"image": "z.jpg"}}],
+        "chat_history": [HumanMessage("before"), AIMessage("after")],
+    }
+
+    class Mine(BaseExampleSelector):
+        def add_example(self, example):
+            raise NotImplementedError
+
+        def select_examples(self, input_variables):
+            assert input_variables["input"] == "Describe a.jpg"
+            return [own]
+
+    file = tmp_path / "examples.json"
+    file.write_text(json.dumps([{"request": "From a file", "plan": []}]))
+    (tmp_path / "plan.md").write_text("Rules\n---\n{{ User Input }}")
+    cases = {
+        "Do the thing to z.jpg": {"examples": Mine()},
+        "Do the thing to z.jpg\n": {"examples": [own]},
+        "how many objects in e1.jpg": {"examples": "paper"},
+        "Astronaut walking in space": {"examples": "default"},
+        "From a file": {"prompts": tmp_path},
+        "pose-text-to-image": {"prompts": "paper"},
+    }
+    for text, options in cases.items():
+        llm = ScriptedLLM("[]")
+        planning_chain(llm, **options).invoke("Describe a.jpg")
+        assert text.strip() in llm.calls[0].prompt, options
+
+
+def test_examples_of_another_form_are_a_config_error(tmp_path):
+    for wrong, message in (
+        (7, "a BaseExampleSelector, not 7"),
+        ("knn", '"nearest"'),
+        ([{"plan": []}], "input|request"),
+        ([{"input": 7, "plan": []}], "7 is not text"),
+        ([{"input": "fly", "plan": [{"id": 0}]}], "task: Field required"),
+        ([{"input": "fly", "plan": "["}], "Expecting value"),
+        ([{"input": "fly", "plan": [], "chat_history": ["hi"]}], "an example is"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            open_selector(wrong, Settings(), count=1)
+    (tmp_path / "examples.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"examples\.json cannot be read"):
+        open_selector(tmp_path / "examples.json", Settings(), count=1)
+    assert FixedExamples([]).select_examples({}) == []
+
+
+def test_files_are_called_by_their_kinds():
+    expected = {
+        "Describe cat.jpg": "Describe the image",
+        "Dub a.mp4 with b.wav": "Dub the video with the audio",
+        "Compare a.jpg with aa.jpg": "Compare the image with the image",
+        "What does t.csv say?": "What does the table say?",
+        "Hello": "Hello",
+    }
+    assert {text: without_names(text) for text in expected} == expected
+    assert (kind_by_name("a.xyz"), kind_by_name("A.TSV")) == ("file", "table")
+
+
+def test_without_embeddings_shared_words_are_compared_and_scripts_kept_apart(by_words):
+    others = ["Count the cows in b.jpg", "Read this out", "数一数图里的羊"]
+    near, far, other = by_words.scores("Count the sheep in a.jpg", others)
+    assert 1 > near > far > other
+    assert by_words.scores("数一数图里的羊", ["数一数图里的牛", "朗读这段文字"])[0] > 0.7
+    assert NO_TASK in by_words.task_scores(brief("Hello"))[0]
+
+
+def test_vectors_of_examples_are_computed_once():
+    class Counting(Embeddings):
+        def embed_documents(self, texts):
+            asked.append(texts)
+            return [[1.0] for _ in texts]
+
+        def embed_query(self, text):
+            return [1.0]
+
+    asked = []
+    similarity = TextSimilarity(Counting())
+    for request in ("Count the sheep", "Shear the sheep"):
+        similarity.scores(request, ["Count", "Sell wool"])
+    assert asked == [["Count", "Sell wool"]]

@@ -1,0 +1,137 @@
+"""Examples: worked requests with their plans, as shown to the planner.
+
+    load_examples("bank")[0]      # Example(input="How does the writer of …", plan=[{"task": …}], …)
+
+The package has three sets in `prompts/examples/`: the paper's, the default ones, and a bank from which the
+most similar ones are selected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files as package_files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from pydantic import ValidationError
+
+from jarvis_agent.core.chat_log import turns_of
+from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.tasks.registry import find_task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.planning.inputs import kind_by_name
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request, the chat before it if there was one, and the plan.
+
+    Attributes:
+        files: the files that the request names.
+    """
+
+    input: str
+    plan: list[dict[str, Any]]
+    chat: tuple[ChatTurn, ...] = ()
+    files: tuple[Resource, ...] = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Example:
+        """Read an example.
+
+        Args:
+            value: an Example, or a dict with "input" (or "request") and "plan", and optionally "chat_history"
+                (or "chat"): messages, or dicts with "request", "answer" and "resources". A plan is a list of
+                `{"task": …, "id": 0, "dep": [-1], "args": {…}}`, or JSON text of it.
+
+        Raises:
+            ConfigError: the value has another form.
+        """
+        if isinstance(value, Example):
+            return value
+        try:
+            plan = json.loads(value["plan"]) if isinstance(value["plan"], str) else value["plan"]
+            tasks = [Task.model_validate(task).model_dump() for task in plan]
+            text = _text(value["input"] if "input" in value else value["request"])
+            chat = turns_of(map(_turn, value.get("chat_history", value.get("chat", ()))))
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise ConfigError(_explained(wrong)) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(_explained(repr(error))) from error
+        files = tuple(Resource(kind=kind_by_name(name), name=name) for name in mentions(text))
+        return cls(text, tasks, chat, files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The example as example selectors return it; see `of`."""
+        return {"input": self.input, "plan": self.plan, "chat_history": list(self.chat)}
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The task names, in the order of the plan."""
+        return tuple(task["task"] for task in self.plan)
+
+    def to_json(self, *, as_object: bool = False) -> str:
+        """The plan as the planner would write it: a list, or `{"tasks": […]}` as a JSON schema requires."""
+        return json.dumps({"tasks": self.plan} if as_object else self.plan, ensure_ascii=False)
+
+    def uses_only(self, specs: Mapping[str, TaskSpec]) -> bool:
+        """Whether every task of the plan is available."""
+        found = (find_task(name, specs) for name in self.tasks)
+        return all(spec is not None and spec.name in specs for spec in found)
+
+    def adapted_to(self, specs: Mapping[str, TaskSpec]) -> Example | None:
+        """The example with the names of available tasks; None if one is missing or has other arguments."""
+        plan = []
+        for task in self.plan:
+            spec = find_task(task["task"], specs)
+            if spec is None or spec.name not in specs:
+                return None
+            args = {arg.name: task["args"][arg.name] for arg in spec.inputs if arg.name in task["args"]}
+            if not set(spec.required) <= args.keys():
+                return None
+            plan.append({**task, "task": spec.name, "args": args})
+        return replace(self, plan=plan)
+
+
+@lru_cache
+def load_examples(name: str) -> tuple[Example, ...]:
+    """A set that comes with the package: "paper", "default" or "bank"."""
+    return read_examples(package_files("jarvis_agent.prompts") / "examples" / f"{name}.json")
+
+
+def read_examples(file: Traversable) -> tuple[Example, ...]:
+    """The examples in a JSON file: a list of objects as in `Example.of`.
+
+    Raises:
+        ConfigError: the file cannot be read, or has another form.
+    """
+    try:
+        return tuple(map(Example.of, json.loads(file.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, TypeError, ConfigError) as error:
+        raise ConfigError(f"the examples {file} cannot be read: {error}") from error
+
+
+def _explained(wrong: str) -> str:
+    form = '{"input": "…", "plan": [{"task": "…", "id": 0, "dep": [-1], "args": {…}}]}'
+    return f"an example is {form}: {wrong}"
+
+
+def _turn(turn: Any) -> ChatTurn | BaseMessage:
+    if isinstance(turn, ChatTurn | BaseMessage):
+        return turn
+    resources = tuple(Resource.model_validate(each) for each in turn.get("resources", ()))
+    return ChatTurn(_text(turn["request"]), _text(turn["answer"]), resources)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
