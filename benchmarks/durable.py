@@ -28,7 +28,7 @@ class Fixed:
         rows = [Task(task="work", id=i, dep=deps(i), args={"text": f"text {i}"}) for i in range(TASKS)]
         self.made = Plan(tasks=rows)
 
-    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
+    async def plan(self, context: RunContext, on_task: Callable[[Task], None]) -> Plan:
         for task in self.made.tasks:
             on_task(task)
         return self.made

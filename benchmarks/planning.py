@@ -45,27 +45,26 @@ from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
 
-OURS = {"structured": "never", "demos": "default", "tools_offered": "all"}
+OURS = {"structured_output": "never", "context_window": 128_000}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
-    "paper": ("the paper's prompt, free text", {**OURS, "prompts": "paper", "demos": "paper"}),
-    "default": ("our prompt, fixed demonstrations, free text", OURS),
-    "knn": ("+ nearest demonstrations", {**OURS, "demos": "knn"}),
-    "narrow": ("+ narrowed tools", {**OURS, "demos": "knn", "tools_offered": "narrowed"}),
+    "paper": ("the paper's prompt, free text", {**OURS, "prompts": "paper"}),
+    "default": ("our prompt, nearest demonstrations, free text", OURS),
+    "narrow": ("+ narrowed tools", {**OURS, "context_window": 8192}),
     "schema": (
         "+ schema of the request",
-        {"structured": "always", "demos": "knn", "tools_offered": "narrowed"},
+        {"structured_output": "always", "context_window": 8192},
     ),
     "small": (
         "the small prompt, nearest demonstrations, free text",
-        {"structured": "never", "demos": "knn", "prompts": "small"},
+        {"structured_output": "never", "prompts": "small"},
     ),
     "small-schema": (
         "+ schema of the examples",
-        {"structured": "always", "demos": "knn", "prompts": "small"},
+        {"structured_output": "always", "prompts": "small"},
     ),
     "schema-paper": (
         "the paper's prompt with the schema",
-        {"structured": "always", "demos": "paper", "prompts": "paper", "tools_offered": "all"},
+        {"structured_output": "always", "prompts": "paper", "context_window": 128_000},
     ),
 }
 

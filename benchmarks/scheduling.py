@@ -35,10 +35,10 @@ class Sleeper:
 
     spec = TaskSpec("sleep", "tool", "Sleep.", (Arg("seconds", "any"), Arg("fails", "any")), ("text",))
 
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def run(self, selection: Selection | None, step: Step) -> TaskResult:
         await asyncio.sleep(step.inputs["seconds"] / PACE)
         if step.inputs["fails"]:
             return TaskResult(task=step.task, status="failed", error="it fails")

@@ -34,10 +34,10 @@ class NoOp:
 
     spec = TaskSpec("rest", "tool", "Do nothing.", (Arg("text", "text", required=False),), ("text",))
 
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
         return None
 
-    async def perform(self, selection: Selection | None, step: Step) -> TaskResult:
+    async def run(self, selection: Selection | None, step: Step) -> TaskResult:
         return TaskResult(task=step.task, status="ok", resources=[Resource(kind="text", text="")])
 
 

@@ -17,7 +17,7 @@ from jarvis_agent.backends import sentence_transformers
 from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
 from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
 from jarvis_agent.backends.diffusers import pipelines as diffusers_tasks
-from jarvis_agent.backends.hosted.openai_compatible import ORDERS
+from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.hosted.provider_calls import CALLS
 from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.backends.tabular import sklearn
@@ -95,11 +95,11 @@ _RUN_BY: dict[str, Iterable[str]] = {
     "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
-    "sentence-transformers": sentence_transformers.TASKS_DONE,
-    "skops": sklearn.TASKS_DONE,
-    "chronos": {chronos.TASK},
+    "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,
+    "skops": sklearn.TABULAR_TASKS,
+    "chronos": {chronos.FORECASTING},
     "hosted": CALLS,
-    "server": ORDERS,
+    "server": PROMPTS,
 }
 """By the word that the page has for it: the tasks that it can run."""
 

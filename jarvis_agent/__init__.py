@@ -24,17 +24,20 @@ if TYPE_CHECKING:
     from jarvis_agent.core.types import Task as Task
     from jarvis_agent.core.types import TaskResult as TaskResult
     from jarvis_agent.execution.run import Run as Run
+    from jarvis_agent.planning.offline import OfflinePlanner as OfflinePlanner
     from jarvis_agent.planning.plan import Plan as Plan
-    from jarvis_agent.selection.sources.base import RegisteredSource as RegisteredSource
-    from jarvis_agent.selection.sources.builtin import default_sources as default_sources
+    from jarvis_agent.selection.chain import selection_chain as selection_chain
+    from jarvis_agent.selection.sources import default_sources as default_sources
+    from jarvis_agent.selection.sources.registered import RegisteredSource as RegisteredSource
     from jarvis_agent.tools.toolkit import JarvisToolkit as JarvisToolkit
     from jarvis_agent.tools.toolkit import hf_tools as hf_tools
 
 _HOME = {
     "JarvisAgent": "agent.agent",
     "JarvisToolkit": "tools.toolkit",
+    "OfflinePlanner": "planning.offline",
     "Plan": "planning.plan",
-    "RegisteredSource": "selection.sources.base",
+    "RegisteredSource": "selection.sources.registered",
     "Request": "core.request",
     "Resource": "core.types",
     "Run": "execution.run",
@@ -43,9 +46,10 @@ _HOME = {
     "TaskResult": "core.types",
     "TaskSpec": "core.tasks.spec",
     "default_backends": "backends.registry",
-    "default_sources": "selection.sources.builtin",
+    "default_sources": "selection.sources",
     "hf_tools": "tools.toolkit",
     "register_task": "core.tasks.registry",
+    "selection_chain": "selection.chain",
 }
 __all__ = sorted(_HOME)
 __version__ = "0.1.0"

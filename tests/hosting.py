@@ -13,7 +13,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 
-SETTINGS = Settings(hf_token="hf_secret", offline=False, attempt_timeout=20)
+SETTINGS = Settings(hf_token="hf_secret", offline=False, task_timeout=25)
 LABELS = [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}]
 
 

@@ -127,7 +127,7 @@ def agent_of(
 def serving(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Served]:
     """A server of an agent that `agent_of` made with the same script."""
     with listening(create_app(agent)) as url:
-        backend = agent.experts.backends["fake"]
+        backend = agent.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
         yield Served(url, agent.model, backend, agent.settings.output_dir, script)

@@ -168,6 +168,7 @@ def test_the_public_names() -> None:
     assert jarvis_agent.__all__ == [
         "JarvisAgent",
         "JarvisToolkit",
+        "OfflinePlanner",
         "Plan",
         "RegisteredSource",
         "Request",
@@ -181,6 +182,7 @@ def test_the_public_names() -> None:
         "default_sources",
         "hf_tools",
         "register_task",
+        "selection_chain",
     ]
     assert jarvis_agent.tools.__all__ == [
         "Arg",
@@ -212,7 +214,7 @@ def _line_count(path: Path) -> int:
 
 
 def _copy_of_the_tree(target: Path, *, links: bool) -> Path:
-    ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "outputs", "build", "dist")
+    ignored = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist")
     shutil.copytree(ROOT, target, symlinks=True, ignore=ignored)
     for link, points_to in LINKS.items():
         (target / link).unlink(missing_ok=True)
@@ -258,4 +260,4 @@ def test_the_sdist_holds_the_sources_and_the_licence(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "tools/table.py", "prompts/__init__.py"} <= names
+    assert {"LICENSE", "README.md", "pyproject.toml", "tools/toolkit.py", "prompts/__init__.py"} <= names

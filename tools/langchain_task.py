@@ -1,11 +1,13 @@
-"""Any LangChain tool as a task: its name is the task's name, its arguments are the task's arguments.
+"""LangChainTask: runs any LangChain tool as a task. The task has the tool's name and arguments.
 
-    worker = LangChainTask(my_tool)
-    worker.spec         # TaskSpec(name="weather", category="tool", …)
+    runner = LangChainTask(my_tool)
+    runner.spec         # TaskSpec(name="weather", category="tool", …)
 
-A str result is text; content blocks of images, audio and video become files; an artifact becomes the output.
-A tool without a coroutine runs in a thread of its own, so that one which hangs keeps no other from running.
-One that never comes back is not called for ever, since each such call costs the process a thread.
+Text content is the task's text; image, audio and video content blocks become files. `output` is the artifact
+if the tool has one, else a dict or list that it returned, else its text.
+
+A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other. A tool with too
+many blocked calls is not called again, since each costs the process a thread.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -25,14 +28,15 @@ from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
+from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
 from jarvis_agent.media.files import sniff, suffix_of, writing
 
-_MOST_LEFT = 64
-"""Calls of a tool that still run when nobody waits for them any more; with so many it is not called."""
+MAX_ABANDONED_CALLS = 64
+"""Cancelled calls of a tool that still run. At this number the tool is not called."""
 
 
 class LangChainTask:
@@ -41,106 +45,127 @@ class LangChainTask:
     def __init__(self, tool: BaseTool) -> None:
         self.tool = tool
         self.spec = spec_of(tool)
-        self._left: set[Future[Any]] = set()
+        self._abandoned: set[Future[Any]] = set()
 
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
-        """There is nothing to choose: the tool is the expert."""
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
+        """None: a tool has no choice of models."""
         return None
 
-    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
-        """Call the tool; its error message, if it gives one, is the task's error.
+    async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+        """Call the tool; if it returns an error message, that is the task's error.
 
         Raises:
-            ExpertError: a file that it gave can not be used, or too many calls of it have not come back.
-            InputError: a file can not be written, or is of no kind that is known.
+            ExpertError: a file in its output is invalid, or too many cancelled calls still run.
+            InputError: a file cannot be written, or its type is unknown.
             Exception: what the tool raises.
         """
-        call = {
+        tool_call = {
             "type": "tool_call",
-            "id": str(step.task.id),
+            "id": str(call.task.id),
             "name": self.tool.name,
-            "args": dict(step.inputs),
+            "args": dict(call.inputs),
         }
-        config = step.brief.config
-        if _blocks(self.tool):
-            reply = await self._in_thread(call, config)
+        config = call.context.config
+        if _is_sync(self.tool):
+            reply = await self._run_in_thread(tool_call, config)
         else:
-            reply = await self.tool.ainvoke(call, config=config)
+            reply = await self.tool.ainvoke(tool_call, config=config)
         if not isinstance(reply, ToolMessage):
-            reply = ToolMessage(content=str(reply), tool_call_id=str(step.task.id))
+            reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
-            return TaskResult(task=step.task, status="failed", error=redact(str(reply.text)))
+            return TaskResult(task=call.task, status="failed", error=redact(str(reply.text)))
         return TaskResult(
-            task=step.task,
+            task=call.task,
             status="ok",
-            resources=await _resources(reply.content_blocks, step),
-            output=_plain(reply.artifact) if reply.artifact is not None else str(reply.text),
+            resources=await _resources([*reply.content_blocks, *_media_blocks(reply.artifact)], call),
+            output=_output(reply),
         )
 
-    async def _in_thread(self, call: Any, config: Any) -> Any:
-        if len(self._left) >= _MOST_LEFT:
+    async def _run_in_thread(self, tool_call: Any, config: Any) -> Any:
+        if len(self._abandoned) >= MAX_ABANDONED_CALLS:
             raise ExpertError(
-                f"{self.tool.name} is busy: {len(self._left)} calls of it that were given up still run; "
-                "give the tool a time limit of its own"
+                f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
+                "give the tool a timeout of its own"
             )
-        done = in_daemon(self.tool.invoke, call, config)
+        done = in_daemon(self.tool.invoke, tool_call, config)
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
-            self._left.add(done)
-            done.add_done_callback(self._left.discard)
+            self._abandoned.add(done)
+            done.add_done_callback(self._abandoned.discard)
             raise
 
 
-def _blocks(tool: BaseTool) -> bool:
-    """Whether a tool has no coroutine of its own; LangChain would run it in the event loop's few threads."""
+def _is_sync(tool: BaseTool) -> bool:
+    """Whether a tool has no coroutine. LangChain would run it in the event loop's few threads."""
     kind = type(tool)
-    as_it_comes = kind._arun is BaseTool._arun and kind.ainvoke is BaseTool.ainvoke
-    return as_it_comes or getattr(tool, "coroutine", tool) is None
+    has_default_arun = kind._arun is BaseTool._arun and kind.ainvoke is BaseTool.ainvoke
+    return has_default_arun or getattr(tool, "coroutine", tool) is None
 
 
-async def _resources(blocks: Sequence[Mapping[str, Any]], step: TaskCall) -> list[Resource]:
-    """Content blocks as resources. If one of them can not be used, no file is left of the others."""
-    drafts = AttemptFiles(step.new_path)
+def _output(reply: ToolMessage) -> Any:
+    """The artifact as plain JSON, else the dict or list in the text, else the text."""
+    if reply.artifact is not None:
+        return json.loads(json.dumps(reply.artifact, default=str))
+    text = str(reply.text)
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _media_blocks(artifact: Any) -> list[Mapping[str, Any]]:
+    """The images, audio and videos of an artifact: content blocks, or PIL images."""
+    if isinstance(artifact, list | tuple):
+        return [block for item in artifact for block in _media_blocks(item)]
+    if isinstance(artifact, Mapping) and artifact.get("type") in MEDIA and "base64" in artifact:
+        return [artifact]
+    if callable(getattr(artifact, "save", None)) and hasattr(artifact, "mode"):
+        png = io.BytesIO()
+        artifact.save(png, "PNG")
+        return [{"type": "image", "base64": base64.b64encode(png.getvalue()).decode()}]
+    return []
+
+
+async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> list[Resource]:
+    """Content blocks as resources. If one is invalid, the files of all are deleted."""
+    files = AttemptFiles(call.new_path)
 
     def write() -> list[Resource]:
         try:
-            found = [_resource(block, step, drafts) for block in blocks]
+            found = [_resource(block, call, files) for block in blocks]
         finally:
-            drafts.sweep()
+            files.cleanup()
         return [resource for resource in found if resource is not None]
 
     try:
         return await asyncio.to_thread(write)
     except BaseException:
-        drafts.discard()
+        files.rollback()
         raise
 
 
-def _resource(block: Mapping[str, Any], step: TaskCall, drafts: AttemptFiles) -> Resource | None:
-    """A content block as a resource; None for blocks that hold neither text nor a file."""
+def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> Resource | None:
+    """A content block as a resource; None for blocks with neither text nor a file."""
     if block["type"] == "text":
         return Resource(kind="text", text=block["text"])
     if "base64" not in block:
         return None
-    content = _decoded(block["base64"], f"a file that {step.task.task} gave", step.settings.max_file_bytes)
-    path = drafts.new_path(suffix_of(content, block.get("mime_type")))
-    with writing(f"a file of {step.task.task}"):
+    content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
+    path = files.new_path(suffix_of(content, block.get("mime_type")))
+    with writing(f"a file of {call.task.task}"):
         path.write_bytes(content)
     kind, mime = sniff(path)
     return Resource(kind=kind, path=path, mime=mime)
 
 
-def _decoded(data: str, what: str, limit: int) -> bytes:
-    # Four letters for three bytes; it is not decoded to find out.
+def _decode(data: str, what: str, limit: int) -> bytes:
+    # Four letters encode three bytes: the length is known before decoding.
     if len(data) // 4 * 3 > limit + 3:
         raise ExpertError(f"{what} has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
     try:
         return base64.b64decode(data)
     except (binascii.Error, ValueError) as error:
         raise ExpertError(f"{what} is not valid base64") from error
-
-
-def _plain(value: Any) -> Any:
-    """An artifact as plain JSON; what JSON has no form for is put as text."""
-    return json.loads(json.dumps(value, default=str))

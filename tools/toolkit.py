@@ -52,7 +52,7 @@ def hf_tools(
         model, settings or load_settings(), sources=sources, backends=backends, models=models
     )
     if available_only:
-        offered = portal.call(experts.offered)
+        offered = portal.call(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     return [HFTaskTool.of(spec, experts, files) for spec in specs]
 
@@ -74,8 +74,8 @@ def open_experts(
         settings,
         sources=sources,
         backends=backends,
-        controller=LLMClient(chat, settings) if chat is not None else None,
-        prompts=load_prompts(settings.prompts, settings.history_turns) if chat is not None else None,
+        llm=LLMClient(chat, settings) if chat is not None else None,
+        prompts=load_prompts(settings.prompts) if chat is not None else None,
         pins=models,
     )
 

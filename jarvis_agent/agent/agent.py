@@ -36,18 +36,16 @@ from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.token_budget import window_of
 from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.plan_cache import kept
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
-from jarvis_agent.selection.registry import ModelRegistry, ModelSelector
+from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.tasks.spec import TaskSpec
 
 Input = str | dict[str, Any] | Request
 """What the agent takes; messages and lists of messages too."""
@@ -78,7 +76,7 @@ class JarvisAgent(Runnable[Any, Run]):
         *,
         models: Mapping[str, str] | None = None,
         planner: Planner | None = None,
-        selector: ModelSelector | None = None,
+        selector: Any = None,
         responder: Responder | None = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
@@ -88,29 +86,28 @@ class JarvisAgent(Runnable[Any, Run]):
 
         self.settings = _settings(settings)
         self._given = None if tools is None else _workers(tools)
-        self._made: dict[str, HFTaskTool] = {}
         if planner is not None:
             checked(planner, Planner, "the planner")
         if responder is not None:
             checked(responder, Responder, "the responder")
         self.model = resolve_model(model, self.settings)
         window = window_of(self.model, self.settings)
-        prompts = load_prompts(self.settings.prompts, self.settings.history_turns, window)
+        prompts = load_prompts(self.settings.prompts, window=window)
         controller = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.experts = ModelRegistry(
+        self.registry = ModelRegistry(
             self.settings,
             sources=sources,
             backends=backends,
             selector=selector,
-            controller=controller,
+            llm=controller,
             prompts=prompts,
             pins=models,
         )
-        offline = OfflinePlanner(self.settings)
+        offline = OfflinePlanner(settings=self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:
-            by_llm = kept(LLMPlanner(controller, self.settings, prompts), self.settings, controller, prompts)
+            by_llm = LLMPlanner(controller, self.settings, prompts)
         self.stages = PipelineStages(
             workers=self._workers,
             planner=planner or by_llm or offline,
@@ -197,7 +194,7 @@ class JarvisAgent(Runnable[Any, Run]):
         remembers its own chats.
         """
         changed = {
-            "request_paths": False,
+            "allow_request_paths": False,
             "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
             "output_dir": output_dir or self.settings.output_dir,
         }
@@ -213,9 +210,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def aclose(self) -> None:
         """As `close`."""
-        await self.experts.aclose()
+        await self.registry.aclose()
         await asyncio.gather(
-            *(w.experts.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskTool))
+            *(w.registry.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskRunner))
         )
 
     def __enter__(self) -> Self:
@@ -233,15 +230,8 @@ class JarvisAgent(Runnable[Any, Run]):
     async def _workers(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
-        offered = await self.experts.offered()
-        return {name: self._tool(spec) for name, spec in offered.items()}
-
-    def _tool(self, spec: TaskSpec) -> HFTaskTool:
-        """The tool of a task type, made once: a run has seventy of them, and a thousand may run at once."""
-        tool = self._made.get(spec.name)
-        if tool is None or tool.spec is not spec:
-            tool = self._made[spec.name] = HFTaskTool.of(spec, self.experts)
-        return tool
+        offered = await self.registry.available_tasks()
+        return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
     async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
@@ -303,5 +293,5 @@ def _workers(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
             )
         if tool.name in workers:
             raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
-        workers[tool.name] = tool if isinstance(tool, HFTaskTool) else LangChainTask(tool)
+        workers[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
     return workers

@@ -209,16 +209,16 @@ def _too_late() -> DeadlineError:
     )
 
 
-class TaskJournal:
-    """The executor's journal: each task of a plan is a step."""
+class CheckpointStore:
+    """The executor's result store: each task of a plan is a step."""
 
     def __init__(self, steps: CheckpointedSteps, meter: UsageMeter) -> None:
         """`meter` counts what the tasks cost."""
         self._steps = steps
         self._meter = meter
 
-    async def once(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
-        """As `jarvis_agent.execution.executor.Journal`."""
+    async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
+        """As `jarvis_agent.execution.executor.ResultStore`."""
 
         async def step() -> dict[str, Any]:
             return (await work()).model_dump(mode="json")

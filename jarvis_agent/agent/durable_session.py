@@ -11,9 +11,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
-from jarvis_agent.agent.checkpoints import CheckpointedSteps, TaskJournal
+from jarvis_agent.agent.checkpoints import CheckpointedSteps, CheckpointStore
 from jarvis_agent.agent.memory import TURNS, turns_of
-from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, announce, turn_of
+from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, turn_of
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.types import Resource, TaskResult
@@ -107,11 +107,10 @@ class DurableSession(RunPipeline):
         stored = await self._steps.once("plan", make_plan, brief.meter)
         self._timings["plan"] = stored["seconds"]
         plan = await self._decided(Plan.model_validate(stored["plan"]), brief)
-        announce(brief, plan)
         emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-        journal = TaskJournal(self._steps, brief.meter)
+        stored_results = CheckpointStore(self._steps, brief.meter)
         async with Executor(
-            workers, self._store, brief, self._settings, emit, self._clock, journal
+            workers, self._store, brief, self._settings, emit, self._clock, stored_results
         ) as executor:
             results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)

@@ -27,11 +27,10 @@ from jarvis_agent.core.errors import (
     format_traceback,
 )
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import Announced, ChatTurn, Request, RunContext, mentions
+from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.threads import in_daemon
-from jarvis_agent.core.tracing import Seen, counted, here, span
-from jarvis_agent.core.types import Resource, Task, TaskResult, Usage
+from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
@@ -89,7 +88,6 @@ class RunPipeline:
         self._deadline = self._settings.run_timeout
         self._store = ResourceStore(stages.settings, directory=directory)
         self._timings: dict[str, float] = {}
-        self._trace: Any = None
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
@@ -102,11 +100,7 @@ class RunPipeline:
 
         async def work() -> None:
             try:
-                contents = self._settings.trace_contents
-                with span("jarvis.run", contents=contents) as seen:
-                    seen.show({"jarvis.request": request.text})
-                    self._trace = here()
-                    _tell(seen, await self._run(request, queue.put_nowait))
+                await self._run(request, queue.put_nowait)
             finally:
                 queue.put_nowait(None)
 
@@ -133,11 +127,8 @@ class RunPipeline:
     async def _run(self, request: Request, emit: Emit) -> Run:
         try:
             workers, brief = await self._begin(request, self._store.prepare)
-            with span("jarvis.execute"):
-                plan, results = await self._execute(brief, workers, emit)
-            with span("jarvis.respond") as seen:
-                answer = await self._respond(brief, plan, results, emit)
-                seen.tell(counted(brief.meter.usage.get("respond", Usage())))
+            plan, results = await self._execute(brief, workers, emit)
+            answer = await self._respond(brief, plan, results, emit)
         finally:
             await self._close_store()
         self._remember(brief, answer, results)
@@ -194,8 +185,7 @@ class RunPipeline:
             turns=turns,
             specs={name: worker.spec for name, worker in workers.items()},
             config=self._config,
-            announced=Announced(),
-            confined=not self._settings.request_paths,
+            confined=not self._settings.allow_request_paths,
         )
 
     async def _files(self, request: Request) -> list[Resource]:
@@ -251,19 +241,15 @@ class RunPipeline:
                 on_task(task)
 
         try:
-            with span("jarvis.plan", under=self._trace) as seen:
-                rest = await self._plan(brief, give, given)
-                plan = Plan(tasks=given) + rest
-                seen.tell({"jarvis.plan.tasks": len(plan.tasks), "jarvis.plan.notes": len(plan.notes)})
-                seen.tell(counted(brief.meter.usage.get("plan", Usage())))
-                return plan
+            rest = await self._plan(brief, give, given)
+            return Plan(tasks=given) + rest
         finally:
             over = True
             self._timings["plan"] = self._clock() - started
 
     async def _plan(self, brief: RunContext, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
         """The planner's plan; the fallback's if the planner fails or is late before its first task."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         try:
             return Plan() + await run_with_timeout(
                 seconds, self._stages.planner.plan(brief, give), "the planner"
@@ -302,7 +288,6 @@ class RunPipeline:
         """Plan and run at the same time: a task starts as soon as it is known."""
         async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
             plan = await self._plan_in_time(brief, executor.add)
-            announce(brief, plan)
             emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             results = await executor.join(plan.tasks, self._deadline)
             plan, results = await self._go_on(executor, brief, plan, results, emit)
@@ -328,7 +313,7 @@ class RunPipeline:
 
     async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
         """What to add to the plan; nothing where there is no time for it."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "JARVIS_PLAN_TIMEOUT")
+        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         if self._stages.replanner is None or seconds <= 0:
             return Plan()
         again = self._stages.replanner.replan(brief, plan, results)
@@ -348,7 +333,7 @@ class RunPipeline:
     async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
         """The answer; the report where its writer fails or is late."""
         started = self._clock()
-        seconds, limit = self._limit(self._settings.respond_timeout, "JARVIS_RESPOND_TIMEOUT")
+        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
         pieces: list[str] = []
         over = False
 
@@ -397,22 +382,7 @@ class RunPipeline:
             self._stages.memory.add(self._thread, turn_of(brief, answer, results))
 
 
-def announce(brief: RunContext, plan: Plan) -> None:
-    """Tell those that wait for the whole plan."""
-    if brief.announced is not None:
-        brief.announced.announce(plan.tasks)
-
-
 def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
     """What later turns know of this one: its words, its answer, the files that it was given or made."""
     made = [resource for result in results for resource in result.resources if resource.path is not None]
     return ChatTurn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
-
-
-def _tell(seen: Seen, run: Run) -> None:
-    """What a span tells of a run that is over."""
-    failed = [result for result in run.results if result.status != "ok"]
-    seen.tell(counted(sum(run.usage.values(), Usage())))
-    seen.tell({"jarvis.run.tasks": len(run.results), "jarvis.run.failed": len(failed)})
-    seen.tell({"jarvis.seconds": run.timings["total"]})
-    seen.show({"jarvis.answer": run.answer})

@@ -1,12 +1,11 @@
-"""A circuit breaker: what failed again and again is left alone for a while, by every run of the process.
+"""Circuit breaker: a provider or model that fails repeatedly is not called for a while, in the whole process.
 
-    with shared.call(("hf-inference", "org/model"), settings):     # UnavailableError while it is left alone
-        ...                                                        # what is raised here is counted
+    with shared.call(("hf-inference", "org/model")):      # CircuitOpenError while the circuit is open
+        ...                                               # an error raised here is counted
 
-A key is counted from one success to the next. After `Settings.breaker_failures` failures in a row it is left
-alone for `Settings.breaker_pause` seconds; then one call may try whether it works again, and the others are
-refused until that is known. Only failures that say "not now" count (see `core.errors.ErrorPolicy.counts`):
-who refuses an input is well. Calls that run side by side and fail together count as one failure.
+After `MAX_FAILURES` failures without a success in between, calls are refused for `PAUSE_S` seconds. Then one
+trial call is let through, and the others are refused until it ends. Which errors count is decided by
+`core.errors.ErrorPolicy`. Concurrent calls that fail together count as one failure.
 """
 
 from __future__ import annotations
@@ -19,46 +18,53 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jarvis_agent.core.errors import CircuitOpenError, JarvisError, policy_for
-from jarvis_agent.core.settings import Settings
 
 Key = tuple[str, str]
 """A backend, and a provider or model of it."""
 
-_MOST_KEYS = 1024
+MAX_FAILURES = 5
+PAUSE_S = 30.0
+_MAX_KEYS = 1024
 
 
 @dataclass(slots=True)
 class _Record:
-    """Failures since the last success, when the last of them was, and whether a trial is under way."""
+    """Failures since the last success, the time of the last one, and whether a trial is running."""
 
     failures: int = 0
     last: float = 0.0
     trial: bool = False
 
 
-class Breaker:
-    """Counts by key. Threads and event loops may share it; nobody waits under its lock."""
+class CircuitBreaker:
+    """Counts failures by key. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` gives seconds."""
+    def __init__(
+        self,
+        max_failures: int = MAX_FAILURES,
+        pause: float = PAUSE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`pause` is in seconds; `clock` returns seconds."""
+        self.max_failures, self.pause = max_failures, pause
         self._clock = clock
         self._lock = threading.Lock()
         self._records: OrderedDict[Key, _Record] = OrderedDict()
 
     @contextmanager
-    def call(self, key: Key, settings: Settings) -> Iterator[None]:
-        """Make a call, which is counted by how it ends. One that is cancelled says nothing.
+    def call(self, key: Key) -> Iterator[None]:
+        """Run a call in this block and count how it ends. A cancelled call is not counted.
 
         Raises:
-            UnavailableError: the key is left alone; the call was not made.
+            CircuitOpenError: the call was refused.
         """
-        trial = self._admit(key, settings)
+        trial = self._admit(key)
         began = self._clock()
         try:
             yield
         except JarvisError as error:
             if policy_for(error).counts:
-                self._failed(key, began)
+                self._count_failure(key, began)
             raise
         else:
             with self._lock:
@@ -73,24 +79,23 @@ class Breaker:
         with self._lock:
             self._records.clear()
 
-    def _admit(self, key: Key, settings: Settings) -> bool:
-        """Let a call through, or raise UnavailableError. Returns whether it is the trial."""
+    def _admit(self, key: Key) -> bool:
+        """Admit a call, or raise CircuitOpenError. Returns whether it is the trial."""
         with self._lock:
             record = self._records.get(key)
-            if not settings.breaker_failures or not record or record.failures < settings.breaker_failures:
+            if not record or record.failures < self.max_failures:
                 return False
             since = self._clock() - record.last
-            if since >= settings.breaker_pause and not record.trial:
+            if since >= self.pause and not record.trial:
                 record.trial = True
                 return True
-            left = max(0.0, settings.breaker_pause - since)
-            then = f"for another {left:.0f} s" if left else "until a call that tries it again has ended"
+            left = max(0.0, self.pause - since)
+            until = f"for another {left:.0f} s" if left else "until a running trial call ends"
             raise CircuitOpenError(
-                f"{key[1]} is not asked {then}: it failed {record.failures} times in a row "
-                "(JARVIS_BREAKER_FAILURES, JARVIS_BREAKER_PAUSE)"
+                f"{key[1]} is not called {until}: it failed {record.failures} times in a row"
             )
 
-    def _failed(self, key: Key, began: float) -> None:
+    def _count_failure(self, key: Key, began: float) -> None:
         with self._lock:
             record = self._records.setdefault(key, _Record())
             if record.failures and began < record.last:
@@ -98,9 +103,9 @@ class Breaker:
             self._records.move_to_end(key)
             record.failures += 1
             record.last = self._clock()
-            while len(self._records) > _MOST_KEYS:
+            while len(self._records) > _MAX_KEYS:
                 self._records.popitem(last=False)
 
 
-shared = Breaker()
-"""The breaker of this process."""
+shared = CircuitBreaker()
+"""The circuit breaker of this process."""

@@ -1,15 +1,21 @@
-"""Where local models are put, and the numbers that they compute with.
+"""Devices and number types of local models, their weights in bytes, and seeded random numbers.
 
-device = place(settings)                       # torch.device("cuda:1")
-device = place(settings, weight_bytes(model))  # torch.device("cpu"), if it fits on no GPU
-dtype = pick_dtype(settings.dtype, device)     # torch.bfloat16
+    device = place(settings)                       # torch.device("cuda:1")
+    device = place(settings, weight_bytes(model))  # torch.device("cpu"), if it fits on no GPU
+    dtype = pick_dtype(settings.dtype, device)     # torch.bfloat16
+    with seeded(settings.seed): ...                # the same random numbers each time
 
-A pool that loads models decides on which of several GPUs a model goes (see `choosing`).
+The pool decides which of several GPUs a model is loaded on (see `choosing`). Importing this never imports
+torch.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import sys
+import threading
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,24 +23,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, OutOfMemoryError
 from jarvis_agent.core.settings import Settings
 
 Chooser = Callable[[Mapping[str, int], int | None], str | None]
-"""Given each GPU's limit and the bytes of a model (None: unknown), names a GPU; None: it fits on none."""
+"""Takes each GPU's limit and the bytes of a model (None: unknown); returns a GPU, or None if it fits on none.
+Takes each GPU's limit and the bytes of a model (None: unknown); returns a GPU, or None if it fits on none."""
 
 GPU_SHARE = 0.8
-"""The part of a GPU's memory that weights may take, unless the settings say how much."""
+"""Share of a GPU's memory for weights, if `gpu_memory_budget` is not set."""
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""What a machine with a GPU has under Linux: NVIDIA's driver, AMD's, that of Windows' subsystem."""
+"""Device files of a GPU on Linux: NVIDIA, AMD, and Windows' subsystem."""
+
+_MAX_ITEMS = 100
+"""Longer lists and dicts are not searched for models."""
 
 _chooser: ContextVar[Chooser | None] = ContextVar("jarvis_device_chooser", default=None)
+_SEED_LOCK = threading.Lock()
 
 
 @contextmanager
 def choosing(choose: Chooser) -> Iterator[None]:
-    """While it is open, `place` in this thread asks `choose` for the GPU."""
+    """Within the block, `place` in this thread asks `choose` for the GPU."""
     token = _chooser.set(choose)
     try:
         yield
@@ -43,13 +54,14 @@ def choosing(choose: Chooser) -> Iterator[None]:
 
 
 def place(settings: Settings, size: int | None = None) -> Any:
-    """The torch.device for a model that is loaded now. Of several GPUs it is the one with the most room.
+    """The torch.device for a model that is loaded now; of several GPUs the one with the most room.
 
-    A model of `size` bytes that is larger than every GPU's limit belongs on the CPU, unless the settings name
-    the device. Ask without a size for the device that computes, and with it once the weights are in RAM.
+    Args:
+        size: bytes of the model. A model larger than every GPU's limit is placed on the CPU, unless the
+            settings name a device. None: the device that computes, before the size is known.
 
     Raises:
-        ConfigError: the settings name a device that is not here.
+        ConfigError: the device in the settings does not exist here.
     """
     import torch
 
@@ -68,7 +80,7 @@ def place(settings: Settings, size: int | None = None) -> Any:
 
 
 def gpu_limits(settings: Settings) -> dict[str, int]:
-    """Bytes of weights that may lie on each GPU: `{"cuda:0": 19_000_000_000}`."""
+    """Bytes of weights allowed on each GPU: `{"cuda:0": 19_000_000_000}`."""
     import torch
 
     def limit(number: int) -> int:
@@ -79,10 +91,10 @@ def gpu_limits(settings: Settings) -> dict[str, int]:
 
 
 def largest_budget(settings: Settings) -> int | None:
-    """Bytes of the largest model that may be loaded, in RAM or on a GPU. It never imports torch.
+    """Bytes of the largest model that may be loaded, in RAM or on a GPU. Never imports torch.
 
-    None where there is no limit, since no model is kept after its use (a budget of 0), and where it is not
-    known yet: there may be GPUs, and torch, which knows them, is not imported.
+    None: there is no limit (`memory_budget=0`), or it is unknown because there may be GPUs and torch, which
+    knows them, is not imported yet.
     """
     if settings.memory_budget == 0:
         return None
@@ -90,8 +102,8 @@ def largest_budget(settings: Settings) -> int | None:
         return settings.memory_limit
     if "torch" in sys.modules:
         return max(settings.memory_limit, *gpu_limits(settings).values(), 0)
-    may_be = sys.platform != "linux" or any(Path(driver).exists() for driver in _DRIVERS)
-    return None if may_be else settings.memory_limit
+    may_have_gpu = sys.platform != "linux" or any(Path(driver).exists() for driver in _DRIVERS)
+    return None if may_have_gpu else settings.memory_limit
 
 
 def _first_that_holds(limits: Mapping[str, int], size: int | None) -> str | None:
@@ -114,21 +126,12 @@ def pick_device(wanted: str) -> Any:
         device = torch.device(wanted)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not here: {error}") from error
+        raise ConfigError(f"the device {wanted!r} (JARVIS_DEVICE) is not available: {error}") from error
     return device
 
 
-def computes_in_half(settings: Settings) -> bool:
-    """Whether models compute with 16 bits, so that weights of 16 bits are all that they need.
-
-    Raises:
-        ConfigError: the settings name a device or dtype that is not there.
-    """
-    return bool(pick_dtype(settings.dtype, pick_device(settings.device)).itemsize == 2)
-
-
 def pick_dtype(wanted: str, device: Any) -> Any:
-    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that has it, and float32 elsewhere.
+    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that supports it, float32 elsewhere.
 
     Raises:
         ConfigError: there is no such dtype.
@@ -140,5 +143,103 @@ def pick_dtype(wanted: str, device: Any) -> Any:
         return torch.bfloat16 if fast else torch.float32
     dtype = getattr(torch, wanted, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ConfigError(f"{wanted!r} (JARVIS_DTYPE) is no dtype; take auto, float32, bfloat16 or float16")
+        raise ConfigError(f"{wanted!r} (JARVIS_DTYPE) is not a dtype; use auto, float32, bfloat16 or float16")
     return dtype
+
+
+def computes_in_half(settings: Settings) -> bool:
+    """Whether models compute in 16 bits, so that 16-bit weights suffice. Raises as `pick_device`."""
+    return bool(pick_dtype(settings.dtype, pick_device(settings.device)).itemsize == 2)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw torch's random numbers from the seed. Such blocks run one at a time: all threads share a
+    generator."""
+    import torch
+
+    with _SEED_LOCK, torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of any library says that RAM or a GPU's memory is full."""
+    if isinstance(error, MemoryError | OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+
+
+def weight_bytes(*objects: Any) -> int:
+    """Bytes of the parameters and buffers of all torch modules in the objects."""
+    return sum(bytes_by_device(*objects).values())
+
+
+def bytes_by_device(*objects: Any) -> dict[str, int]:
+    """The same by device ("cpu", "cuda:0"); shared storage counts once."""
+    torch = _torch()
+    if torch is None:
+        return {}
+    leaf = torch.nn.Module
+    modules = [part for thing in objects for part in _walk(thing, leaf) if isinstance(part, leaf)]
+    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    storages = {
+        (str(tensor.device), tensor.untyped_storage().data_ptr()): tensor.untyped_storage().nbytes()
+        for tensor in tensors
+        if tensor.device.type != "meta"
+    }
+    found: dict[str, int] = {}
+    for (device, _), nbytes in storages.items():
+        # Apple's GPU shares the RAM.
+        name = "cpu" if device.startswith("mps") else device
+        found[name] = found.get(name, 0) + nbytes
+    return found
+
+
+def free_caches() -> None:
+    """Return unused memory to the system and to other users of the GPU."""
+    gc.collect()
+    torch = _torch()
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _torch() -> Any:
+    """torch, if it has been imported. None while another thread imports it: its names are not there yet."""
+    torch = sys.modules.get("torch")
+    return None if getattr(getattr(torch, "__spec__", None), "_initializing", False) else torch
+
+
+def _walk(thing: Any, leaf: type, depth: int = 3) -> Iterator[Any]:
+    """The object, and unless it is a leaf its attributes, items and closure variables."""
+    yield thing
+    if depth == 0 or isinstance(thing, types.ModuleType | type | leaf):
+        return
+    for part in _children(thing):
+        yield from _walk(part, leaf, depth - 1)
+
+
+def _children(thing: Any) -> list[Any]:
+    match thing:
+        case types.FunctionType():
+            return [value for cell in thing.__closure__ or () for value in _cell_contents(cell)]
+        case types.MethodType():
+            return [thing.__self__]
+        case functools.partial():
+            return [thing.func, *thing.args, *thing.keywords.values()]
+        case dict() | list() | tuple() if len(thing) > _MAX_ITEMS:
+            return []
+        case dict():
+            return list(thing.values())
+        case list() | tuple():
+            return list(thing)
+        case _:
+            slots = [getattr(thing, name, None) for name in getattr(type(thing), "__slots__", ())]
+            return [*slots, *getattr(thing, "__dict__", {}).values()]
+
+
+def _cell_contents(cell: types.CellType) -> list[Any]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # a variable that is not bound yet
+        return []

@@ -1,60 +1,156 @@
-"""What may stay loaded on each device, and what does: the books of the pool, in bytes of weights.
+"""The models of a pool, and how many bytes of weights they may use on each device.
 
-    budget = Budget({"cpu": 8_000_000_000})
-    budget.limits["cuda:0"] = 19_000_000_000
-    budget.over({"cpu": 9_000_000_000})        # ["cpu"]
+    table = ModelTable(limit_bytes=8_000_000_000)
+    entry = table.entry(("transformers", "org/model"), load, size=500_000_000)
+    table.can_load(entry.size)      # evicts idle models, least recently used first, to make room
 
-RAM is the device "cpu"; every GPU has a budget of its own.
+RAM is the device "cpu". A GPU is added, with its own limit, when the first model is placed on one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.weights import bytes_by_device
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import bytes_by_device
+from jarvis_agent.core.types import Resource
 
 RAM = "cpu"
 
+MAX_BATCH_TEXT = 2_000
+"""Characters of a text argument of a call in a batch."""
+
+MAX_BATCH_FILE = 5_000_000
+"""Bytes of a file of a call in a batch."""
+
+_BATCH_KINDS = {"text", "image"}
+
+Key = tuple[str, ...]
 Bytes = Mapping[str, int]
 """Bytes of weights by device."""
 
 
 @dataclass(eq=False, slots=True)
-class Budget:
-    """Limits by device. A GPU comes into the books when the first model is placed on one."""
+class ModelEntry:
+    """A model of the pool: its queue of jobs, and the expert once it is loaded.
 
-    limits: dict[str, int] = field(default_factory=dict)
+    `active` counts the workers that use it, `running` are their jobs. `placed` are its bytes by device; while
+    it is being loaded, the bytes reserved for it on a GPU.
+    """
+
+    key: Key
+    load: Callable[[], Expert]
+    size: int | None
+    jobs: deque[Any] = field(default_factory=deque)
+    expert: Expert | None = None
+    placed: Bytes = field(default_factory=dict)
+    active: int = 0
+    running: list[Any] = field(default_factory=list)
 
     @property
-    def gpus(self) -> list[str]:
-        """The GPUs that are known."""
-        return [device for device in self.limits if device != RAM]
+    def loading(self) -> bool:
+        """Whether a worker is loading it."""
+        return self.expert is None and self.active > 0
 
-    def over(self, used: Bytes) -> list[str]:
-        """The devices on which more lies than their limit."""
-        return [device for device, limit in self.limits.items() if used.get(device, 0) > limit]
+    @property
+    def idle(self) -> bool:
+        """Whether it is loaded and unused, so that it may be evicted."""
+        return self.expert is not None and self.active == 0 and not self.jobs
 
-    def holds(self, device: str, used: Bytes, size: int) -> bool:
-        """Whether a model fits on a device beside what lies there."""
-        return used.get(device, 0) + size <= self.limits[device]
 
-    def roomiest(self, devices: Iterable[str], used: Bytes, busy: Bytes, size: int | None) -> str | None:
-        """The GPU for a model: the one with the most room, now or else once the idle models have gone.
+class ModelTable:
+    """Models by key, least recently used first. Not thread-safe: the pool holds its lock."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        """`limit_bytes`: weights that may stay loaded in RAM."""
+        self.limits = {RAM: limit_bytes}
+        self.entries: OrderedDict[Key, ModelEntry] = OrderedDict()
+        self.evicted: list[Expert] = []
+
+    def entry(self, key: Key, load: Callable[[], Expert], size: int | None) -> ModelEntry:
+        """The model of a key, added if it is new, as the most recently used."""
+        entry = self.entries.setdefault(key, ModelEntry(key, load, size))
+        self.entries.move_to_end(key)
+        return entry
+
+    def used(self) -> dict[str, int]:
+        """Bytes by device, including those reserved for models that are being loaded."""
+        return total(entry.placed for entry in self.entries.values())
+
+    def can_load(self, size: int | None) -> bool:
+        """Whether a model of `size` bytes may be loaded now; idle models are evicted to make room.
+
+        A model is loaded beside others only if it is known to fit. Otherwise it waits until no other is being
+        loaded, so that a limit is exceeded by at most one model.
+        """
+        loading = [entry for entry in self.entries.values() if entry.loading]
+        expected = sum(entry.size or 0 for entry in loading)
+        self.make_room({RAM: expected + (size or 0)})
+        used = self.used()
+        if self._over(used):
+            return False
+        if not loading:
+            return True
+        if size is None or any(entry.size is None for entry in loading):
+            return False
+        unplaced = sum(entry.size or 0 for entry in loading if not entry.placed)
+        gpus = [device for device in self.limits if device != RAM]
+        fits_a_gpu = not gpus or any(self._fits(gpu, used, unplaced + size) for gpu in gpus)
+        return fits_a_gpu and self._fits(RAM, used, expected + size)
+
+    def choose_gpu(self, entry: ModelEntry, limits: Bytes, size: int | None) -> str | None:
+        """Reserve the GPU with the most room for a model that is being loaded; idle models make way.
 
         Args:
-            used: what lies on each GPU.
-            busy: the part of it that is in use, and stays.
+            limits: the limit of each GPU.
             size: bytes of the model; None: unknown, which fits everywhere.
 
         Returns:
             None if the model is larger than every limit.
         """
-        able = [device for device in devices if size is None or size <= self.limits[device]]
-        fits = [device for device in able if self.holds(device, used, size or 0)]
+        self.limits.update(limits)
+        entry.placed = {}
+        used = self.used()
+        busy = total(other.placed for other in self.entries.values() if not other.idle)
+        able = [gpu for gpu in limits if size is None or size <= self.limits[gpu]]
+        fits = [gpu for gpu in able if self._fits(gpu, used, size or 0)]
         taken = used if fits else busy
-        return max(fits or able, key=lambda device: self.limits[device] - taken.get(device, 0), default=None)
+        chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)
+        if chosen is not None:
+            self.make_room({chosen: size or 0})
+            entry.placed = {chosen: size or 0}
+        return chosen
+
+    def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
+        """Evict idle models, least recently used first, until `wanted` bytes fit on every device."""
+        for entry in list(self.entries.values()):
+            crowded = self._over(total([self.used(), wanted]))
+            if not crowded:
+                return
+            if entry.idle and entry is not keep and any(entry.placed.get(device) for device in crowded):
+                self._evict(entry)
+
+    def evict_idle(self) -> None:
+        """Evict every idle model."""
+        for entry in [entry for entry in self.entries.values() if entry.idle]:
+            self._evict(entry)
+
+    def _evict(self, entry: ModelEntry) -> None:
+        assert entry.expert is not None
+        self.evicted.append(entry.expert)
+        entry.expert = None
+        del self.entries[entry.key]
+
+    def _over(self, used: Bytes) -> list[str]:
+        """The devices whose limit is exceeded."""
+        return [device for device, limit in self.limits.items() if used.get(device, 0) > limit]
+
+    def _fits(self, device: str, used: Bytes, size: int) -> bool:
+        return used.get(device, 0) + size <= self.limits[device]
 
 
 def total(parts: Iterable[Bytes]) -> dict[str, int]:
@@ -67,9 +163,9 @@ def total(parts: Iterable[Bytes]) -> dict[str, int]:
 
 
 def measure(expert: Any, size: int | None) -> dict[str, int]:
-    """Where the weights of a loaded expert lie: its torch modules, and what it says of itself (`nbytes`).
+    """Bytes by device of a loaded expert: its torch modules, or more if its `nbytes` says so.
 
-    `size` is what its files weigh, for an expert of which nothing else is known.
+    `size`, the size of its files, is used where nothing else is known.
     """
     found = bytes_by_device(expert)
     stated = getattr(expert, "nbytes", None)
@@ -78,3 +174,27 @@ def measure(expert: Any, size: int | None) -> dict[str, int]:
     main = max(found, key=lambda device: found[device], default=RAM)
     unseen = max(0, stated - sum(found.values()))
     return {**found, main: found.get(main, 0) + unseen}
+
+
+def fits_in_batch(call: Call) -> bool:
+    """Whether every input of a call is small: a batch needs the memory of all its calls at once."""
+    try:
+        return all(_is_small(value) for value in call.inputs.values())
+    except OSError:
+        return False
+
+
+def _is_small(value: Any) -> bool:
+    match value:
+        case str():
+            return len(value) <= MAX_BATCH_TEXT
+        case Resource(path=None):
+            return value.kind in _BATCH_KINDS and len(value.text or "") <= MAX_BATCH_TEXT
+        case Resource(path=Path() as file):
+            return value.kind in _BATCH_KINDS and file.is_file() and file.stat().st_size <= MAX_BATCH_FILE
+        case list() | tuple():
+            return len(value) <= MAX_BATCH_TEXT // 100 and all(map(_is_small, value))
+        case dict():
+            return len(str(value)) <= MAX_BATCH_TEXT
+        case _:
+            return True

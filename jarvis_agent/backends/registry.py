@@ -1,9 +1,9 @@
-"""The table of backends, in the order in which they are asked. A new one is a row, or an entry point.
+"""The backends of an agent: a table of ours, and the entry points of installed packages.
 
 [project.entry-points."jarvis_agent.backends"]
 my-backend = "my_package:MyBackend"        # called with (settings, pool)
 
-JarvisAgent(backends=[MyBackend, *default_backends()])      # one's own besides all others
+JarvisAgent(backends=[MyBackend, *default_backends()])
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
@@ -21,10 +20,10 @@ from jarvis_agent.core.plugins import brought, checked
 from jarvis_agent.core.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
-"""What makes a backend, of the settings of an agent and the pool of the process: its class, say."""
+"""Makes a backend from the settings of an agent and the shared pool, for example its class."""
 
-_HERE = (
-    "starter:StarterBackend",
+_LOCAL = (
+    "starter.backend:StarterBackend",
     "algorithms.opencv:OpenCVBackend",
     "algorithms.media_tools:MediaToolsBackend",
     "sentence_transformers:SentenceTransformersBackend",
@@ -33,38 +32,36 @@ _HERE = (
     "tabular.time_series:ChronosBackend",
     "diffusers.backend:DiffusersBackend",
 )
-"""Module and class of each backend of ours that loads models on this machine."""
+"""Module and class of each backend that loads models on this machine, in the order in which they are asked.
+Module and class of each backend that loads models on this machine, in the order in which they are asked."""
 
 _HOSTED = (
     "hosted.inference_providers:HostedBackend",
     "hosted.openai_compatible:OpenAIBackend",
     "hosted.gradio_spaces:SpacesBackend",
 )
-"""Those that ask others to run them."""
+"""Module and class of each backend that calls models over the network."""
 
 
 def default_backends() -> list[Factory]:
-    """What makes every backend that is asked unless others are given, those of installed plug-ins last."""
-    ours: list[Factory] = [
-        *(partial(_local, home) for home in _HERE),
-        *(partial(_hosted, home) for home in _HOSTED),
-    ]
+    """Factories of all built-in backends, followed by those of installed plug-ins."""
+    built_in = [partial(_built_in, home) for home in (*_LOCAL, *_HOSTED)]
     entries = entry_points(group="jarvis_agent.backends")
-    return [*ours, *(partial(brought, entry, Backend, "backend") for entry in entries)]
+    return [*built_in, *(partial(brought, entry, Backend, "backend") for entry in entries)]
 
 
 def make_backends(
     settings: Settings, pool: ModelPool, given: Iterable[Backend | Factory] | None = None
 ) -> list[Backend]:
-    """The backends that are given, made where they are not yet; None: all of `default_backends`.
+    """The given backends, where factories are called; None: all of `default_backends`.
 
     Raises:
-        ConfigError: one of them can not be loaded or made, or is no backend.
+        ConfigError: a backend cannot be loaded or made, or does not follow the protocol.
     """
-    return [_made(one, settings, pool) for one in (default_backends() if given is None else given)]
+    return [_make_backend(one, settings, pool) for one in (default_backends() if given is None else given)]
 
 
-def _made(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:
+def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:
     if not callable(given):
         return checked(given, Backend, "a backend")
     name = getattr(given, "__name__", repr(given))
@@ -74,22 +71,14 @@ def _made(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Back
         raise
     except Exception as error:
         raise ConfigError(
-            f"the backend {name} can not be made of the settings and the pool: {describe_error(error)}; "
-            "give an instance of it, or take these two"
+            f"the backend {name} cannot be made from (settings, pool): {describe_error(error)}; "
+            "pass an instance, or a factory that accepts these two arguments"
         ) from error
     return checked(backend, Backend, f"what {name} makes as a backend")
 
 
-def _local(home: str, settings: Settings, pool: ModelPool) -> Backend:
-    backend: Backend = _class_at(home)(pool, settings)
-    return backend
-
-
-def _hosted(home: str, settings: Settings, pool: ModelPool) -> Backend:
-    backend: Backend = _class_at(home)(settings)
-    return backend
-
-
-def _class_at(home: str) -> Any:
+def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     module, name = home.split(":")
-    return getattr(import_module(f"jarvis_agent.backends.{module}"), name)
+    factory = getattr(import_module(f"jarvis_agent.backends.{module}"), name)
+    backend: Backend = factory(pool, settings) if home in _LOCAL else factory(settings)
+    return backend

@@ -1,12 +1,12 @@
-"""Runs models that compare texts with sentence-transformers: embeddings, similarity, ranking.
+"""Run models that compare texts with sentence-transformers: embeddings, similarity, ranking.
 
     backend = SentenceTransformersBackend(pool, settings)
     raw = await backend.run(call)     # feature-extraction [vector], sentence-similarity [0.83, 0.12],
                                       # text-ranking [{"index": 1, "text": …, "score": 0.97}, …]
 
 Notes:
-- An embedder gives each text a vector; a cross-encoder reads two texts together and gives one score.
-- A query and the texts that may answer it are told apart by the prompts that a model brings ("query: ").
+- An embedding model maps a text to a vector; a cross-encoder scores two texts read together.
+- The prompts of a model ("query: ") mark which text is the query and which are the documents.
 """
 
 from __future__ import annotations
@@ -16,35 +16,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
+from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.hub.model_card import read_json, strings
-from jarvis_agent.backends.hub.snapshot import model_folder, refusal
-from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.transformers.loading import LOADING, hush
+from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.backends.transformers.text import text_of
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-LIBRARY = "sentence-transformers"
+_COMPARISONS = frozenset({"sentence-similarity", "text-ranking"})
+"""Tasks for which plain transformers models are accepted too; their token vectors are averaged."""
 
-_COMPARING = frozenset({"sentence-similarity", "text-ranking"})
-"""Tasks for which the library also takes plain models of transformers, by the mean of their token vectors."""
-
-TASKS_DONE = _COMPARING | {"feature-extraction"}
+EMBEDDING_TASKS = _COMPARISONS | {"feature-extraction"}
 
 _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 _SYMMETRIC_PROMPTS = ("STS", "sts", "similarity")
-"""Names under which models keep the prompt for texts that are compared as equals."""
+"""Names of a model's prompt for texts that are compared as equals."""
 
 
 @dataclass(frozen=True, slots=True)
-class Embedder:
-    """A model that gives a text a vector."""
+class EmbeddingModel:
+    """A model that maps a text to a vector."""
 
     id: str
     model: Any
@@ -54,30 +51,29 @@ class Embedder:
         return self.batch([call])[0]
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """The raw outputs of several calls, of any tasks: each text of theirs is read once."""
+        """Return the raw outputs of several calls of any tasks; each distinct text is encoded once."""
         wanted = [_roles(call) for call in calls]
+        pairs = dict.fromkeys(pair for roles in wanted for pair in roles)
         vectors: dict[tuple[str, str], Any] = {}
-        for role in dict.fromkeys(role for pairs in wanted for role, _ in pairs):
-            texts = list(dict.fromkeys(text for pairs in wanted for as_, text in pairs if as_ == role))
-            found = self._encode(role, texts)
-            vectors |= {(role, text): vector for text, vector in zip(texts, found, strict=True)}
+        for role in dict.fromkeys(role for role, _ in pairs):
+            texts = [text for other, text in pairs if other == role]
+            vectors |= {
+                (role, text): vector for text, vector in zip(texts, self._encode(role, texts), strict=True)
+            }
         return [
-            self._answer(call, [vectors[pair] for pair in pairs])
-            for call, pairs in zip(calls, wanted, strict=True)
+            self._answer(call, [vectors[pair] for pair in roles])
+            for call, roles in zip(calls, wanted, strict=True)
         ]
 
     def _encode(self, role: str, texts: list[str]) -> Any:
-        """Vectors of texts in a role, a tensor (texts, dimensions)."""
-        match role:
-            case "query":
-                return self.model.encode_query(texts, convert_to_tensor=True)
-            case "document":
-                return self.model.encode_document(texts, convert_to_tensor=True)
-            case "alike":
-                known = self.model.prompts or {}
-                prompt = next((name for name in _SYMMETRIC_PROMPTS if known.get(name)), None)
-                return self.model.encode(texts, prompt_name=prompt, convert_to_tensor=True)
-        return self.model.encode(texts, convert_to_tensor=True)
+        """Return a tensor (texts, dimensions)."""
+        if role == "query":
+            return self.model.encode_query(texts, convert_to_tensor=True)
+        if role == "document":
+            return self.model.encode_document(texts, convert_to_tensor=True)
+        prompts = (self.model.prompts or {}) if role == "symmetric" else {}
+        prompt = next((name for name in _SYMMETRIC_PROMPTS if prompts.get(name)), None)
+        return self.model.encode(texts, prompt_name=prompt, convert_to_tensor=True)
 
     def _answer(self, call: Call, vectors: list[Any]) -> Any:
         if call.spec.name == "feature-extraction":
@@ -89,8 +85,8 @@ class Embedder:
 
 
 @dataclass(frozen=True, slots=True)
-class PairScorer:
-    """A cross-encoder: a model that scores two texts read together."""
+class CrossEncoderModel:
+    """A model that scores two texts read together."""
 
     id: str
     model: Any
@@ -100,8 +96,8 @@ class PairScorer:
         return self.batch([call])[0]
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """The raw outputs of several calls."""
-        if any(call.spec.name not in _COMPARING for call in calls):
+        """Return the raw outputs of several calls."""
+        if any(call.spec.name not in _COMPARISONS for call in calls):
             raise UnsupportedError(f"{self.id} compares texts, and gives none of them a vector")
         pairs = [(text_of(call), text) for call in calls for text in _texts(call)]
         scores = iter(self.model.predict(pairs).tolist())
@@ -113,96 +109,83 @@ class PairScorer:
         return results
 
 
-class SentenceTransformersBackend(LocalBackend):
-    """Embedders and cross-encoders."""
+class SentenceTransformersBackend(FileBackend):
+    """Runs embedding models and cross-encoders."""
 
     name = "sentence-transformers"
     needs = ("torch", "sentence_transformers")
+    library = "sentence-transformers"
+    libraries = ("sentence-transformers",)
+    tasks = EMBEDDING_TASKS
 
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if sentence-transformers is there, is for the task, and may load the candidate."""
-        if spec.name not in TASKS_DONE:
-            return f"sentence-transformers does not do {spec.name}"
-        others = (None, "transformers") if spec.name in _COMPARING else ()
-        if candidate.library not in (LIBRARY, *others):
-            return f"it is made for {candidate.library}, not for sentence-transformers"
-        if lacking := self.lacking(candidate):
-            return str(lacking)
-        return refusal(candidate, self.settings)
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return why the library does not fit; it compares texts with models of transformers too."""
+        if spec.name in _COMPARISONS and candidate.library in (None, "transformers"):
+            return None
+        return super().mismatch(spec, candidate)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
-        """One loaded model serves all of its tasks."""
+        """All tasks share one loaded model."""
         return (self.name, candidate.id, candidate.revision or "")
 
-    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the files, see whether they are an embedder or a cross-encoder, and load it.
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Find the files and load them as an embedding model or a cross-encoder."""
+        import sentence_transformers
 
-        Raises:
-            UnsupportedError: it is not there, not allowed, damaged, or compares texts in another way.
-            TransientError: it could not be downloaded.
-            ConfigError: the device or the dtype is not there.
-        """
-        if lacking := self.lacking(candidate):
-            raise lacking
-        with load_errors(spec, candidate):
-            return _load(candidate, settings)
-
-
-def _load(candidate: Candidate, settings: Settings) -> Expert:
-    import sentence_transformers
-
-    hush()
-    folder = model_folder(candidate, settings, SENTENCE_TRANSFORMERS)
-    kind = _kind(folder)
-    if kind not in (_EMBEDDER, _CROSS_ENCODER):
-        raise UnsupportedError(f"{candidate.id} is a {kind}; only embedders and cross-encoders can be run")
-    device = place(settings)
-    with LOADING:
-        model = getattr(sentence_transformers, kind)(
-            str(folder),
-            device=str(device),
-            trust_remote_code=settings.trust_remote_code,
-            local_files_only=True,
-            model_kwargs={
-                "use_safetensors": None if settings.allow_pickle else True,
-                "dtype": pick_dtype(settings.dtype, device),
-            },
-        )
-    if kind == _EMBEDDER:
-        return Embedder(candidate.id, model, weight_bytes(model))
-    if model.num_labels != 1:
-        raise UnsupportedError(
-            f"{candidate.id} sorts pairs of texts into {model.num_labels} classes, not by one score"
-        )
-    return PairScorer(candidate.id, model, weight_bytes(model))
+        silence_library()
+        folder = model_folder(candidate, settings, SENTENCE_TRANSFORMERS)
+        kind = _model_type(folder)
+        if kind not in (_EMBEDDER, _CROSS_ENCODER):
+            raise UnsupportedError(
+                f"{candidate.id} is a {kind}; only embedding models and cross-encoders are supported"
+            )
+        device = place(settings)
+        with LOADING:
+            model = getattr(sentence_transformers, kind)(
+                str(folder),
+                device=str(device),
+                trust_remote_code=settings.trust_remote_code,
+                local_files_only=True,
+                model_kwargs={
+                    "use_safetensors": None if settings.allow_pickle else True,
+                    "dtype": pick_dtype(settings.dtype, device),
+                },
+            )
+        if kind == _EMBEDDER:
+            return EmbeddingModel(candidate.id, model, weight_bytes(model))
+        if model.num_labels != 1:
+            raise UnsupportedError(
+                f"{candidate.id} sorts pairs of texts into {model.num_labels} classes, not by one score"
+            )
+        return CrossEncoderModel(candidate.id, model, weight_bytes(model))
 
 
-def _kind(folder: Path) -> str:
-    """The name of the library's class for the model in a folder."""
+def _model_type(folder: Path) -> str:
+    """Return the name of the library's class for the model in a folder."""
     if (folder / "modules.json").is_file():
-        told = read_json(folder / "config_sentence_transformers.json").get("model_type")
-        return told if isinstance(told, str) else _EMBEDDER
+        stated = read_json(folder / "config_sentence_transformers.json").get("model_type")
+        return stated if isinstance(stated, str) else _EMBEDDER
     architectures = strings(read_json(folder / "config.json").get("architectures"))
-    judges = any(name.endswith("ForSequenceClassification") for name in architectures)
-    return _CROSS_ENCODER if judges else _EMBEDDER
+    classifies = any(name.endswith("ForSequenceClassification") for name in architectures)
+    return _CROSS_ENCODER if classifies else _EMBEDDER
 
 
 def _roles(call: Call) -> list[tuple[str, str]]:
-    """The texts of a call, each with the role in which it is read; the others are compared to the first."""
+    """Return (role, text) for each text of a call; the others are compared with the first."""
     match call.spec.name:
         case "feature-extraction":
             return [("plain", text_of(call))]
         case "text-ranking":
             return [("query", text_of(call)), *(("document", text) for text in _texts(call))]
         case _:
-            return [("alike", text) for text in (text_of(call), *_texts(call))]
+            return [("symmetric", text) for text in (text_of(call), *_texts(call))]
 
 
 def _texts(call: Call) -> list[str]:
-    """The texts to compare with.
+    """Return the texts to compare with.
 
     Raises:
-        BadInputError: there are none, or one of them is empty.
+        BadInputError: there are none, or one is empty.
     """
     texts = [str(text).strip() for text in call.inputs.get("sentences") or []]
     if not texts or not all(texts):
@@ -211,6 +194,6 @@ def _texts(call: Call) -> list[str]:
 
 
 def _ranked(texts: list[str], scores: list[float]) -> list[dict[str, Any]]:
-    """[{index, text, score}], the best first; `index` is the place in what was given."""
-    order = sorted(range(len(texts)), key=lambda place: -scores[place])
-    return [{"index": place, "text": texts[place], "score": scores[place]} for place in order]
+    """Return [{index, text, score}] best first; `index` is the place in the call."""
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])
+    return [{"index": index, "text": texts[index], "score": scores[index]} for index in order]

@@ -7,9 +7,8 @@ Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type":
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Frozen, Resource, Task, Usage
+from jarvis_agent.core.types import Frozen, Resource, Usage
 
 # Letters of the scripts in which words follow one another, or a name, without a space: 描述猫.jpg里的图.
 _EAST = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
@@ -272,24 +271,6 @@ class UsageMeter:
 _PART: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar("part", default=(None, None))
 
 
-class Announced:
-    """The whole plan of a run, once it is there, for who must wait for it."""
-
-    def __init__(self) -> None:
-        self._there = asyncio.Event()
-        self._tasks: tuple[Task, ...] = ()
-
-    def announce(self, tasks: Iterable[Task]) -> None:
-        """The plan is complete, or will be no more than this."""
-        self._tasks = tuple(tasks)
-        self._there.set()
-
-    async def tasks(self) -> tuple[Task, ...]:
-        """The plan's tasks, as soon as it is complete."""
-        await self._there.wait()
-        return self._tasks
-
-
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """All that the stages know of a request.
@@ -302,7 +283,6 @@ class RunContext:
         specs: the task types that the plan may use, by name.
         meter: counts the language model's tokens.
         config: LangChain's config of the run, for callbacks and tracing.
-        announced: tells when the plan is complete; None where a task is alone.
         confined: whether somebody asks who may not learn which files there are on this machine.
     """
 
@@ -312,5 +292,4 @@ class RunContext:
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     meter: UsageMeter = field(default_factory=UsageMeter)
     config: RunnableConfig | None = None
-    announced: Announced | None = None
     confined: bool = False

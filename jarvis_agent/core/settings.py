@@ -37,7 +37,7 @@ class Settings(BaseSettings):
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
     api_key: SecretStr | None = Field(None, description="key for base_url, if it wants one")
     llm_timeout: float = Field(60.0, gt=0, description="longest silence of the LLM, in seconds")
-    structured: Literal["auto", "always", "never"] = Field(
+    structured_output: Literal["auto", "always", "never"] = Field(
         "auto",
         description="ask for a JSON schema: where the model can, as far as is known, always, or never",
     )
@@ -50,41 +50,14 @@ class Settings(BaseSettings):
         "default",
         description="prompt set (small: for models of about a billion weights), or a directory of one",
     )
-    demos: Literal["auto", "paper", "default", "knn"] = Field(
-        "auto",
-        description="worked examples for the planner: the paper's, a fixed set, or those nearest to it; "
-        "auto: those of the prompt set if it has its own, else the nearest",
-    )
-    demos_shown: int | None = Field(
-        None,
-        ge=0,
-        description="how many of the nearest examples are shown; None: 6, or 3 in the small prompts",
-    )
-    tools_offered: Literal["auto", "all", "narrowed"] = Field(
-        "auto",
-        description="task types that the planner is shown: all, or those likely for the request; "
-        "auto: those, unless the model is known to have a long context",
-    )
-    repair_rounds: int = Field(1, ge=0, description="how often the LLM may mend a broken plan")
     max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
-    history_turns: int = Field(
-        10, ge=0, description="earlier turns of the chat that the prompts show in words"
-    )
-    context_tokens: int | None = Field(
+    context_window: int | None = Field(
         None, ge=1024, description="tokens that the LLM can read; None: what its profile says, else 8192"
     )
 
-    # Caches of what the LLM said, each off unless a place is given.
-    llm_cache: Path | None = Field(None, description="directory of whole replies")
-    plan_cache: Path | None = Field(None, description="directory of plans, by request")
-    selection_cache: Path | None = Field(None, description="directory of chosen models, by request and task")
-    cache_days: float = Field(7.0, gt=0, description="for how long cached plans and choices are good")
-
     # Selection.
-    selection: Literal["per-task", "joint", "rank"] = Field(
-        "per-task",
-        description="how models are chosen: an LLM call a task as soon as it is known, one for a whole plan, "
-        "or none",
+    selection: Literal["llm", "rank"] = Field(
+        "llm", description="who picks the model of a task: the LLM, or the ranking without an LLM call"
     )
     policy: Policy = Field("local-first", description="where models run")
     policies: Annotated[dict[str, Policy], NoDecode] = Field(
@@ -115,21 +88,8 @@ class Settings(BaseSettings):
     # Execution.
     max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
-    plan_timeout: float = Field(300.0, gt=0, description="longest planning, in seconds")
-    respond_timeout: float = Field(120.0, gt=0, description="longest writing of the answer, in seconds")
     task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
-    select_timeout: float = Field(
-        60.0,
-        gt=0,
-        description="longest choice of a model, in seconds; half of it for any source and for the LLM",
-    )
-    attempt_timeout: float = Field(240.0, gt=0, description="longest try of one candidate, in seconds")
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
-    max_wait: float = Field(30.0, ge=0, description="longest wait that a provider may ask for")
-    breaker_failures: int = Field(
-        5, ge=0, description="failures in a row after which a provider or model is left alone; 0: never"
-    )
-    breaker_pause: float = Field(30.0, ge=0, description="how long it is left alone, in seconds")
     memory_budget: int | None = Field(
         None,
         ge=0,
@@ -139,7 +99,6 @@ class Settings(BaseSettings):
     gpu_memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
     )
-    max_batch: int = Field(8, ge=1, description="calls of one model that may be computed as one batch")
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='numbers they compute with: "auto", "float32", "bfloat16", "float16"'
@@ -151,7 +110,7 @@ class Settings(BaseSettings):
     allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
         (), description="directories that any request may read"
     )
-    request_paths: bool = Field(
+    allow_request_paths: bool = Field(
         True, description="files that the request names may be read; a server sets this False"
     )
     allow_private_urls: bool = Field(False, description="fetch URLs of private addresses too")
@@ -160,16 +119,8 @@ class Settings(BaseSettings):
     max_pixels: int = Field(100_000_000, gt=0, description="largest image to open, in pixels")
     max_seconds: float = Field(3600.0, gt=0, description="longest audio or video to open, in seconds")
     url_timeout: float = Field(30.0, gt=0, description="longest fetch of a URL, in seconds")
-    upload_seconds: float = Field(
-        86_400.0, gt=0, description="how long a server keeps uploads, and what its runs wrote, in seconds"
-    )
-    upload_bytes: int = Field(
-        20_000_000_000, gt=0, description="how much it keeps of either, in bytes; the oldest goes first"
-    )
-
-    # Tracing.
-    trace_contents: bool = Field(
-        False, description="put requests, arguments, answers and error messages into OpenTelemetry spans"
+    retention: float = Field(
+        86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
     @field_validator("licenses", "allowed_dirs", mode="before")
@@ -208,6 +159,26 @@ class Settings(BaseSettings):
     def policy_for(self, task: str) -> Policy:
         """Where models of a task run: the task's own policy, else the general one."""
         return self.policies.get(task, self.policy)
+
+    @property
+    def plan_timeout(self) -> float:
+        """Time limit of planning, in seconds: five times `llm_timeout`."""
+        return 5 * self.llm_timeout
+
+    @property
+    def select_timeout(self) -> float:
+        """Time limit for choosing a model, in seconds; a source or the LLM may use half of it."""
+        return self.llm_timeout
+
+    @property
+    def respond_timeout(self) -> float:
+        """Time limit for writing the answer, in seconds: twice `llm_timeout`."""
+        return 2 * self.llm_timeout
+
+    @property
+    def attempt_timeout(self) -> float:
+        """Time limit for one attempt with one candidate, in seconds: 80 % of `task_timeout`."""
+        return 0.8 * self.task_timeout
 
     @property
     def token(self) -> str | None:

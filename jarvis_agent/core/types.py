@@ -160,25 +160,25 @@ class Candidate(Frozen):
 
 
 class Selection(Frozen):
-    """The outcome of model selection for one task: a ladder to climb down.
+    """The model chosen for one task, and its fallbacks.
 
     Attributes:
         model: id of the chosen model.
         reason: why it was chosen.
-        by: who chose: the LLM, the rank by downloads, the user (a pin), or nobody since there was no choice.
-        place: why it runs where it does ("it is on this machine"); "" for an algorithm.
-        ladder: the candidates in the order in which they are tried; the chosen one is first. A model that can
-            run both here and hosted stands in it twice, with different backends.
+        chosen_by: "llm" (the selection chain), "rank", "pinned" (the user), or "only" (a single candidate).
+        placement: why it runs where it does ("it is on this machine"); "" for an algorithm.
+        candidates: the candidates in the order in which they are tried, the chosen one first. A model that
+            can run both here and hosted is in it twice, with different backends.
         rejected: why other models were left out, by id.
-        task: name of the task type that is done; differs from the plan's where another task stands in.
-        note: what the user should know ("no captioner is installed, so the image is classified").
+        task: name of the task type that is done; differs from the plan's if another task replaces it.
+        note: a remark for the user ("no captioner is installed, so the image is classified").
     """
 
     model: str
     reason: str
-    by: Literal["llm", "rank", "pinned", "only"] = "rank"
-    place: str = ""
-    ladder: list[Candidate] = Field(default_factory=list)
+    chosen_by: Literal["llm", "rank", "pinned", "only"] = "rank"
+    placement: str = ""
+    candidates: list[Candidate] = Field(default_factory=list)
     rejected: dict[str, str] = Field(default_factory=dict)
     task: str = ""
     note: str = ""

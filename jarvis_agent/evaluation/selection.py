@@ -4,8 +4,8 @@
     reports = report_on_choices(chosen, "no model")
     reports[0].figures[0]         # Figure("right", 0.69, 0.53, 0.84)
 
-The choice goes through the real Selector; only the sources and the backends are stand-ins, so that a case
-comes out the same on every machine. The candidates are invented.
+The choice goes through the real ModelSelector. Sources and backends are stand-ins: a case gives the same
+result on every machine. The candidates are invented.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from jarvis_agent.evaluation.jsonl import records_in
 from jarvis_agent.evaluation.predict import named_files
 from jarvis_agent.evaluation.report import Part, Report, Share, figures_of
 from jarvis_agent.evaluation.requests import data_file
-from jarvis_agent.selection.selector import Selector
+from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.selector import ModelSelector
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
@@ -131,13 +132,14 @@ async def choose(case: Case, controller: LLMClient | None) -> Chosen:
     """
     offered = [offer.candidate for offer in case.offers]
     settings = _CaseSettings(**{**_SETTINGS, **case.settings})
-    selector = Selector([_Offered(offered)], [_Here(), _Hosted()], settings, controller)
+    chain = selection_chain(controller, settings=settings) if controller is not None else None
+    selector = ModelSelector([_Offered(offered)], [_Here(), _Hosted()], settings, chain)
     brief = RunContext(case.request, files=tuple(named_files(case.request)), specs=TASKS)
     try:
         found = await selector.select(case.task, TASKS[case.task.task], brief)
     except NoCandidateError as error:
         return Chosen(case, None, str(error), usage=_usage(brief))
-    return Chosen(case, found.model, found.reason, found.by, _usage(brief))
+    return Chosen(case, found.model, found.reason, found.chosen_by, _usage(brief))
 
 
 def _usage(brief: RunContext) -> Usage:

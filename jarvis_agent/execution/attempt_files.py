@@ -1,11 +1,11 @@
-"""The files of one attempt: kept if it succeeds, removed if it does not, even those that come late.
+"""AttemptFiles: the files of one attempt, which are kept only if it succeeds.
 
-    drafts = AttemptFiles(step.new_path)
-    path = drafts.new_path(".png")
-    drafts.discard()                # the attempt has failed: the file goes, and no other is begun
+    files = AttemptFiles(call.new_path)
+    path = files.new_path(".png")
+    files.rollback()                # the attempt failed: delete its files, refuse new ones
 
-A thread can not be stopped. One that goes on when nobody waits for it any more is refused further paths, and
-calls `sweep` at its end, for it may have written meanwhile.
+A thread cannot be cancelled. An abandoned thread gets no further paths, and calls `cleanup` at its end to
+delete what it wrote after the rollback.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ logger = logging.getLogger(__name__)
 
 
 class AttemptFiles:
-    """See the module. Threads may use it."""
+    """Thread-safe list of the paths that one attempt was given."""
 
     def __init__(self, new_path: Callable[[str], Path]) -> None:
-        """`new_path` makes a path that nobody else has; it takes a suffix."""
+        """`new_path` returns an unused path for a suffix."""
         self._new_path = new_path
         self._paths: list[Path] = []
-        self._over = False
+        self._is_over = False
         self._lock = threading.Lock()
 
     def new_path(self, suffix: str) -> Path:
         """A path for a file of this attempt.
 
         Raises:
-            TooSlowError: the attempt is over.
+            AttemptTimeoutError: the attempt is over.
         """
-        # This may wait for a disk, and whoever discards must not wait for it.
+        # Outside the lock: this may wait for a disk, and `rollback` must not wait.
         path = self._new_path(suffix)
         with self._lock:
-            if self._over:
-                raise AttemptTimeoutError("nobody waits for this any more, so it writes no file")
+            if self._is_over:
+                raise AttemptTimeoutError("the attempt is over, so it writes no further file")
             self._paths.append(path)
         return path
 
-    def discard(self) -> None:
-        """The attempt is over: remove what it has written, whole or half."""
+    def rollback(self) -> None:
+        """End the attempt and delete its files, complete or partial."""
         with self._lock:
-            self._over = True
-        self.sweep()
+            self._is_over = True
+        self.cleanup()
 
-    def sweep(self) -> None:
-        """Remove what was written, if the attempt was discarded; nothing otherwise."""
+    def cleanup(self) -> None:
+        """Delete the files if the attempt was rolled back; otherwise do nothing."""
         with self._lock:
-            paths = list(self._paths) if self._over else []
+            paths = list(self._paths) if self._is_over else []
         for path in paths:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                logger.warning("%s is of no use and can not be removed: %s", path, describe_error(error))
+                logger.warning("cannot delete %s of a failed attempt: %s", path, describe_error(error))

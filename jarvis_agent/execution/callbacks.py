@@ -1,63 +1,88 @@
-"""A task of a plan as a tool run in LangChain's callbacks, so that LangSmith and `astream_events` show it.
+"""Tasks and their attempts as runs in LangChain's callbacks, for LangSmith, tracers and `astream_events`.
 
-    result = await as_tool_run(brief.config, task, inputs, work)
+    result = await run_as_tool(context.config, task, inputs, work)     # work(config) -> TaskResult
+    output = await run_as_child(config, "org/model", {"backend": "local"}, work)
 
-It is a child of the agent's run: `on_tool_start` with the task's name and inputs as plain JSON, then
-`on_tool_end` with what came of it, or `on_tool_error`.
+A task is a tool run below the agent's run; each attempt at it is a chain run below the task. Without
+callback handlers both only await the work.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from langchain_core.callbacks import AsyncCallbackManager
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import get_async_callback_manager_for_config
+from langchain_core.runnables.config import ensure_config, get_async_callback_manager_for_config, patch_config
 from pydantic import TypeAdapter
 
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.types import Task, TaskResult
 
+T = TypeVar("T")
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-async def as_tool_run(
+async def run_as_tool(
     config: RunnableConfig | None,
     task: Task,
     inputs: Mapping[str, Any],
-    work: Callable[[], Awaitable[TaskResult]],
+    work: Callable[[RunnableConfig | None], Awaitable[TaskResult]],
 ) -> TaskResult:
-    """Do the work of a task, and tell the callbacks of the config; without any, only do it.
+    """Run a task as a tool run.
 
     Args:
-        config: of the agent's run.
-        task: what is done.
-        inputs: its arguments with every reference replaced.
-        work: does it; a failure is in its result.
+        config: the agent's.
+        task: gives the run its name.
+        inputs: the task's arguments with references replaced.
+        work: runs the task with the config for its child runs. A failure is in its result.
     """
-    manager = get_async_callback_manager_for_config(config or {})
-    if not manager.handlers:
-        return await work()
+    manager = _manager(config)
+    if manager is None:
+        return await work(config)
     manager.add_metadata({"jarvis_task_id": task.id}, inherit=False)
-    told = _plain(dict(inputs))
-    run = await manager.on_tool_start(
-        {"name": task.task}, json.dumps(told, ensure_ascii=False), name=task.task, inputs=told
-    )
+    shown = to_plain(dict(inputs))
+    text = json.dumps(shown, ensure_ascii=False)
+    run = await manager.on_tool_start({"name": task.task}, text, name=task.task, inputs=shown)
     try:
-        result = await work()
-    except BaseException as error:
-        # A cancelled task is over too.
+        result = await work(patch_config(config, callbacks=run.get_child()))
+    except BaseException as error:  # a cancelled task has ended too
         await run.on_tool_error(error)
         raise
     if result.status == "ok":
         made = {"output": result.output, "resources": result.resources, "model": result.model}
-        await run.on_tool_end(_plain(made))
+        await run.on_tool_end(to_plain(made))
     else:
         await run.on_tool_error(ExpertError(result.error or result.status))
     return result
 
 
-def _plain(value: Any) -> Any:
-    """The value as plain JSON; what JSON has no form for is put as text."""
+async def run_as_child(
+    config: RunnableConfig | None, name: str, inputs: Mapping[str, Any], work: Callable[[], Awaitable[T]]
+) -> T:
+    """Await `work` as a chain run with this name; what it raises is the run's error."""
+    manager = _manager(config)
+    if manager is None:
+        return await work()
+    run = await manager.on_chain_start(None, dict(inputs), name=name)
+    try:
+        result = await work()
+    except BaseException as error:
+        await run.on_chain_error(error)
+        raise
+    await run.on_chain_end({})
+    return result
+
+
+def _manager(config: RunnableConfig | None) -> AsyncCallbackManager | None:
+    """The callback manager, or None if no handler listens to chains or tools."""
+    manager = get_async_callback_manager_for_config(ensure_config(config))
+    listening = any(not (handler.ignore_agent and handler.ignore_chain) for handler in manager.handlers)
+    return manager if listening else None
+
+
+def to_plain(value: Any) -> Any:
+    """The value as plain JSON; values without a JSON form become text."""
     return _JSON.dump_python(value, mode="json", fallback=str, exclude_none=True)

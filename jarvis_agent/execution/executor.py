@@ -1,9 +1,9 @@
-"""The graph executor: one coroutine a task, each waiting for its dependencies' futures.
+"""Executor: runs the tasks of a plan as a dependency graph, one coroutine per task.
 
-There is no polling and no barrier: a task starts in the moment in which its last dependency ends. Tasks may
-be added while others run, so execution begins while the planner is still writing.
+Each coroutine awaits the futures of its dependencies: no polling, no barrier. Tasks can be added while others
+run, so execution starts while the planner still writes.
 
-    async with Executor(workers, store, brief, settings, emit) as executor:
+    async with Executor(runners, store, context, settings, emit) as executor:
         executor.add(task)
         results = await executor.join(plan.tasks)
 """
@@ -33,9 +33,8 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import Attributes, bytes_of, span
 from jarvis_agent.core.types import Attempt, Selection, Status, Task, TaskResult
-from jarvis_agent.execution.inputs import inputs_of
+from jarvis_agent.execution.inputs import bind_inputs
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
@@ -46,30 +45,58 @@ Emit = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:
-    """A task that is about to run.
+    """A task whose inputs are bound.
 
     Attributes:
-        task: the task of the plan, references and all.
-        inputs: its arguments with every reference replaced: `Resource`s for media, text, or plain JSON.
-        brief: the request that it belongs to.
-        new_path: makes a path for a file; takes its suffix.
+        task: the task of the plan, with references.
+        inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
+        context: the request it belongs to.
+        new_path: returns an output path for a suffix.
         clock: seconds since the run began.
         settings: limits and policies.
-        attempts: where every try is noted, so that it is known even of a task that is stopped.
+        attempts: every attempt is appended here, also of a task that is cancelled.
     """
 
     task: Task
     inputs: Mapping[str, Any]
-    brief: RunContext
+    context: RunContext
     new_path: Callable[[str], Path]
     clock: Callable[[], float]
     settings: Settings
     attempts: list[Attempt] = field(default_factory=list)
 
 
+class TaskRunner(Protocol):
+    """Runs the tasks of one type: an HFTaskTool, or a LangChainTask around any other tool."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task type."""
+        ...
+
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
+        """Choose the model, as soon as the task is known; None if the runner has no choice of models."""
+        ...
+
+    async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+        """Run the task. Failures are in the result."""
+        ...
+
+
+class ResultStore(Protocol):
+    """Stores task results, so that a resumed run does not repeat them (agent/checkpoints.py)."""
+
+    async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
+        """The stored result of the task, else the result of `work` once it is stored.
+
+        Called in the order in which tasks were added.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class _TaskState:
-    """How far a task has come; it is told of a task that fails or is stopped."""
+    """The progress of one task, for its result."""
 
     task: Task
     clock: Callable[[], float]
@@ -80,23 +107,18 @@ class _TaskState:
 
     @property
     def needs(self) -> set[int]:
-        """Ids of the tasks that must end before this one."""
+        """Ids of the tasks that must end first."""
         return {*self.task.deps, *refs_in(self.task.args)}
 
-    def failed(self, why: str, failure: str | None = None) -> TaskResult:
-        return self._ended("failed", why, failure)
-
-    def skipped(self, why: str) -> TaskResult:
-        return self._ended("skipped", why)
-
-    def _ended(self, status: Status, why: str, failure: str | None = None) -> TaskResult:
-        tried = list(self.attempts)
-        return self.told(
-            TaskResult(task=self.task, status=status, attempts=tried, error=why, failure=failure)
+    def result(self, status: Status, error: str, failure: str | None = None) -> TaskResult:
+        """A failed or skipped result with the attempts so far."""
+        attempts = list(self.attempts)
+        return self.finalise(
+            TaskResult(task=self.task, status=status, attempts=attempts, error=error, failure=failure)
         )
 
-    def told(self, result: TaskResult) -> TaskResult:
-        """The result with what only the executor knows; it ends now."""
+    def finalise(self, result: TaskResult) -> TaskResult:
+        """The result with its task, selection and times. It ends now."""
         now = self.clock()
         known = {
             "task": self.task,
@@ -107,117 +129,75 @@ class _TaskState:
         return result.model_copy(update=known)
 
 
-class TaskRunner(Protocol):
-    """What does the tasks of one type: an HFTaskTool, or any other LangChain tool behind its adapter."""
-
-    @property
-    def spec(self) -> TaskSpec:
-        """The task type."""
-        ...
-
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
-        """Choose the model; called as soon as the task is known. None where there is nothing to choose."""
-        ...
-
-    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
-        """Do the task. Raises nothing but what it can not help; failures are in the result."""
-        ...
-
-
-class Journal(Protocol):
-    """Remembers what tasks came to, so that none is done twice (see jarvis_agent.agent.graph)."""
-
-    async def once(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
-        """The result that is stored for the task; else that of `work`, once it is stored.
-
-        It is called for the tasks in the order in which they were added.
-        """
-        ...
-
-
-class NoJournal:
-    """Stores nothing: every task is done."""
-
-    async def once(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
-        """As `Journal.once`."""
-        return await work()
-
-
 class Executor:
-    """Runs the tasks of one plan. Leaves no coroutine behind, however the `async with` block is left."""
+    """Runs the tasks of one plan. No coroutine outlives the `async with` block."""
 
     def __init__(
         self,
-        workers: Mapping[str, TaskRunner],
+        runners: Mapping[str, TaskRunner],
         store: ResourceStore,
-        brief: RunContext,
+        context: RunContext,
         settings: Settings,
         emit: Emit = lambda event: None,
         clock: Callable[[], float] | None = None,
-        journal: Journal | None = None,
+        results: ResultStore | None = None,
     ) -> None:
-        """`workers` are by task name; `clock` gives seconds since the run began, by default since now."""
+        """`runners` are by task name; `clock` returns seconds since the run began, by default since now."""
         began = perf_counter()
-        self._workers = workers
+        self._runners = runners
         self._store = store
-        self._brief = brief
+        self._context = context
         self._settings = settings
         self._emit = emit
         self._clock = clock or (lambda: perf_counter() - began)
-        self._journal = journal or NoJournal()
+        self._results = results
         self._slots = asyncio.Semaphore(settings.max_parallel)
         self._ended: dict[int, asyncio.Future[TaskResult]] = {}
-        self._courses: dict[int, _TaskState] = {}
-        self._context = Context()
+        self._states: dict[int, _TaskState] = {}
+        self._variables = Context()
 
     async def __aenter__(self) -> Self:
-        self._context = copy_context()
+        self._variables = copy_context()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stop("the run was stopped")
-
-    @property
-    def tasks(self) -> list[Task]:
-        """The tasks that were added, in that order."""
-        return [course.task for course in self._courses.values()]
+        await self._cancel("the run was stopped")
 
     def add(self, task: Task) -> None:
         """Start a task: its model is selected at once, and it runs when its dependencies have ended.
 
         Raises:
-            RuntimeError: it is called in another thread than that of the event loop.
+            RuntimeError: called in another thread than the event loop's.
         """
-        if task.id in self._courses:
+        if task.id in self._states:
             return
         loop = asyncio.get_running_loop()
-        course = _TaskState(task, self._clock)
-        # The planner calls this: its time limit and its span are not the task's.
-        context = self._context.copy()
-        course.running = loop.create_task(
-            self._settle(course), name=f"{task.task}-{task.id}", context=context
+        state = _TaskState(task, self._clock)
+        # The caller may be the planner, whose time limit does not apply to the task.
+        state.running = loop.create_task(
+            self._settle(state), name=f"{task.task}-{task.id}", context=self._variables.copy()
         )
-        self._courses[task.id] = course
+        self._states[task.id] = state
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
-        """Wait until every task has ended and return the results in the order of `tasks`.
+        """Wait until every task has ended; return the results in the order of `tasks`.
 
-        Tasks that were not added yet are added now. `deadline` is the time, by the clock, at which what is
-        still running is stopped; it then counts as failed.
+        Tasks that were not added yet are added now. At `deadline`, by the clock, running tasks are cancelled
+        and count as failed.
         """
         for task in tasks:
             self.add(task)
-        self._give_up_unknown_dependencies()
-        self._give_up_circles()
-        waiting = [course.running for course in self._courses.values() if course.running is not None]
+        self._fail_unknown_dependencies()
+        self._fail_cycles()
+        waiting = [state.running for state in self._states.values() if state.running is not None]
         left = None if deadline is None else max(0.0, deadline - self._clock())
         if waiting:
             done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_EXCEPTION)
-            await asyncio.gather(*done)  # what the journal raised: nothing may be built on what is not stored
-        await self._stop(f"the run's time was over ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)")
+            await asyncio.gather(*done)  # an error of the result store ends the run
+        await self._cancel(f"the run's time was over ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)")
         return [self._ended[task.id].result() for task in tasks]
 
     def _future(self, task_id: int) -> asyncio.Future[TaskResult]:
@@ -225,32 +205,31 @@ class Executor:
             self._ended[task_id] = asyncio.get_running_loop().create_future()
         return self._ended[task_id]
 
-    def _give_up_unknown_dependencies(self) -> None:
-        """A dependency that no task of the plan has can never end: say so instead of waiting."""
-        known = self._courses.keys()
-        for missing in {needed for course in self._courses.values() for needed in course.needs} - known:
+    def _fail_unknown_dependencies(self) -> None:
+        known = self._states.keys()
+        for missing in {needed for state in self._states.values() for needed in state.needs} - known:
             if not self._future(missing).done():
                 lost = _TaskState(Task(task="unknown", id=missing), self._clock)
-                self._future(missing).set_result(lost.failed("it is not in the plan"))
+                self._future(missing).set_result(lost.result("failed", "it is not in the plan"))
 
-    def _give_up_circles(self) -> None:
-        """Tasks that wait for each other would wait for ever: they fail, and say why."""
-        graph = {i: course.needs for i, course in self._courses.items() if not self._future(i).done()}
-        while circle := _circle(graph):
-            for i in circle:
-                self._end(self._courses[i].failed("it waits for its own result"))
+    def _fail_cycles(self) -> None:
+        """Fail tasks that depend on their own results, which would otherwise wait forever."""
+        graph = {i: state.needs for i, state in self._states.items() if not self._future(i).done()}
+        while cycle := _find_cycle(graph):
+            for i in cycle:
+                self._end(self._states[i].result("failed", "it waits for its own result"))
                 del graph[i]
 
-    async def _stop(self, why: str) -> None:
-        """Cancel what still runs; its results say why."""
+    async def _cancel(self, why: str) -> None:
+        """Cancel the running tasks; their results say why."""
         unfinished = {
-            course.running: course
-            for course in self._courses.values()
-            if course.running is not None and not course.running.done()
+            state.running: state
+            for state in self._states.values()
+            if state.running is not None and not state.running.done()
         }
         await stop(unfinished)
-        for course in unfinished.values():
-            self._end(course.failed(why, DeadlineError.__name__))
+        for state in unfinished.values():
+            self._end(state.result("failed", why, DeadlineError.__name__))
 
     def _end(self, result: TaskResult) -> None:
         future = self._future(result.task.id)
@@ -259,134 +238,101 @@ class Executor:
         future.set_result(result)
         self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
 
-    async def _settle(self, course: _TaskState) -> None:
-        """Bring one task to its end, which is always a result. Nobody builds on it before it is stored."""
-        result = await self._journal.once(course.task, lambda: self._traced(course))
+    async def _settle(self, state: _TaskState) -> None:
+        """Run one task to its result. With a result store, dependants start after the commit."""
+        if self._results is None:
+            result = await self._attempt(state)
+        else:
+            result = await self._results.get_or_run(state.task, lambda: self._attempt(state))
         self._store.admit(result.resources)
         self._end(result)
 
-    async def _traced(self, course: _TaskState) -> TaskResult:
-        task, contents = course.task, self._settings.trace_contents
-        known: Attributes = {"jarvis.task.name": task.task, "jarvis.task.id": task.id}
-        with span("jarvis.task", known, contents=contents) as seen:
-            seen.show({"jarvis.task.args": task.args})
-            result = await self._attempt(course)
-            if seen.wanted:
-                seen.tell(await asyncio.to_thread(_facts, result))
-                seen.show({"jarvis.task.output": result.output})
-            if result.status != "ok":
-                seen.fail(result.failure or result.status, result.error or "")
-            return result
-
-    async def _attempt(self, course: _TaskState) -> TaskResult:
-        """Run one task; what goes wrong is in the result."""
-        selecting = asyncio.create_task(self._select(course))
+    async def _attempt(self, state: _TaskState) -> TaskResult:
+        """Select, wait for the dependencies, and run. Errors are in the result."""
+        selecting = asyncio.create_task(self._select(state))
         try:
-            result = await self._run(course, selecting)
+            result = await self._run(state, selecting)
         except JarvisError as error:
-            result = course.failed(str(error), type(error).__name__)
+            return state.result("failed", str(error), type(error).__name__)
         except Exception as error:
-            # A fault of a tool must not take the other tasks with it.
-            logger.error("task %s (%s) failed: %s", course.task.id, course.task.task, format_traceback(error))
-            result = course.failed(describe_error(error))
+            # An error of one tool must not stop the other tasks.
+            logger.error("task %s (%s) failed: %s", state.task.id, state.task.task, format_traceback(error))
+            return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
-        return course.told(result)
+        return state.finalise(result)
 
-    async def _select(self, course: _TaskState) -> None:
-        task = course.task
-        with span("jarvis.select", {"jarvis.task.name": task.task}) as seen:
-            course.selection = selection = await self._chosen(task)
-            if selection is not None:
-                seen.tell({"jarvis.model": selection.model, "jarvis.selected_by": selection.by})
-        chosen = TaskResult(task=task, status="ok", selection=course.selection)
-        self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=chosen))
-
-    async def _chosen(self, task: Task) -> Selection | None:
-        seconds, what = self._settings.task_timeout, f"the choice of a model for {task.task}"
+    async def _select(self, state: _TaskState) -> None:
+        task, seconds = state.task, self._settings.task_timeout
+        what = f"model selection for {task.task}"
+        selecting = self._runner(task).select(task, self._context)
         try:
-            chosen: Any = await run_with_timeout(seconds, self._worker(task).select(task, self._brief), what)
+            chosen: Any = await run_with_timeout(seconds, selecting, what)
         except StageTimeoutError as error:
             limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
             raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
-        if chosen is None or isinstance(chosen, Selection):
-            return chosen
-        raise TypeError(f"{what} is no Selection: {chosen!r}")
+        if not (chosen is None or isinstance(chosen, Selection)):
+            raise TypeError(f"{what} returned no Selection: {chosen!r}")
+        state.selection = chosen
+        selected = TaskResult(task=task, status="ok", selection=chosen)
+        self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=selected))
 
-    def _worker(self, task: Task) -> TaskRunner:
-        worker = self._workers.get(task.task)
-        if worker is None:
+    def _runner(self, task: Task) -> TaskRunner:
+        runner = self._runners.get(task.task)
+        if runner is None:
             raise NoCandidateError(f"there is no task {task.task!r} here; the planner made it up")
-        return worker
+        return runner
 
-    async def _run(self, course: _TaskState, selecting: asyncio.Task[None]) -> TaskResult:
-        needed = await self._needed(course)
-        failed = [result for result in needed.values() if result.status != "ok"]
-        if failed:
-            return course.skipped(_because(failed[0]))
+    async def _run(self, state: _TaskState, selecting: asyncio.Task[None]) -> TaskResult:
+        needed = await self._dependencies(state)
+        failed = next((result for result in needed.values() if result.status != "ok"), None)
+        if failed is not None:
+            verb = "failed" if failed.status == "failed" else "was skipped"
+            return state.result(
+                "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
+            )
         await selecting
         async with self._slots:
-            course.started = self._clock()
-            self._emit(Event(kind="started", seconds=course.started, task=course.task))
+            state.started = self._clock()
+            self._emit(Event(kind="started", seconds=state.started, task=state.task))
             seconds = self._settings.task_timeout
             try:
-                return await run_with_timeout(seconds, self._work(course, needed), course.task.task)
+                return await run_with_timeout(seconds, self._call(state, needed), state.task.task)
             except StageTimeoutError as error:
                 limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{course.task.task} did not finish within {limit}") from error
+                raise DeadlineError(f"{state.task.task} did not finish within {limit}") from error
 
-    async def _work(self, course: _TaskState, needed: Mapping[int, TaskResult]) -> TaskResult:
-        task = course.task
-        worker = self._worker(task)
-        inputs = await inputs_of(task, worker.spec, needed, self._store)
+    async def _call(self, state: _TaskState, needed: Mapping[int, TaskResult]) -> TaskResult:
+        task = state.task
+        runner = self._runner(task)
         stem = f"{task.id}-{task.task}"
-        step = TaskCall(
+        call = TaskCall(
             task=task,
-            inputs=inputs,
-            brief=self._brief,
+            inputs=await bind_inputs(task, runner.spec, needed, self._store),
+            context=self._context,
             new_path=lambda suffix: self._store.new_path(suffix, stem),
             clock=self._clock,
             settings=self._settings,
-            attempts=course.attempts,
+            attempts=state.attempts,
         )
-        result: Any = await worker.perform(course.selection, step)
-        if isinstance(result, TaskResult):
-            return result
-        raise TypeError(f"what does {task.task} gave no TaskResult: {result!r}")
+        result: Any = await runner.run(state.selection, call)
+        if not isinstance(result, TaskResult):
+            raise TypeError(f"the runner of {task.task} returned no TaskResult: {result!r}")
+        return result
 
-    async def _needed(self, course: _TaskState) -> dict[int, TaskResult]:
-        """The results of the task's dependencies, once all of them have ended."""
-        ids = sorted(course.needs)
-        futures = [self._future(i) for i in ids]
-        pending = [future for future in futures if not future.done()]
-        if pending:
+    async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:
+        """The results of the task's dependencies, once all have ended."""
+        futures = {i: self._future(i) for i in sorted(state.needs)}
+        if pending := [future for future in futures.values() if not future.done()]:
             await asyncio.wait(pending)
-        return {i: future.result() for i, future in zip(ids, futures, strict=True)}
+        return {i: future.result() for i, future in futures.items()}
 
 
-def _facts(result: TaskResult) -> Attributes:
-    """What a span tells of a task that has ended."""
-    done = next((attempt for attempt in reversed(result.attempts) if attempt.ok), None)
-    return {
-        "jarvis.task.status": result.status,
-        "jarvis.task.attempts": len(result.attempts),
-        "jarvis.model": result.model,
-        "jarvis.backend": done.backend if done else None,
-        "jarvis.bytes.out": bytes_of(result.resources),
-        "jarvis.seconds": round(result.ended - result.started, 6),
-    }
-
-
-def _circle(graph: Mapping[int, set[int]]) -> set[int]:
-    """Ids of tasks that need each other; empty if there are none."""
+def _find_cycle(graph: Mapping[int, set[int]]) -> set[int]:
+    """Ids of tasks that depend on each other; empty if there are none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         return set(error.args[1])
     return set()
-
-
-def _because(failed: TaskResult) -> str:
-    verb = "failed" if failed.status == "failed" else "was skipped"
-    return f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"

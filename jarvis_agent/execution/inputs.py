@@ -1,7 +1,7 @@
-"""What goes into a task: its arguments with references replaced and files opened.
+"""Input binding: a task's arguments with references replaced and files opened.
 
-inputs = await inputs_of(task, spec, results, store)
-inputs["image"], inputs["text"]        # a Resource, and the text that task 0 made
+inputs = await bind_inputs(task, spec, results, store)
+inputs["image"], inputs["text"]        # a Resource, and the text of task 0
 """
 
 from __future__ import annotations
@@ -16,51 +16,53 @@ from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.media.store import ResourceStore
 
 
-async def inputs_of(
+async def bind_inputs(
     task: Task, spec: TaskSpec, results: Mapping[int, TaskResult], store: ResourceStore
 ) -> dict[str, Any]:
-    """The task's arguments with references replaced and files opened.
+    """The task's arguments by name, bound to files and to the results of other tasks.
 
     Raises:
-        InputError: a file is not there or of the wrong kind, or a result is not of the kind that is needed.
+        InputError: a file is missing or of the wrong kind, or a result lacks the kind that is needed.
     """
     unknown = Arg("", "any")
     return {
-        name: await _input(value, spec.arg(name) or unknown, results, store)
+        name: await _bind(value, spec.arg(name) or unknown, results, store)
         for name, value in task.args.items()
     }
 
 
-async def _input(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: ResourceStore) -> Any:
+async def _bind(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: ResourceStore) -> Any:
     if isinstance(value, list):
-        return [await _input(item, arg, results, store) for item in value]
+        return [await _bind(item, arg, results, store) for item in value]
     if arg.kind in MEDIA:
         refs = refs_in(value)
-        return await store.resolve(_made(results[refs[0]], arg.kind) if refs else value, arg.kind)  # type: ignore[arg-type]
+        return await store.resolve(_resource(results[refs[0]], arg.kind) if refs else value, arg.kind)  # type: ignore[arg-type]
     if isinstance(value, dict):
-        return {key: await _input(item, arg, results, store) for key, item in value.items()}
+        return {key: await _bind(item, arg, results, store) for key, item in value.items()}
     if not isinstance(value, str):
         return value
     if not refs_in(value):
         return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
-    return substitute(value, lambda i: _put(results[i], arg.kind))
+    return substitute(value, lambda i: _referenced(results[i], arg.kind))
 
 
-def _put(result: TaskResult, kind: str) -> Any:
-    """What a reference stands for in an argument that is not a file."""
+def _referenced(result: TaskResult, kind: str) -> Any:
+    """The value of a reference in an argument that is not a file."""
     if kind == "data":
-        return _made(result, "data").data
+        return _resource(result, "data").data
     if kind == "text":
-        return _made(result, "text").as_text()
+        return _resource(result, "text").as_text()
     first = next(iter(result.resources), None)
     if first is None:
         return "" if result.output is None else result.output
     return str(first.path) if first.path is not None else first.as_text()
 
 
-def _made(result: TaskResult, kind: str) -> Resource:
-    resource = result.resource(kind)
-    if resource is None:
+def _resource(result: TaskResult, kind: str) -> Resource:
+    found = result.resource(kind)
+    if found is None:
         made = ", ".join(r.kind for r in result.resources) or "nothing"
-        raise InputError(f"task {result.task.id} ({result.task.task}) made {made}, and its {kind} is needed")
-    return resource
+        raise InputError(
+            f"task {result.task.id} ({result.task.task}) produced {made}; its {kind} is needed here"
+        )
+    return found

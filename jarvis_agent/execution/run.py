@@ -1,27 +1,30 @@
-"""A Run: what was planned, what happened, and the answer. Chunks of a streamed Run add up to the whole.
+"""Run: the plan, the results and the answer of one request; Event: a step of a run as it happens.
 
-run = sum_of(agent.stream("…"))     # chunk + chunk + … == agent.invoke("…")
+The chunks of a streamed run add up to the whole: `sum_of(agent.stream("…")) == agent.invoke("…")`.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from typing import Literal
 
+from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from jarvis_agent.core.types import Frozen, Resource, Task, TaskResult, Usage
-from jarvis_agent.execution.timeline import Timeline, plan_svg
+from jarvis_agent.core.types import Frozen, Resource, Status, Task, TaskResult, Usage
 from jarvis_agent.planning.plan import Plan
+
+_GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
 
 
 class Run(Frozen):
-    """The outcome of a request, or a part of it while it streams.
+    """The outcome of a request, or a part of it while it streams. `str(run)` is the answer.
 
     Attributes:
         answer: the answer's text.
-        plan: the tasks, and notes on what was mended in them.
-        results: one TaskResult a task, in plan order.
+        plan: the tasks, and notes on repairs.
+        results: one TaskResult per task, in plan order.
         usage: calls and tokens of the language model by stage ("plan", "select", "respond").
         timings: seconds by stage ("plan", "execute", "respond", "total"). Stages overlap.
     """
@@ -31,6 +34,9 @@ class Run(Frozen):
     results: list[TaskResult] = Field(default_factory=list)
     usage: dict[str, Usage] = Field(default_factory=dict)
     timings: dict[str, float] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.answer
 
     def __add__(self, other: Run) -> Run:
         """This chunk followed by the next one of the same run."""
@@ -49,41 +55,66 @@ class Run(Frozen):
         )
 
     @property
+    def messages(self) -> list[AIMessage]:
+        """The answer as a LangChain message; `artifact` in `additional_kwargs` lists the files as JSON.
+
+        A node of a graph with `messages` in its state can return it as it is.
+        """
+        files = [r.model_dump(mode="json", exclude_none=True) for r in self.resources if r.path is not None]
+        return [AIMessage(self.answer, additional_kwargs={"artifacts": files})]
+
+    @property
     def resources(self) -> list[Resource]:
-        """Everything that the run made, in plan order."""
+        """All results' resources, in plan order."""
         return [resource for result in self.results for resource in result.resources]
 
     @property
     def ok(self) -> bool:
-        """Whether every task of the plan went well."""
+        """Whether every task of the plan succeeded."""
         return all(result.status == "ok" for result in self.results)
 
-    def timeline(self) -> Timeline:
-        """When each task ran: `.text()`, `.svg()`, and a picture in a notebook."""
-        return Timeline(results=self.results)
+    def to_gantt(self) -> str:
+        """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""
+        lines = ["gantt", "    dateFormat x", "    axisFormat %M:%S.%L"]
+        for result in self.results:
+            start, end = round(result.started * 1000), round(result.ended * 1000)
+            lines.append(f"    section {_gantt_text(f'{result.task.id} {result.task.task}')}")
+            name = _gantt_text(result.model or result.status)
+            lines.append(f"    {name} :{_GANTT_TAGS[result.status]}, {start}, {max(end, start + 1)}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The answer, the plan as a graph, what was made, and when it ran."""
+        """The answer, a table of the tasks, and the files."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
-        graph = plan_svg(self.plan, self.results) if self.plan.tasks else ""
-        when = self.timeline().svg() if self.results else ""
-        answer = f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>"
-        wide = "<div style='overflow-x:auto'>"
-        return f"<div>{answer}{wide}{graph}</div>{media}{wide}{when}</div></div>"
+        rows = "".join(_html_row(result) for result in self.results)
+        table = f"<table>{rows}</table>" if rows else ""
+        return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
+
+
+def _gantt_text(text: str) -> str:
+    """Text without the characters that have a meaning in a Mermaid gantt chart."""
+    return " ".join(re.sub(r"[^\w./@ -]+", " ", text).split()) or "-"
+
+
+def _html_row(result: TaskResult) -> str:
+    seconds = f"{result.started:.1f}-{result.ended:.1f} s"
+    cells = [str(result.task.id), result.task.task, result.status, result.model or "", seconds]
+    cells.append(result.error or "")
+    return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
 
 
 class Event(Frozen):
-    """Something that happened in a run, told while it happens.
+    """A step of a run, emitted while it happens.
 
-    Kinds and what comes with them:
+    Kinds, and the fields that each one sets:
         task       a task was parsed                      task
         selected   its model was chosen                   task, result with the selection
         started    it runs                                task
         finished   it ended                               task, result
         planned    the plan is complete                   plan
         token      a piece of the answer                  text
-        note       something the user should know        text
-        done       the run is over                       run, whole
+        note       something the user should know         text
+        done       the run has ended                      run, whole
 
     `seconds` is the time since the run began.
     """

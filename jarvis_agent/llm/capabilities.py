@@ -35,7 +35,7 @@ def options(
 
     Args:
         model: the chat model.
-        settings: `structured` and `logit_bias` decide.
+        settings: `structured_output` and `logit_bias` decide.
         stage: names the schema.
         schema: JSON schema of the reply. `"additionalProperties": false` at its root makes it a strict one.
         bias: words toward which the reply is drawn.
@@ -74,8 +74,8 @@ def takes_schema(model: Any, settings: Settings) -> bool:
     (llama.cpp, vLLM, Ollama, …); most of them take a schema, and one that does not says so and is asked again
     without.
     """
-    if settings.structured != "auto":
-        return settings.structured == "always"
+    if settings.structured_output != "auto":
+        return settings.structured_output == "always"
     profile = getattr(model, "profile", None) or {}
     return is_openai_like(model) and bool(profile.get("structured_output", not profile))
 

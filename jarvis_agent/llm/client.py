@@ -31,7 +31,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
-from jarvis_agent.core.tracing import counted, span
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.capabilities import is_openai_like, options, takes_schema, transport
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
@@ -193,7 +192,7 @@ class LLMClient:
         self.model = model
         self.settings = settings
         self._plain_only = False
-        self._replies = Replies(model, settings)
+        self._replies = Replies(model)
 
     @property
     def asks_schema(self) -> bool:
@@ -260,19 +259,13 @@ class LLMClient:
             yield kept
             return
         reply, said = _Reply(), list[str]()
-        name = describe_model(self.model)
-        known = {"gen_ai.operation.name": "chat", "gen_ai.request.model": name, "jarvis.stage": stage}
-        # The span is nobody's parent: a generator may be closed in another context than it was begun in.
-        with span("jarvis.llm", known, contents=self.settings.trace_contents, current=False) as seen:
-            seen.show({"jarvis.prompt": [message.text for message in messages]})
-            try:
-                async with aclosing(self._pieces(stage, messages, brief, extras, reply)) as pieces:
-                    async for piece in pieces:
-                        said.append(piece)
-                        yield piece
-            finally:
-                brief.meter.add(stage, reply.usage)
-                seen.tell(counted(reply.usage))
+        try:
+            async with aclosing(self._pieces(stage, messages, brief, extras, reply)) as pieces:
+                async for piece in pieces:
+                    said.append(piece)
+                    yield piece
+        finally:
+            brief.meter.add(stage, reply.usage)
         reply.check(self.model)
         if reply.reason.lower() not in _TOO_LONG:
             await self._replies.keep(messages, extras, "".join(said))

@@ -72,7 +72,7 @@ ADVICE: tuple[Advice, ...] = (
     ),
     Advice(
         "the request is too long for {llm}",
-        "Ask in a shorter way, lower JARVIS_HISTORY_TURNS, or use a model with a longer context.",
+        "Ask in a shorter way or use a model with a longer context.",
         frozenset({"ContextOverflowError"}),
         frozenset({413}),
     ),
@@ -90,7 +90,7 @@ ADVICE: tuple[Advice, ...] = (
     ),
     Advice(
         "{llm} does not take this request",
-        "Set JARVIS_STRUCTURED=never if it knows no JSON schema; otherwise use another model.",
+        "Set JARVIS_STRUCTURED_OUTPUT=never if it knows no JSON schema; otherwise use another model.",
         frozenset({"ModelInvalidRequestError"}),
         frozenset({400, 422}),
         RejectedRequestError,

@@ -12,7 +12,6 @@ Slots by stage (a value is put in as it is: braces and backslashes in it mean no
 
     plan      Available Tasks · Available Task List · Demonstrations · Chat Logs · Files · User Input
     select    User Input · Task · Task Description · Candidate Models
-    joint     User Input · Tasks · Candidate Models
     respond   User Input · Chat Logs · Tasks · Model Assignment · Predictions · Totals · Notes
     repair    Available Tasks · Available Task List · Broken Tasks
     replan    Available Tasks · Available Task List · Files · User Input · Done Tasks · Failed Tasks
@@ -56,7 +55,6 @@ STAGES: dict[str, frozenset[str]] = {
         {"Available Tasks", "Available Task List", "Demonstrations", "Chat Logs", "Files", "User Input"}
     ),
     "select": frozenset({"User Input", "Task", "Task Description", "Candidate Models"}),
-    "joint": frozenset({"User Input", "Tasks", "Candidate Models"}),
     "respond": frozenset(
         {"User Input", "Chat Logs", "Tasks", "Model Assignment", "Predictions", "Totals", "Notes"}
     ),
@@ -208,22 +206,6 @@ class PromptSet:
             Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in candidates]),
         )
 
-    def joint_messages(
-        self, brief: RunContext, questions: Sequence[tuple[Task, Sequence[Candidate]]]
-    ) -> list[BaseMessage]:
-        """Ask for the best candidate of each task, for all tasks at once. A model is described once."""
-        models = {one.id: one for _, candidates in questions for one in candidates}
-        asked = [
-            _task_asked(task) | {"candidates": [one.id for one in candidates]}
-            for task, candidates in questions
-        ]
-        return self.render(
-            "joint",
-            User_Input=cut(brief.request),
-            Tasks=rows(lambda share: asked),
-            Candidate_Models=rows(lambda share: [candidate_card(one, share) for one in models.values()]),
-        )
-
     def respond_messages(
         self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
     ) -> list[BaseMessage]:
@@ -283,7 +265,7 @@ def load_prompts(name_or_dir: str | Path, history_turns: int = 10, window: int =
 
     Args:
         name_or_dir: as in `Settings.prompts`.
-        history_turns: how many earlier turns of a chat the prompts show (`Settings.history_turns`).
+        history_turns: how many earlier turns of a chat the prompts show .
         window: tokens that the language model reads (see `window_of`).
 
     Raises:

@@ -1,8 +1,7 @@
-"""Whole replies of the language model, kept: `Settings.llm_cache`, or the cache that LangChain is given.
+"""Whole replies of the language model, kept in the cache that LangChain is given.
 
     set_llm_cache(InMemoryCache())                       # LangChain's own, for the process
     JarvisAgent(ChatOpenAI(cache=RedisCache(...)))       # or for a model
-    Settings(llm_cache="~/.cache/jarvis/replies")        # or a directory, with nothing to install
 
 LangChain asks its cache for whole calls only, and every call here is streamed: so the LLMClient asks it.
 A reply from a cache comes as one piece.
@@ -16,7 +15,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from langchain_core.caches import RETURN_VAL_TYPE, BaseCache
+from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -24,9 +23,7 @@ from langchain_core.outputs import Generation
 from langchain_core.runnables import Runnable
 
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
-from jarvis_agent.core.disk_cache import Shelf
 from jarvis_agent.core.errors import DeadlineError, describe_error
-from jarvis_agent.core.settings import Settings
 
 T = TypeVar("T")
 
@@ -39,34 +36,11 @@ _REST = 60.0
 """Seconds for which a cache that took longer is not asked again: a call of it may still hold a thread."""
 
 
-class ShelfCache(BaseCache):
-    """A directory as a cache of LangChain's. Keeps the text of one reply a prompt."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-
-    def lookup(self, prompt: str, llm_string: str) -> RETURN_VAL_TYPE | None:
-        """As `BaseCache.lookup`."""
-        text = self._shelf.get([prompt, llm_string])
-        return [Generation(text=text)] if isinstance(text, str) else None
-
-    def update(self, prompt: str, llm_string: str, return_val: RETURN_VAL_TYPE) -> None:
-        """As `BaseCache.update`."""
-        self._shelf.put([prompt, llm_string], return_val[0].text)
-
-    def clear(self, **kwargs: Any) -> None:
-        """Forget everything."""
-        for file in self._shelf.directory.glob("*.json"):
-            file.unlink(missing_ok=True)
-
-
 class Replies:
     """The replies of one model. A cache that fails or hangs is no reason not to answer; the log tells."""
 
-    def __init__(self, model: Any, settings: Settings) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
-        place = settings.llm_cache
-        self._own = ShelfCache(Shelf(place, settings.cache_days)) if place else None
         self._rests_until = 0.0
 
     async def find(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> str | None:
@@ -99,11 +73,11 @@ class Replies:
             ) from error
 
     def _cache(self) -> BaseCache | None:
-        """The model's own cache, that of the settings, or LangChain's; none where the model wants none."""
+        """The model's own cache or LangChain's; none where the model wants none."""
         own = getattr(self._model, "cache", None)
         if own is False or time.monotonic() < self._rests_until:
             return None
-        return own if isinstance(own, BaseCache) else self._own or get_llm_cache()
+        return own if isinstance(own, BaseCache) else get_llm_cache()
 
     def _key(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> tuple[str, str]:
         said = [[message.type, message.content] for message in messages]

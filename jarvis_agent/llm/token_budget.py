@@ -29,9 +29,9 @@ Fit = Callable[[int], str]
 
 
 def window_of(model: Any, settings: Settings) -> int:
-    """Tokens that a chat model takes: `settings.context_tokens`, what its profile says, or 8192."""
+    """Tokens that a chat model takes: `settings.context_window`, what its profile says, or 8192."""
     profile = getattr(model, "profile", None) or {}
-    return settings.context_tokens or profile.get("max_input_tokens") or DEFAULT_WINDOW
+    return settings.context_window or profile.get("max_input_tokens") or DEFAULT_WINDOW
 
 
 def room(window: int) -> int:

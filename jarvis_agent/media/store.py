@@ -167,7 +167,7 @@ class ResourceStore:
             return True
         try:
             path = self._place_of(name)
-            return path.is_file() and (self.settings.request_paths or self._below_roots(path))
+            return path.is_file() and (self.settings.allow_request_paths or self._below_roots(path))
         except (OSError, RuntimeError, ValueError):
             return False
 
@@ -177,7 +177,7 @@ class ResourceStore:
         A chat that comes as messages remembers what it made in no other way. A server's chats are told by
         strangers: there nothing is allowed.
         """
-        if not self.settings.request_paths:
+        if not self.settings.allow_request_paths:
             return []
         root = str(self.settings.output_dir.absolute())
         named = re.findall(rf"{re.escape(root)}[/\\][\w-]+[/\\][\w.-]*\w", answer, re.ASCII)
@@ -340,7 +340,7 @@ class ResourceStore:
 
     def _open_file(self, name: str) -> Resource:
         path = self._place_of(name)
-        if not self.settings.request_paths and not self._below_roots(path):
+        if not self.settings.allow_request_paths and not self._below_roots(path):
             raise ForbiddenError(f"{name}: files of this machine are not read here; upload the file")
         return self._within_size(path, name)
 
@@ -382,7 +382,7 @@ class ResourceStore:
     def _place_of(self, name: str) -> Path:
         """Where a name leads: from the working directory, else from a directory that the settings allow."""
         path = Path(name).expanduser()
-        if path.is_absolute() or (self.settings.request_paths and path.exists()):
+        if path.is_absolute() or (self.settings.allow_request_paths and path.exists()):
             return path
         return next((root / path for root in self._roots if (root / path).is_file()), path)
 

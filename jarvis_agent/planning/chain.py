@@ -7,7 +7,7 @@ It is shown the task types that are likely for the request where its context may
 examples that are nearest to it. A plan may use every task type of the brief, shown or not.
 
 What the model wrote wrong and no rule can mend goes back to it, with what is wrong and nothing else, at most
-`Settings.repair_rounds` times. What is broken then is left out, with a note; if nothing is left, planning has
+once. What is broken then is left out, with a note; if nothing is left, planning has
 failed, and whoever called may try another planner.
 """
 
@@ -23,7 +23,7 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.threads import run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.demonstrated_schema import demonstrated_schema
-from jarvis_agent.planning.example_selector import Demonstration, fixed, load_bank, nearest
+from jarvis_agent.planning.example_selector import Demonstration, load_bank, nearest
 from jarvis_agent.planning.narrowing import narrowed, narrows
 from jarvis_agent.planning.plan import Plan, StreamingPlanParser
 from jarvis_agent.planning.retrieval import Similarity
@@ -64,7 +64,7 @@ class LLMPlanner:
     """Has a language model write the plan, and reads it while it is being written."""
 
     def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet) -> None:
-        """Of the settings: `demos`, `demos_shown`, `tools_offered`, `repair_rounds`, `logit_bias`."""
+        """Of the settings: `logit_bias`, `context_window`."""
         self._controller = controller
         self._settings = settings
         self._prompts = prompts
@@ -92,9 +92,7 @@ class LLMPlanner:
             builder.note(f"the language model stopped before its plan was complete: {error}")
             return builder.plan
         give_out(builder.finish())
-        for _ in range(self._settings.repair_rounds):
-            if not builder.broken:
-                break
+        if builder.broken:
             give_out(builder.mend(await self._written_again(builder, shown, form)))
         if builder.broken and not builder.plan.tasks:
             raise LLMError(
@@ -133,18 +131,11 @@ class LLMPlanner:
     @property
     def _count(self) -> int:
         """How many of the nearest demonstrations are shown."""
-        if self._settings.demos_shown is not None:
-            return self._settings.demos_shown
         return SHOWN if self._prompts.lists_tasks else SHOWN_ALONE
 
     def _same_for_all(self) -> Sequence[Demonstration] | None:
         """The demonstrations that every request is shown; None: those nearest to it."""
-        demos = self._settings.demos
-        if demos in ("paper", "default"):
-            return fixed(demos)
-        return (
-            self._prompts.demonstrations if demos == "auto" and self._prompts.has_own_demonstrations else None
-        )
+        return self._prompts.demonstrations if self._prompts.has_own_demonstrations else None
 
     def _form(self, brief: RunContext, demonstrations: Sequence[Demonstration]) -> dict[str, Any]:
         """What the reply should look like, for models that can be held to it."""

@@ -20,7 +20,7 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
 from jarvis_agent.planning.example_selector import Demonstration
-from jarvis_agent.planning.offline.marks import mark
+from jarvis_agent.planning.offline.masking import mask_entities
 
 _LONGEST_LIST = 8
 
@@ -109,7 +109,7 @@ def _made_before(demo: Demonstration) -> list[str]:
 
 
 def _quoted(request: str, files: Iterable[Resource]) -> list[str]:
-    marks = mark(request, files).marks.values()
+    marks = mask_entities(request, files).marks.values()
     return list(dict.fromkeys(each.value for each in marks if not each.is_file))
 
 

@@ -18,7 +18,7 @@ from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.token_budget import window_of
 from jarvis_agent.planning.example_selector import Demonstration
-from jarvis_agent.planning.offline.wordings import bank_name
+from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.retrieval import Similarity
 
 SHOWN, SHOWN_BY_WORDS = 16, 30
@@ -31,9 +31,7 @@ _NAMED = 2.0
 
 
 def narrows(model: Any, settings: Settings) -> bool:
-    """Whether a model is shown a narrowed list: "auto" narrows unless it is known to have a long context."""
-    if settings.tools_offered != "auto":
-        return settings.tools_offered == "narrowed"
+    """Whether a model is shown a narrowed list: it is, unless it is known to have a long context."""
     return window_of(model, settings) < LONG_CONTEXT
 
 

@@ -24,15 +24,16 @@ from jarvis_agent.core.request import RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.planning.offline import chinese
-from jarvis_agent.planning.offline.lengths import ends
-from jarvis_agent.planning.offline.marks import mark
-from jarvis_agent.planning.offline.plain import readings
-from jarvis_agent.planning.offline.steps import first_of, split
-from jarvis_agent.planning.offline.wordings import Matcher, load_bank, wording
+from jarvis_agent.planning.offline.classifier import Classifier
+from jarvis_agent.planning.offline.clauses import first_of, split
+from jarvis_agent.planning.offline.delexicalise import readings
+from jarvis_agent.planning.offline.limits import ends
+from jarvis_agent.planning.offline.masking import mask_entities
+from jarvis_agent.planning.offline.phrases import load_bank, wording
 from jarvis_agent.planning.stored_vectors import stored
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Embedder, Floats
+    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
 
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
@@ -74,7 +75,7 @@ class Similarity:
 
         Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.
         """
-        marked = mark(brief.request, brief.files)
+        marked = mask_entities(brief.request, brief.files)
         in_chinese = chinese.is_chinese(marked.text)
         steps = first_of(chinese.steps(marked) if in_chinese else split(marked.text))
         read = [readings(step.text, marked).as_is for step in steps]
@@ -89,20 +90,20 @@ class Similarity:
         ]
 
     def _near_tasks(self, texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:
-        if self._matcher is None:
+        if self._classifier is None:
             return _by_words(texts, specs)
-        return [near.cosines for near in self._matcher.near(texts, specs)]
+        return [near.cosines for near in self._classifier.near(texts, specs)]
 
     @cached_property
     def _known(self) -> dict[str, Floats]:
         return dict(stored())
 
     @cached_property
-    def _matcher(self) -> Matcher | None:
-        return Matcher(self._embedder) if self._embedder else None
+    def _classifier(self) -> Classifier | None:
+        return Classifier(self._embedder) if self._embedder else None
 
     @cached_property
-    def _embedder(self) -> Embedder | None:
+    def _embedder(self) -> StarterEmbeddings | None:
         from jarvis_agent.backends.starter.embeddings import load_embedder
 
         try:

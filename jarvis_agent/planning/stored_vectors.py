@@ -1,6 +1,6 @@
 """Vectors of the texts that every request is compared with: the bank's examples, and what the tasks do.
 
-    stored()["Describe the image"]      # float32, 384 numbers; as Embedder.encode gives it
+    stored()["Describe the image"]      # float32, 384 numbers; as StarterEmbeddings.encode gives it
     python -m jarvis_agent.planning.stored_vectors
 
 The second line computes them anew, after prompts/demos/bank.json or a description of a task has changed. Each
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jarvis_agent.backends.starter.models import MINILM
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Embedder, Floats
+    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
 
 VECTORS = Path(__file__).parent / "data" / "examples.npz"
 
@@ -34,7 +34,7 @@ def stored(path: Path = VECTORS) -> Mapping[str, Floats]:
         return dict(zip(map(str, held["texts"]), held["vectors"].astype(np.float32), strict=True))
 
 
-def store(embedder: Embedder, path: Path = VECTORS) -> None:
+def store(embedder: StarterEmbeddings, path: Path = VECTORS) -> None:
     """Write the vectors of all texts as float16."""
     import numpy as np
 

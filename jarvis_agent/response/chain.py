@@ -73,7 +73,7 @@ class LLMResponder:
 
     def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet | None = None) -> None:
         self.controller = controller
-        self.prompts = prompts or load_prompts(settings.prompts, settings.history_turns)
+        self.prompts = prompts or load_prompts(settings.prompts)
 
     async def respond(
         self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]

@@ -1,12 +1,11 @@
-"""Which candidates stay for a task, why the others go, and in which order the rest is tried.
+"""Hard filters and ranking: which candidates are allowed for a task, and in which order.
 
-    query = SelectionQuery(task, spec, settings, wanted={"ocr": True})
-    listed = shortlist(merged(lists, settings), query, backends)
-    listed.kept         # the best first, each with the backend that runs it
-    listed.rejected     # {"org/model": "it is gated: …"}
-    listed.ladder(listed.kept[0], 5)      # what is tried: that one, then four others, then both elsewhere
+    query = SelectionQuery(task, spec, settings, hints={"ocr": True})
+    listed = shortlist(merge_candidates(lists, settings), query, backends)
+    listed.candidates     # the best first, each with the backend that runs it
+    listed.rejected       # {"org/model": "it is gated: ..."}
 
-Filters come first (CHECKS, then where a model may run), matters of degree last (the rank).
+CHECKS and the placement exclude a candidate; the ranking orders the rest.
 """
 
 from __future__ import annotations
@@ -20,159 +19,154 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.selection.hints import language_gap
-from jarvis_agent.selection.placement import Placement, hosted_first, places_of, runs_here
-from jarvis_agent.selection.sources.base import RegisteredSource
+from jarvis_agent.selection.hints import missing_language
+from jarvis_agent.selection.placement import Placement, place, prefers_hosted, runs_here
+from jarvis_agent.selection.sources.registered import RegisteredSource
 
-_PLACE = ("local", "path", "revision", "size", "backend", "library", "source")
+_LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "source")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionQuery:
-    """What a model is looked for: the task, its type, the user's settings, and the hints in the request.
+    """A task for which a model is selected.
 
-    `language` is the language of the request, as `hints.script` tells it.
+    Attributes:
+        hints: what the request says about the task, as `hints.task_hints` returns it.
+        language: the language of the request, as `hints.detect_script` returns it.
     """
 
     task: Task
     spec: TaskSpec
     settings: Settings
-    wanted: Mapping[str, Any] = field(default_factory=dict)
+    hints: Mapping[str, Any] = field(default_factory=dict)
     language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The candidates that stay, the best first, and why others do not, by id.
+    """The allowed candidates, the best first, and why the others are rejected, by id.
 
-    `places` says why each runs where it does, and `elsewhere` is what can run on the other side too, by id.
+    `placements` says by id why a model runs where it does; `alternates` has models that can run both here
+    and hosted, as they run on the other side.
     """
 
-    kept: list[Candidate]
+    candidates: list[Candidate]
     rejected: dict[str, str]
-    places: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, Candidate] = field(default_factory=dict)
+    placements: Mapping[str, str] = field(default_factory=dict)
+    alternates: Mapping[str, Candidate] = field(default_factory=dict)
 
-    def ladder(self, chosen: Candidate, longest: int) -> list[Candidate]:
-        """The chosen one, the others of the best `longest`, and last the same models on the other side.
+    def fallback_order(self, chosen: Candidate, top_k: int) -> list[Candidate]:
+        """Return the chosen candidate, the rest of the `top_k`, then the alternates of all of these.
 
-        Last, since the policy names the side that the user prefers: another model there comes before the
-        same model where it may cost a download, or money.
+        Alternates come last, because the policy names the preferred side: another model there is tried
+        before the same model where it may cost a download or money.
         """
-        top = [chosen, *(one for one in self.kept[:longest] if one is not chosen)]
-        return [*top, *(self.elsewhere[one.id] for one in top if one.id in self.elsewhere)]
+        top = [chosen, *(one for one in self.candidates[:top_k] if one is not chosen)]
+        return [*top, *(self.alternates[one.id] for one in top if one.id in self.alternates)]
 
 
-def merged(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
-    """The candidates of all sources, each model once, in the order of the sources.
+def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
+    """Return the candidates of all sources, each model once, in the order of the sources.
 
-    What several sources say of a model is put together: the earlier source's words come first, the place is
-    the one where the policy has it run, and the counts are the Hub's.
+    The earlier source's description has precedence, the policy decides whose location is used, and the
+    highest download and like counts are kept.
     """
     found: dict[str, Candidate] = {}
     for candidate in (one for listed in lists for one in listed):
         hosted = settings.policy_for(candidate.task).startswith("hosted")
         known = found.get(candidate.id)
-        found[candidate.id] = _merged(known, candidate, hosted) if known else candidate
+        found[candidate.id] = _merge(known, candidate, hosted) if known else candidate
     return list(found.values())
 
 
-def _merged(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
-    placed = min((first, other), key=lambda one: (hosted and not one.providers, not one.local))
+def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
+    located = min((first, other), key=lambda one: (hosted and not one.providers, not one.local))
     own_backend = first.backend if first.source == RegisteredSource.name else None
+    known = [{name: value for name, value in one if value} for one in (other, first)]
     return Candidate(
         **{
-            **_said(other),
-            **_said(first),
-            **{name: getattr(placed, name) for name in _PLACE},
-            "backend": own_backend or placed.backend,
+            **known[0],
+            **known[1],
+            **{name: getattr(located, name) for name in _LOCATION_FIELDS},
+            "backend": own_backend or located.backend,
             "downloads": max(first.downloads, other.downloads),
             "likes": max(first.likes, other.likes),
-            "metadata": {**other.metadata, **first.metadata, **placed.metadata},
+            "metadata": {**other.metadata, **first.metadata, **located.metadata},
         }
     )
 
 
-def _said(candidate: Candidate) -> dict[str, Any]:
-    return {name: value for name, value in candidate if value}
-
-
 def shortlist(
-    candidates: Iterable[Candidate], case: SelectionQuery, backends: Sequence[Backend]
+    candidates: Iterable[Candidate], query: SelectionQuery, backends: Sequence[Backend]
 ) -> Shortlist:
-    """Filter and rank the candidates. Those that stay have their `backend` filled in."""
+    """Filter and rank the candidates, and set the `backend` of each."""
     found: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
-        reason = refusal(candidate, case)
-        if reason is not None:
-            rejected[candidate.id] = reason
-            continue
-        places = places_of(candidate, case.spec, backends, case.settings)
-        if places.backends:
-            found.append(places)
+        reason = rejection_reason(candidate, query)
+        placement = place(candidate, query.spec, backends, query.settings) if reason is None else None
+        if placement is not None and placement.backends:
+            found.append(placement)
         else:
-            rejected[candidate.id] = places.refusal
-    if case.wanted.get("ocr") and any("ocr" in one.candidate.traits for one in found):
-        others = [one.candidate.id for one in found if "ocr" not in one.candidate.traits]
-        rejected |= dict.fromkeys(others, "it describes images, and text is to be read")
+            rejected[candidate.id] = reason or (placement.rejection if placement else "")
+    if query.hints.get("ocr") and any("ocr" in one.candidate.traits for one in found):
+        captioners = [one.candidate.id for one in found if "ocr" not in one.candidate.traits]
+        rejected |= dict.fromkeys(captioners, "it describes images, and the request asks for their text")
         found = [one for one in found if one.candidate.id not in rejected]
-    found.sort(key=lambda places: _rank(places, case))
+    found.sort(key=lambda placement: _rank(placement, query))
     return Shortlist(
-        [places.first for places in found if places.first is not None],
+        [placement.primary for placement in found if placement.primary is not None],
         rejected,
-        {places.candidate.id: places.reason for places in found},
-        {places.candidate.id: places.second for places in found if places.second is not None},
+        {placement.candidate.id: placement.reason for placement in found},
+        {one.candidate.id: one.alternate for one in found if one.alternate is not None},
     )
 
 
-def refusal(candidate: Candidate, case: SelectionQuery) -> str | None:
-    """Why a model is not to be used for a task, wherever it runs; None if it may be."""
-    return next((reason for check in CHECKS if (reason := check(candidate, case))), None)
+def rejection_reason(candidate: Candidate, query: SelectionQuery) -> str | None:
+    """Return why a model is not allowed for a task, wherever it runs; None if it is."""
+    return next((reason for check in CHECKS if (reason := check(candidate, query))), None)
 
 
-def _license(candidate: Candidate, case: SelectionQuery) -> str | None:
-    allowed = {name.lower() for name in case.settings.licenses}
-    if not allowed or not case.spec.needs_model or (candidate.license or "").lower() in allowed:
+def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
+    allowed = {name.lower() for name in query.settings.licenses}
+    if not allowed or not query.spec.needs_model or (candidate.license or "").lower() in allowed:
         return None
-    has = f"its licence is {candidate.license}" if candidate.license else "it names no licence"
-    return f"{has}, and only {', '.join(sorted(allowed))} may be used (JARVIS_LICENSES)"
+    named = f"its licence is {candidate.license}" if candidate.license else "it names no licence"
+    return f"{named}, and only {', '.join(sorted(allowed))} may be used (JARVIS_LICENSES)"
 
 
-def _gate(candidate: Candidate, case: SelectionQuery) -> str | None:
-    if not candidate.gated or candidate.local or case.settings.token:
+def _check_gate(candidate: Candidate, query: SelectionQuery) -> str | None:
+    if not candidate.gated or candidate.local or query.settings.token:
         return None
     return f"it is gated: accept its terms at https://huggingface.co/{candidate.id} and set HF_TOKEN"
 
 
-def _language(candidate: Candidate, case: SelectionQuery) -> str | None:
-    return language_gap(candidate.languages, case.task, case.spec)
+def _check_languages(candidate: Candidate, query: SelectionQuery) -> str | None:
+    return missing_language(candidate.languages, query.task, query.spec)
 
 
-def _direction(candidate: Candidate, case: SelectionQuery) -> str | None:
-    """Why a translator of one direction ("from:en", "to:fr") is not the one that is asked for."""
-    for prefix, name in (("from:", "src_lang"), ("to:", "tgt_lang")):
-        asked = find_language(str(case.task.args.get(name) or ""))
-        does = next(
-            (trait.removeprefix(prefix) for trait in candidate.traits if trait.startswith(prefix)), None
-        )
+def _check_direction(candidate: Candidate, query: SelectionQuery) -> str | None:
+    """Check the traits of a translator with one direction ("from:en", "to:fr")."""
+    for side, argument in (("from", "src_lang"), ("to", "tgt_lang")):
+        asked = find_language(str(query.task.args.get(argument) or ""))
+        does = next((t.partition(":")[2] for t in candidate.traits if t.startswith(f"{side}:")), None)
         if asked and does and asked.code != does:
-            return f"it translates {prefix.rstrip(':')} {does}, and not {prefix.rstrip(':')} {asked.code}"
+            return f"it translates {side} {does}, and not {side} {asked.code}"
     return None
 
 
-def _purpose(candidate: Candidate, case: SelectionQuery) -> str | None:
-    if case.wanted.get("ocr") is False and _only_reads(candidate):
-        return "it only reads text, and a description is asked for"
+def _check_purpose(candidate: Candidate, query: SelectionQuery) -> str | None:
+    if query.hints.get("ocr") is False and _only_reads(candidate):
+        return "it only reads text, and the request asks for a description"
     return None
 
 
 CHECKS: tuple[Callable[[Candidate, SelectionQuery], str | None], ...] = (
-    _license,
-    _gate,
-    _language,
-    _direction,
-    _purpose,
+    _check_license,
+    _check_gate,
+    _check_languages,
+    _check_direction,
+    _check_purpose,
 )
 """The filters that do not depend on where a model runs."""
 
@@ -181,19 +175,20 @@ def _only_reads(candidate: Candidate) -> bool:
     return "ocr" in candidate.traits and "caption" not in candidate.traits
 
 
-def _rank(places: Placement, case: SelectionQuery) -> tuple[bool, bool, bool, int]:
-    """Where a candidate stands; smaller is better."""
-    candidate, here = places.candidate, runs_here(places.backends[0], places.candidate)
+def _rank(placement: Placement, query: SelectionQuery) -> tuple[bool, bool, bool, int]:
+    """Return the sort key of a candidate; smaller is better."""
+    candidate = placement.candidate
+    here = runs_here(placement.backends[0], candidate)
     return (
-        not case.wanted and _only_reads(candidate),
-        _speaks_otherwise(candidate, case),
-        here if hosted_first(case.settings, case.spec) else not (here and candidate.local),
+        not query.hints and _only_reads(candidate),
+        _lacks_request_language(candidate, query),
+        here if prefers_hosted(query.settings, query.spec) else not (here and candidate.local),
         -candidate.downloads,
     )
 
 
-def _speaks_otherwise(candidate: Candidate, case: SelectionQuery) -> bool:
-    """Whether a model does not know the request's language, which a recording is likely to be in."""
-    if not case.language or case.spec.arg("audio") is None or not candidate.languages:
+def _lacks_request_language(candidate: Candidate, query: SelectionQuery) -> bool:
+    """Whether a model lacks the request's language, in which a recording probably is."""
+    if not query.language or query.spec.arg("audio") is None or not candidate.languages:
         return False
-    return case.language not in candidate.languages
+    return query.language not in candidate.languages

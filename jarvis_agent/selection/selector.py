@@ -1,13 +1,12 @@
-"""Model selection, the paper's second stage: filter and rank the candidates, and let the LLM choose one.
+"""The model selector, the paper's second stage: filters and ranks candidates and lets the LLM choose.
 
-    selector = Selector(sources, backends, settings, controller)
-    selection = await selector.select(task, spec, brief)
-    selection.model, selection.reason      # "facebook/detr-resnet-50", "it knows zebras"
-    selection.ladder                       # that one, then those that are tried if it fails
+    selector = ModelSelector(sources, backends, settings, selection_chain(llm))
+    selection = await selector.select(task, spec, context)
+    selection.model, selection.reason      # "facebook/detr-resnet-50", "it detects zebras"
+    selection.candidates                   # the chosen model, then the fallbacks
 
-Without an LLM, or if it fails or names a model that is not in the list, the rank decides: what is on this
-machine first (or what is hosted, by policy), then by downloads. `Settings.selection` says whether the LLM is
-asked for each task, for a whole plan at once (jarvis_agent.selection.joint), or not at all.
+The ranking decides if there is no chain, if `settings.selection` is "rank", or if the chain fails or names a
+model that is not in the list.
 """
 
 from __future__ import annotations
@@ -15,63 +14,66 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
+from langchain_core.exceptions import OutputParserException
+from langchain_core.runnables.base import coerce_to_runnable
+from langchain_core.runnables.config import merge_configs
+
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, uncounted
-from jarvis_agent.core.disk_cache import Shelf
-from jarvis_agent.core.errors import JarvisError, NoCandidateError, describe_error, format_traceback
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.errors import (
+    ConfigError,
+    JarvisError,
+    NoCandidateError,
+    describe_error,
+    format_traceback,
+)
 from jarvis_agent.core.request import RunContext, UsageMeter
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.errors import describe_model
-from jarvis_agent.llm.prompts import PromptSet, load_prompts
-from jarvis_agent.selection.chain import Choice, choice_schema, read_choice
-from jarvis_agent.selection.choice_cache import KeptChoices
-from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
-from jarvis_agent.selection.hints import hints, script
-from jarvis_agent.selection.joint import JointChoice, Question, joint_schema
+from jarvis_agent.selection.chain import ModelChoice, resolve_choice
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
+from jarvis_agent.selection.hints import detect_script, task_hints
 from jarvis_agent.selection.pins import Pin, read_pins
-from jarvis_agent.selection.sources.base import CardProvider, ModelLookup, ModelSource, candidates_of
+from jarvis_agent.selection.sources.base import CardProvider, ModelLookup, ModelSource, list_candidates
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.recommended import recommended
 
 if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
-    from jarvis_agent.llm.client import LLMClient
+    from langchain_core.runnables import Runnable
 
 logger = logging.getLogger(__name__)
 
-_POOL = 6
-"""How many times `top_k` candidates a source is asked for: the filters leave few of them."""
+_LIST_FACTOR = 6
+"""A source is asked for `top_k` times this many candidates, because the filters remove most."""
 
-_SHOWN = 4
-_INSTALL = re.compile(r"pip install [^;()\n]+")
-_LOCAL = 'pip install "jarvis-agent[local]"'
+_MAX_REASONS = 4
+_INSTALL_COMMAND = re.compile(r"pip install [^;()\n]+")
+_INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
 
 
-class Selector:
-    """Chooses the expert for each task.
+class ModelSelector:
+    """Selects the model for each task.
 
     Args:
-        sources: where candidates come from, the most trusted first.
-        backends: what can run them.
-        settings: policy, limits, `top_k`.
-        controller: the LLM that chooses; None: the rank does.
-        prompts: the prompts; None: those that the settings name.
-        pins: by task, models that are not chosen but given: "org/model", "org/model@revision", a path,
-            or a Space ("space:org/name").
+        sources: the model sources, the most trusted first.
+        backends: what runs the models.
+        settings: policy, filters, `top_k`, `selection`, `select_timeout`.
+        chain: a Runnable that takes {"input", "task", "candidates", "files", "chat_history"} and returns a
+            ModelChoice, an id, or {"id", "reason"}; None: the ranking decides.
+        pins: models by task that are used without a choice: "org/model", "org/model@revision", a path, or a
+            Space ("space:org/name").
 
     Raises:
-        ConfigError: a pin names an unknown task or a path that does not exist, or a policy an unknown task.
+        ConfigError: the chain is not a Runnable or function, a pin or policy is for an unknown task, or a
+            pinned path does not exist.
     """
 
     def __init__(
@@ -79,60 +81,56 @@ class Selector:
         sources: Sequence[ModelSource],
         backends: Sequence[Backend],
         settings: Settings,
-        controller: LLMClient | None = None,
-        prompts: PromptSet | None = None,
+        chain: Any = None,
         pins: Mapping[str, str] | None = None,
     ) -> None:
         self._sources = sources
         self._backends = backends
-        self._settings = _with_proper_names(settings)
-        self._controller = controller if settings.selection != "rank" else None
-        self._prompts = prompts or load_prompts(settings.prompts)
+        policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
+        self._settings = settings.model_copy(update={"policies": policies})
+        self._chain = _as_runnable(chain) if settings.selection != "rank" else None
         self._pins = read_pins(pins or {})
-        place = settings.selection_cache if controller is not None else None
-        by = describe_model(controller.model) if controller is not None else ""
-        self._kept = KeptChoices(Shelf(place, settings.cache_days), by) if place else None
-        together = controller is not None and settings.selection == "joint"
-        self._joint = JointChoice(self._asked_together, self._options) if together else None
-        self._calls: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
 
-    async def select(self, task: Task, spec: TaskSpec, brief: RunContext) -> Selection:
-        """The ladder of candidates for a task, the chosen one first.
+    async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
+        """Return the candidates for a task, the chosen one first.
 
-        It takes `Settings.select_timeout` at most: what is not known then of the models is left out, and the
-        rank decides. The time does not count in which a joint choice waits for the plan, or a call of the LLM
-        for its turn: `Settings.max_parallel` calls of one run are made at once.
+        Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first
+        `top_k`. The call is limited to `settings.select_timeout`: sources that have not answered are recorded
+        in `Selection.rejected`, and without a choice the ranking decides. At most `settings.max_parallel`
+        choices of one run are made at the same time.
 
         Raises:
-            NoCandidateError: nothing can do the task; the message says why, and what would help.
+            NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
-        return await self._select(task, spec, brief, _clock() + self._settings.select_timeout)
+        return await self._select(task, spec, context, _now() + self._settings.select_timeout)
 
-    async def _select(self, task: Task, spec: TaskSpec, brief: RunContext, until: float) -> Selection:
-        """As `select`, until a time of the event loop's clock."""
-        case = SelectionQuery(task, spec, self._settings, hints(task, brief), script(brief.request))
+    async def _select(self, task: Task, spec: TaskSpec, context: RunContext, deadline: float) -> Selection:
+        query = SelectionQuery(
+            task, spec, self._settings, task_hints(task, context), detect_script(context.request)
+        )
         if pin := self._pins.get(spec.name):
-            return await self._pinned(pin, case, until)
-        listed = await self.shortlist(case)
-        if listed.kept:
-            selection = await self._choose(listed, case, brief, until)
-            return selection.model_copy(update={"note": _note_on(selection.ladder[0], case)})
-        if case.wanted.get("ocr") is False:
-            other = await self._classify_instead(task, brief, listed.rejected, until)
+            return await self._select_pinned(pin, query, deadline)
+        lists, failed = await self._ask_sources(spec)
+        listed = shortlist(merge_candidates(lists, self._settings), query, self._backends)
+        listed = replace(listed, rejected={**failed, **listed.rejected})
+        if listed.candidates:
+            selection = await self._choose(listed, query, context, deadline)
+            if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
+                note = "no model here is made for reading text, so one that describes images is used"
+                selection = selection.model_copy(update={"note": note})
+            return selection
+        if query.hints.get("ocr") is False:
+            other = await self._classify_instead(task, context, listed.rejected, deadline)
             if other is not None:
                 return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
-        raise _nothing_left(case, listed.rejected)
-
-    async def shortlist(self, case: SelectionQuery) -> Shortlist:
-        """What the sources offer, filtered and ranked. Sources that failed are in `rejected` too."""
-        lists, failed = await self._ask_sources(case.spec)
-        listed = shortlist(merged(lists, self._settings), case, self._backends)
-        return replace(listed, rejected={**failed, **listed.rejected})
+        raise _no_candidate(query, listed.rejected)
 
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
-        count = self._settings.top_k * _POOL
+        """Return the lists of the sources that answered, and the errors of the others."""
+        limit = self._settings.top_k * _LIST_FACTOR
         answers = await asyncio.gather(
-            *(candidates_of(source, spec, count, self._settings) for source in self._sources),
+            *(list_candidates(source, spec, limit, self._settings) for source in self._sources),
             return_exceptions=True,
         )
         lists: list[list[Candidate]] = []
@@ -145,213 +143,196 @@ class Selector:
         return lists, failed
 
     async def _choose(
-        self, listed: Shortlist, case: SelectionQuery, brief: RunContext, until: float
+        self, listed: Shortlist, query: SelectionQuery, context: RunContext, deadline: float
     ) -> Selection:
-        """One of the top K: the only one, the LLM's choice, or the first by rank."""
-        top = listed.kept[: self._settings.top_k]
-        ranked = _selection(top[0], listed, _reason_of_rank(top), "rank", case)
+        """Select one of the `top_k`: the only one, the choice of the chain, or the first by rank."""
+        top = listed.candidates[: self._settings.top_k]
         if len(top) == 1:
-            return ranked.model_copy(update={"by": "only", "reason": "it is the only model that can do this"})
-        if self._controller is None:
-            return ranked
+            return _selection(top[0], listed, "it is the only model that can do this", "only", query)
+        by_rank = _reason_of_rank(top)
+        if self._chain is None:
+            return _selection(top[0], listed, by_rank, "rank", query)
         try:
-            asked = self._asked(case, top, brief)
-            chosen, reason = await run_with_timeout(until - _clock(), asked, "the language model's choice")
-        except TimeoutError:
-            late = "the LLM did not choose in time (JARVIS_SELECT_TIMEOUT)"
-            return ranked.model_copy(update={"reason": f"{ranked.reason}; {late}"})
+            asked = self._ask_chain(self._chain, query, top, context)
+            choice = await run_with_timeout(deadline - _now(), asked, "the choice of a model")
         except Exception as error:
-            if not isinstance(error, JarvisError):
-                logger.error("the choice of a model failed: %s", format_traceback(error))
-            failed = f"the LLM could not choose: {describe_error(error)}"
-            return ranked.model_copy(update={"reason": f"{ranked.reason}; {failed}"})
-        if chosen is None:
-            return ranked.model_copy(update={"reason": f"{ranked.reason}; {reason}"})
-        chosen = next(candidate for candidate in top if candidate.id == chosen.id)
-        return _selection(chosen, listed, reason, "llm", case)
+            reason = f"{by_rank}; {_explain_failure(error)}"
+            return _selection(top[0], listed, reason, "rank", query)
+        chosen = next(candidate for candidate in top if candidate.id == choice.id)
+        return _selection(chosen, listed, choice.reason or "the language model chose it", "llm", query)
 
-    async def _described(self, top: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that the LLM chooses from, with what their cards say where a source can tell."""
-        tellers = {source.name: source for source in self._sources if isinstance(source, CardProvider)}
+    async def _ask_chain(
+        self,
+        chain: Runnable[Any, Any],
+        query: SelectionQuery,
+        top: Sequence[Candidate],
+        context: RunContext,
+    ) -> ModelChoice:
+        slots = self._slots.setdefault(context.meter, asyncio.Semaphore(self._settings.max_parallel))
+        async with slots:
+            inputs = {
+                "input": context.request,
+                "task": query.task,
+                "candidates": await self._with_cards(top),
+                "files": context.files,
+                "chat_history": context.turns,
+            }
+            return resolve_choice(await chain.ainvoke(inputs, _config(context)), top)
 
-        async def described(candidate: Candidate) -> Candidate:
-            teller = tellers.get(candidate.source)
-            told = await teller.describe(candidate) if teller else ""
-            return candidate.model_copy(update={"description": told}) if told else candidate
+    async def _with_cards(self, top: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with the descriptions of their cards, where a source provides them."""
+        providers = {source.name: source for source in self._sources if isinstance(source, CardProvider)}
 
-        return await asyncio.gather(*map(described, top))
+        async def describe(candidate: Candidate) -> Candidate:
+            provider = providers.get(candidate.source)
+            card = await provider.describe(candidate) if provider else ""
+            return candidate.model_copy(update={"description": card}) if card else candidate
 
-    async def _asked(self, case: SelectionQuery, listed: Sequence[Candidate], brief: RunContext) -> Choice:
-        """The LLM's choice: for the whole plan at once where the settings say so, else for this task."""
-        top = await self._described(listed)
-        if (kept := await self._kept_choice(case.task, top, brief)) is not None:
-            return kept
-        choice = await self._joint.choice(case.task, top, brief) if self._joint else None
-        if choice is None:
-            messages = self._prompts.select_messages(brief, case.task, top, case.spec)
-            choice = read_choice(await self._complete(messages, brief, choice_schema(top)), top)
-        if self._kept is not None:
-            await self._kept.keep(case.task, top, brief, choice)
-        return choice
-
-    async def _kept_choice(self, task: Task, top: Sequence[Candidate], brief: RunContext) -> Choice | None:
-        return None if self._kept is None else await self._kept.find(task, top, brief)
-
-    async def _asked_together(self, questions: Sequence[Question], brief: RunContext) -> str:
-        messages = self._prompts.joint_messages(brief, questions)
-        return await self._complete(messages, brief, joint_schema(questions))
-
-    async def _complete(
-        self, messages: Sequence[BaseMessage], brief: RunContext, schema: dict[str, Any]
-    ) -> str:
-        assert self._controller is not None
-        async with self._turn(brief):
-            reply = self._controller.complete("select", messages, brief, schema=schema)
-            return await run_with_timeout(self._settings.select_timeout / 2, reply, "the language model")
-
-    @asynccontextmanager
-    async def _turn(self, brief: RunContext) -> AsyncIterator[None]:
-        """A place among the calls of a run, which has one meter. The wait for it is nobody's delay."""
-        slots = self._calls.setdefault(brief.meter, asyncio.Semaphore(self._settings.max_parallel))
-        with uncounted():
-            await slots.acquire()
-        try:
-            yield
-        finally:
-            slots.release()
-
-    async def _options(self, task: Task, brief: RunContext) -> Sequence[Candidate]:
-        """What the LLM may choose from for a task of a plan; nothing where it is not asked."""
-        spec = brief.specs.get(task.task)
-        if spec is None or spec.name not in TASKS or spec.name in self._pins:
-            return []
-        case = SelectionQuery(task, spec, self._settings, hints(task, brief), script(brief.request))
-        top = (await self.shortlist(case)).kept[: self._settings.top_k]
-        return [] if await self._kept_choice(task, top, brief) else top
+        return await asyncio.gather(*map(describe, top))
 
     async def _classify_instead(
-        self, task: Task, brief: RunContext, rejected: Mapping[str, str], until: float
+        self, task: Task, context: RunContext, rejected: Mapping[str, str], deadline: float
     ) -> Selection | None:
-        """Where nothing describes images, say at least what is in one; None if nothing does that either."""
+        """Select a classifier where nothing describes images; None if there is none either."""
         spec = TASKS["image-classification"]
         try:
-            selection = await self._select(task.model_copy(update={"task": spec.name}), spec, brief, until)
+            task = task.model_copy(update={"task": spec.name})
+            selection = await self._select(task, spec, context, deadline)
         except NoCandidateError:
             return None
-        note = (
-            "no model here describes images in words, so the image is classified instead; "
-            f"{_advice(self._settings, rejected)}"
-        )
+        advice = _advice(self._settings, rejected)
+        note = f"no model here describes images in words, so the image is classified instead; {advice}"
         return selection.model_copy(update={"note": note})
 
-    async def _pinned(self, pin: Pin, case: SelectionQuery, until: float) -> Selection:
-        candidate, failed = await self._look_up(pin, case.spec, until)
-        bare = SelectionQuery(case.task.model_copy(update={"args": {}}), case.spec, case.settings)
+    async def _select_pinned(self, pin: Pin, query: SelectionQuery, deadline: float) -> Selection:
+        candidate, failed = await self._look_up(pin, query.spec, deadline)
+        # The user chose the model, so only the settings are checked, not the request.
+        bare = SelectionQuery(query.task.model_copy(update={"args": {}}), query.spec, query.settings)
         listed = shortlist([candidate], bare, self._backends)
-        if not listed.kept:
+        if not listed.candidates:
             reason = listed.rejected[candidate.id]
             raise NoCandidateError(
-                f"the model {candidate.id}, which is pinned for {case.spec.name}, can not be used: {reason}",
+                f"the model {candidate.id}, which is pinned for {query.spec.name}, cannot be used: {reason}",
                 {**listed.rejected, **failed},
             )
         listed = replace(listed, rejected=failed)
-        return _selection(listed.kept[0], listed, "it was pinned by the user", "pinned", case)
+        return _selection(listed.candidates[0], listed, "it was pinned by the user", "pinned", query)
 
-    async def _look_up(self, pin: Pin, spec: TaskSpec, until: float) -> tuple[Candidate, dict[str, str]]:
-        """What the sources know of a pinned model; for one that they do not know, just its id."""
+    async def _look_up(self, pin: Pin, spec: TaskSpec, deadline: float) -> tuple[Candidate, dict[str, str]]:
+        """Return a pinned model with what the sources know about it, and the errors of sources."""
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
         lists, failed = await self._ask_sources(spec)
-        known = next((one for one in merged(lists, self._settings) if one.id.lower() == pin.id.lower()), None)
-        if known is not None:
+        listed = merge_candidates(lists, self._settings)
+        if known := next((one for one in listed if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
-        finders = [one for one in self._sources if isinstance(one, ModelLookup) and _label(one) not in failed]
-        for source in finders:
+        lookups = [one for one in self._sources if isinstance(one, ModelLookup) and _label(one) not in failed]
+        for source in lookups:
             try:
-                asked = source.find(spec, pin.id, pin.revision)
-                found = await run_with_timeout(until - _clock(), asked, _label(source))
+                lookup = source.find(spec, pin.id, pin.revision)
+                found = await run_with_timeout(deadline - _now(), lookup, _label(source))
             except StageTimeoutError:
-                failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_SELECT_TIMEOUT)"
+                failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_LLM_TIMEOUT)"
                 continue
             except Exception as error:
                 failed[_label(source)] = describe_error(error)
                 continue
             if found is not None:
                 return pin.at_revision(found), failed
-        if finders and not failed and not self._settings.offline:
+        if lookups and not failed and not self._settings.offline:
             raise NoCandidateError(
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
         return pin.candidate(spec), failed
 
 
-def _clock() -> float:
-    """Seconds by the event loop."""
+def _as_runnable(chain: Any) -> Runnable[Any, Any] | None:
+    if chain is None:
+        return None
+    try:
+        runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
+    except TypeError as error:
+        raise ConfigError(
+            f"the selector of type {type(chain).__name__} cannot be used: pass a Runnable or a function "
+            'that takes {"input", "task", "candidates"} and returns a ModelChoice or a model id'
+        ) from error
+    return runnable
+
+
+def _config(context: RunContext) -> Any:
+    return merge_configs(context.config, {"configurable": {"jarvis_meter": context.meter}})
+
+
+def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
 def _label(source: ModelSource) -> str:
-    """The name under which the failure of a source is recorded."""
+    """Return the key of a source's error in `Selection.rejected`."""
     return f"source {source.name}"
 
 
-def _with_proper_names(settings: Settings) -> Settings:
-    """The settings with their policies by the proper names of the tasks, as pins are."""
-    named = {known_task(name).name: policy for name, policy in settings.policies.items()}
-    return settings.model_copy(update={"policies": named})
+def _explain_failure(error: Exception) -> str:
+    """Return why the chain made no choice."""
+    if isinstance(error, OutputParserException):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return "the LLM did not choose in time (JARVIS_LLM_TIMEOUT)"
+    if not isinstance(error, JarvisError):
+        logger.error("the choice of a model failed: %s", format_traceback(error))
+    return f"the LLM could not choose: {describe_error(error)}"
 
 
-def _selection(chosen: Candidate, listed: Shortlist, reason: str, by: Any, case: SelectionQuery) -> Selection:
+def _selection(
+    chosen: Candidate,
+    listed: Shortlist,
+    reason: str,
+    chosen_by: Literal["llm", "rank", "pinned", "only"],
+    query: SelectionQuery,
+) -> Selection:
     return Selection(
         model=chosen.id,
         reason=reason,
-        by=by,
-        place=listed.places.get(chosen.id, ""),
-        ladder=listed.ladder(chosen, case.settings.top_k),
+        chosen_by=chosen_by,
+        placement=listed.placements.get(chosen.id, ""),
+        candidates=listed.fallback_order(chosen, query.settings.top_k),
         rejected=listed.rejected,
-        task=case.spec.name,
+        task=query.spec.name,
     )
 
 
 def _reason_of_rank(top: Sequence[Candidate]) -> str:
-    first, others = top[0], f"{len(top)} candidates"
+    first = top[0]
     if first.local and not all(candidate.local for candidate in top):
-        return f"of {others} it is on this machine already"
+        return f"of {len(top)} candidates it is on this machine already"
     if first.downloads > 0:
-        return f"of {others} it has the most downloads ({first.downloads:,})"
-    return f"it is the first of {others}"
+        return f"of {len(top)} candidates it has the most downloads ({first.downloads:,})"
+    return f"it is the first of {len(top)} candidates"
 
 
-def _note_on(chosen: Candidate, case: SelectionQuery) -> str:
-    """What the user should know of a choice for want of a better one."""
-    if case.wanted.get("ocr") and "ocr" not in chosen.traits:
-        return "no model here is made for reading text, so one that describes images is asked"
-    return ""
-
-
-def _nothing_left(case: SelectionQuery, rejected: dict[str, str]) -> NoCandidateError:
-    told = [f"{name}: {reason}" for name, reason in rejected.items()]
-    more = [f"and {len(told) - _SHOWN} more"] if len(told) > _SHOWN else []
-    reasons = "; ".join(told[:_SHOWN] + more) or "no source lists any"
-    known = recommended(case.spec)
-    first = f", and a model to begin with is {known.id}" if known else ""
+def _no_candidate(query: SelectionQuery, rejected: dict[str, str]) -> NoCandidateError:
+    reasons = [f"{source}: {reason}" for source, reason in rejected.items()] or ["no source lists any"]
+    more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
+    name = query.spec.name
+    known = recommended(query.spec)
+    suggestion = f"; a model to start with is {known.id}" if known else ""
     return NoCandidateError(
-        f"no model can do {case.spec.name} here ({reasons}). What helps: {_advice(case.settings, rejected)}; "
-        f"`jarvis models {case.spec.name}` lists what there is{first}",
+        f"no model can do {name} here ({'; '.join(reasons[:_MAX_REASONS] + more)}). "
+        f"What helps: {_advice(query.settings, rejected)}; `jarvis models {name}` lists all{suggestion}",
         rejected,
     )
 
 
 def _advice(settings: Settings, rejected: Mapping[str, str]) -> str:
-    """What would bring more models; `rejected` tells what they lack, and which sources failed."""
-    found = (command for reason in rejected.values() for command in _INSTALL.findall(reason))
-    advice = list(dict.fromkeys(command.strip() for command in found))
-    if _LOCAL not in advice and (find_spec("torch") is None or find_spec("transformers") is None):
-        advice.append(f"{_LOCAL} runs models of the Hub on this machine")
+    """Return what would make more models available, given why models and sources were rejected."""
+    commands = (command for reason in rejected.values() for command in _INSTALL_COMMAND.findall(reason))
+    advice = list(dict.fromkeys(command.strip() for command in commands))
+    if _INSTALL_LOCAL not in advice and (find_spec("torch") is None or find_spec("transformers") is None):
+        advice.append(f"{_INSTALL_LOCAL} runs models of the Hub on this machine")
     if settings.offline:
         advice.append("without HF_HUB_OFFLINE models can be found on the Hub")
     elif f"source {HubSource.name}" in rejected:
         advice.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
     elif settings.token is None:
-        advice.append("with HF_TOKEN set, models that others host can be asked")
-    return ", ".join(advice) or "RegisteredSource adds models of your own"
+        advice.append("with HF_TOKEN set, hosted models can be used")
+    return ", ".join(advice) or "RegisteredSource adds your own models"

@@ -9,7 +9,7 @@
     with forbid_network():
         assert agent.invoke("What is in a.jpg?").answer == "It shows a cat."
 
-`OpenAIDouble`, `HubDouble` and `SpaceDouble` are servers on this machine, for tests with the real clients.
+`HubDouble` is a Hugging Face Hub on this machine, for tests with the real client.
 Names are imported when they are first used.
 """
 
@@ -27,19 +27,15 @@ if TYPE_CHECKING:
     from jarvis_agent.testing.llm import ScriptedLLM as ScriptedLLM
     from jarvis_agent.testing.network import NetworkForbiddenError as NetworkForbiddenError
     from jarvis_agent.testing.network import forbid_network as forbid_network
-    from jarvis_agent.testing.openai import OpenAIDouble as OpenAIDouble
     from jarvis_agent.testing.script import first_candidate as first_candidate
-    from jarvis_agent.testing.space import SpaceDouble as SpaceDouble
 
 _HOME = {
     "FakeBackend": "backend",
     "FakeSource": "backend",
     "HubDouble": "hub",
     "NetworkForbiddenError": "network",
-    "OpenAIDouble": "openai",
     "ScriptedCall": "llm",
     "ScriptedLLM": "llm",
-    "SpaceDouble": "space",
     "fake_candidate": "backend",
     "first_candidate": "script",
     "forbid_network": "network",

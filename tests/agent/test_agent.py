@@ -427,7 +427,7 @@ def test_the_toolkit_of_an_agent_closes_with_it() -> None:
     tools = hub_tools(llm, "image-to-text")
     with JarvisAgent(llm, tools=tools) as agent:
         assert agent.invoke("Describe a.jpg").ok
-    (backend,) = tools[0].experts.backends.values()
+    (backend,) = tools[0].registry.backends.values()
     assert backend.closed
 
 

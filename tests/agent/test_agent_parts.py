@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,11 @@ from small_agents import (
     small_agent,
 )
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task, TaskSpec, register_task
-from jarvis_agent.core.errors import ConfigError, LLMError, NoCandidateError
+from jarvis_agent import JarvisAgent, Plan, Settings, TaskSpec, register_task
+from jarvis_agent.core.errors import ConfigError, LLMError
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg
-from jarvis_agent.core.types import Selection
 from jarvis_agent.planning.chain import LLMPlanner
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -205,7 +204,7 @@ def test_with_one_candidate_nobody_is_asked() -> None:
         run = agent.invoke("Describe a.jpg")
     assert llm.stages() == ["plan", "respond"]
     assert run.results[0].selection is not None
-    assert run.results[0].selection.by == "only"
+    assert run.results[0].selection.chosen_by == "only"
 
 
 def test_among_several_the_language_model_chooses_and_says_why() -> None:
@@ -215,8 +214,12 @@ def test_among_several_the_language_model_chooses_and_says_why() -> None:
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by, selection.reason) == ("image-to-text/b", "llm", "it knows cats")
-    assert [candidate.id for candidate in selection.ladder] == [f"image-to-text/{x}" for x in "bac"]
+    assert (selection.model, selection.chosen_by, selection.reason) == (
+        "image-to-text/b",
+        "llm",
+        "it knows cats",
+    )
+    assert [candidate.id for candidate in selection.candidates] == [f"image-to-text/{x}" for x in "bac"]
     assert backend.models() == ["image-to-text/b"]
 
 
@@ -229,7 +232,7 @@ def test_a_choice_outside_the_list_falls_back_on_the_rank_and_says_so(choice: An
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by) == ("image-to-text/a", "rank")
+    assert (selection.model, selection.chosen_by) == ("image-to-text/a", "rank")
     assert "most downloads" in selection.reason
     assert "language model" in selection.reason or "LLM" in selection.reason
     assert backend.models() == ["image-to-text/a"]
@@ -259,7 +262,7 @@ def test_a_pinned_model_is_not_chosen_but_taken() -> None:
         run = agent.invoke("Describe a.jpg")
     selection = run.results[0].selection
     assert selection is not None
-    assert (selection.model, selection.by, selection.ladder[0].revision) == (
+    assert (selection.model, selection.chosen_by, selection.candidates[0].revision) == (
         "image-to-text/b",
         "pinned",
         "v2",
@@ -290,7 +293,7 @@ def test_a_source_that_is_down_takes_nothing_with_it() -> None:
             raise ConnectionError("no route")
 
     agent, llm, backend = small_agent()
-    sources = [Down([], name="down"), *agent.experts.sources]
+    sources = [Down([], name="down"), *agent.registry.sources]
     with agent, JarvisAgent(llm, sources=sources, backends=[backend]) as with_one_down:
         run = with_one_down.invoke("Describe a.jpg")
     assert run.ok
@@ -347,14 +350,9 @@ class TwoTasks:
         return whole
 
 
-class Picky:
+def pick_b(inputs: Mapping[str, Any]) -> str:
     """A selector that wants the model "b"."""
-
-    async def select(self, task: Task, spec: Any, brief: Any) -> Selection:
-        if task.task == "text-to-speech":
-            raise NoCandidateError("I do not like voices")
-        chosen = fake_candidate(task.task, "image-to-text/b")
-        return Selection(model=chosen.id, reason="I like b", ladder=[chosen], task=task.task)
+    return f"{inputs['task'].task}/b"
 
 
 class Brisk:
@@ -366,12 +364,13 @@ class Brisk:
 
 
 def test_every_stage_can_be_replaced() -> None:
-    agent, llm, backend = small_agent(planner=TwoTasks(), selector=Picky(), responder=Brisk())
+    agent, llm, backend = small_agent(
+        models=["a", "b"], planner=TwoTasks(), selector=pick_b, responder=Brisk()
+    )
     with agent:
         run = agent.invoke("Describe a.jpg")
-    assert run.answer == "image-to-text ok. text-to-speech failed. "
-    assert run.results[1].error == "I do not like voices"
-    assert backend.models() == ["image-to-text/b"]
+    assert run.answer == "image-to-text ok. text-to-speech ok. "
+    assert backend.models() == ["image-to-text/b", "text-to-speech/b"]
     assert llm.calls == []
 
 

@@ -30,7 +30,7 @@ from jarvis_agent.planning.chain import LLMPlanner
 from jarvis_agent.planning.replanner import LLMReplanner
 from jarvis_agent.response.chain import LLMResponder, ReportResponder
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 PLAN = plan(
     ("summarization", [], {"text": "a long text"}),
@@ -45,12 +45,9 @@ RESULTS = {
 SHORT = {
     "run_timeout": 4.0,
     "task_timeout": 1.5,
-    "select_timeout": 1.5,
-    "attempt_timeout": 1.0,
     "llm_timeout": 1.0,
     "retries": 0,
-    "demos": "default",
-    "tools_offered": "all",
+    "context_window": 128_000,
 }
 """Limits so short that planning must not wait for sentence embeddings."""
 FAULTS = ["exception", "hang", "cancel", "exit", "wrong type"]
@@ -136,8 +133,8 @@ def left_over(run: Run, tmp_path: Path) -> set[Path]:
 @pytest.mark.parametrize(
     ("place", "seam"),
     [
-        (HFTaskTool, "select"),
-        (HFTaskTool, "perform"),
+        (HFTaskRunner, "select"),
+        (HFTaskRunner, "run"),
         (FakeSource, "candidates"),
         (FakeBackend, "run"),
     ],
@@ -223,7 +220,7 @@ async def test_a_planner_that_breaks_leaves_what_it_gave_out(
         Task(task="translation", id=1, args={"text": "a cat", "tgt_lang": "fr"}),
     ][:early]
 
-    async def write(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
+    async def write(self: Any, context: RunContext, on_task: Callable[[Task], None]) -> Any:
         for task in given:
             on_task(task)
         return await strike(fault)
@@ -304,17 +301,17 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
     ran: list[int] = []
 
     class Journal:
-        async def once(self, task: Task, work: Callable[[], Any]) -> Any:
+        async def get_or_run(self, task: Task, work: Callable[[], Any]) -> Any:
             result = await work()
             return await strike(fault) if task.id == 0 else result
 
     class Worker:
         spec = hf_tools(tasks=["summarization"], settings=Settings(offline=True))[0].spec  # type: ignore[attr-defined]
 
-        async def select(self, task: Task, brief: RunContext) -> None:
+        async def select(self, task: Task, context: RunContext) -> None:
             return None
 
-        async def perform(self, selection: Any, step: Any) -> TaskResult:
+        async def run(self, selection: Any, step: Any) -> TaskResult:
             ran.append(step.task.id)
             return TaskResult(task=step.task, status="ok")
 
@@ -331,7 +328,7 @@ async def test_a_journal_that_breaks_stops_the_run_and_builds_on_nothing(tmp_pat
                 RunContext(""),
                 settings,
                 events.append,
-                journal=Journal(),
+                results=Journal(),
             ) as executor,
         ):
             results = await executor.join(tasks, deadline=0.5)
@@ -356,7 +353,7 @@ class Deaf:
                 continue
 
 
-@pytest.mark.parametrize("limit", ["attempt_timeout", "task_timeout", "run_timeout"])
+@pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])
 async def test_an_expert_that_does_not_stop_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
@@ -369,12 +366,13 @@ async def test_an_expert_that_does_not_stop_is_left_alone(
         await deaf.wait()
         path.write_bytes(b"RIFF\x00\x00")
 
-    limits = {"run_timeout": 60.0, "task_timeout": 60.0, "attempt_timeout": 60.0, limit: 1.0}
+    limits = {"run_timeout": 60.0, "task_timeout": 60.0, limit: 1.0}
     jarvis = agent(tmp_path, FakeBackend({**RESULTS, "text-to-speech": write}), **limits)
     async with asyncio.timeout(30):
         run = await jarvis.ainvoke("Say it shorter, aloud, and translate it")
     assert statuses(run) == ["ok", "failed", "ok"]
-    assert run.results[1].failure == ("ExhaustedError" if limit == "attempt_timeout" else "DeadlineError")
+    expected = "AllCandidatesFailedError" if limit == "task_timeout" else "DeadlineError"
+    assert run.results[1].failure == expected
     deaf.let_go.set()
     await asyncio.sleep(0.05)
     assert not left_over(run, tmp_path)
@@ -391,7 +389,7 @@ async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
     deaf, begun = Deaf(), asyncio.Event()
     late = Task(task="summarization", id=7, args={"text": "late"})
 
-    async def plan_late(self: Any, brief: RunContext, on_task: Callable[[Task], None]) -> Any:
+    async def plan_late(self: Any, context: RunContext, on_task: Callable[[Task], None]) -> Any:
         begun.set()
         await deaf.wait()
         on_task(late)

@@ -17,8 +17,7 @@ from langchain_core.messages import BaseMessage
 from PIL import Image
 from small_agents import DESCRIBE, small_agent
 
-from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.core.errors import LLMError
+from jarvis_agent import JarvisAgent
 from jarvis_agent.planning.retrieval import Similarity
 
 
@@ -82,14 +81,3 @@ async def test_runs_that_have_ended_leave_nothing_of_theirs(
         assert ours() - objects == Counter()
         assert cached() - results == Counter()
         assert held() == set()
-
-
-async def test_runs_in_which_nobody_could_choose_for_the_whole_plan_leave_nothing_of_theirs() -> None:
-    agent, llm, backend = small_agent(models=("a", "b"), settings=Settings(selection="joint"))
-    llm.replies["joint"] = lambda messages: LLMError("it is down")
-    records: list[list[Any]] = [llm.calls, backend.calls]
-    async with agent:
-        await runs_of(agent, records, "first", 4)
-        objects = ours()
-        await runs_of(agent, records, "second", 12)
-        assert ours() - objects == Counter()

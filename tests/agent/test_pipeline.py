@@ -48,7 +48,7 @@ class Planner:
         return Plan(tasks=list(self.then))
 
 
-QUICK = {"demos": "default", "tools_offered": "all"}
+QUICK = {"context_window": 128_000}
 """Planning does not wait for sentence embeddings."""
 
 
@@ -93,10 +93,10 @@ async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(tmp_path):
             while True:
                 yield "on "
 
-    async with agent(tmp_path, Endless(), respond_timeout=0.5) as jarvis:
+    async with agent(tmp_path, Endless(), llm_timeout=0.25) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
     assert run.answer.startswith("on on ")
-    assert "JARVIS_RESPOND_TIMEOUT" in run.answer
+    assert "JARVIS_LLM_TIMEOUT" in run.answer
 
 
 async def test_a_run_that_is_left_early_is_cancelled(tmp_path):

@@ -19,25 +19,23 @@ pytest.importorskip("torch")
 
 import tiny_audio
 import tiny_diffusers
-import tiny_finders
-import tiny_videos
 import tiny_vision
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Run, Settings
-from jarvis_agent.backends.starter.models import StarterSource
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.media.files import sniff
+from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 FEW = {"num_inference_steps": 2, "height": 32, "width": 32}
 MODELS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
-    "openpose-control": (tiny_finders.vitpose, {}),
+    "openpose-control": (tiny_vision.vitpose, {}),
     "openpose-text-to-image": (tiny_diffusers.controlnet, FEW),
     "image-classification": (tiny_vision.vit, {}),
     "object-detection": (tiny_vision.detr, {}),
     "image-to-text": (tiny_vision.blip_caption, {}),
     "text-to-speech": (tiny_audio.vits, {}),
-    "text-to-video": (tiny_videos.text_to_video, {**FEW, "num_frames": 8}),
+    "text-to-video": (tiny_diffusers.text_to_video, {**FEW, "num_frames": 8}),
 }
 """By task: what builds its model, and the options of its calls."""
 

@@ -11,7 +11,7 @@ from PIL import Image
 from result_bench import Adapting, a_call, a_photo, a_table, adapting_in, kinds
 
 from jarvis_agent.backends.outputs.adapters import ADAPTERS, adapt
-from jarvis_agent.backends.outputs.validators import counted, plural
+from jarvis_agent.backends.outputs.validators import plural, quantity
 from jarvis_agent.core.errors import InputError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
@@ -347,7 +347,7 @@ def test_not_a_number_is_the_failure_of_a_model(
 def test_a_result_that_can_not_be_written_says_where(photo: Resource, tmp_path: Path) -> None:
     spec = TASKS["text-to-image"]
     call = a_call(spec, tmp_path / "gone", image=photo)
-    with pytest.raises(InputError, match=r"text-to-image can not be written: .*gone.*JARVIS_OUTPUT_DIR"):
+    with pytest.raises(InputError, match=r"text-to-image cannot be written: .*gone.*JARVIS_OUTPUT_DIR"):
         adapt(spec, Image.new("L", (2, 2)), call)
 
 
@@ -365,5 +365,5 @@ def test_a_result_that_can_not_be_written_says_where(photo: Resource, tmp_path: 
 )
 def test_things_are_counted_in_english(noun: str, many: str) -> None:
     assert plural(noun) == many
-    assert counted(1, noun) == f"1 {noun}"
-    assert counted(2, noun) == f"2 {many}"
+    assert quantity(1, noun) == f"1 {noun}"
+    assert quantity(2, noun) == f"2 {many}"

@@ -1,4 +1,4 @@
-"""The circuit breaker: what fails again and again is left alone, tried once after a while, and forgiven."""
+"""The circuit breaker: opens after repeated failures, admits one trial after a pause, closes on success."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 from clock import Clock
 
-from jarvis_agent.backends.circuit_breaker import Breaker
+from jarvis_agent.backends.circuit_breaker import CircuitBreaker
 from jarvis_agent.core.errors import (
     AttemptTimeoutError,
     BadInputError,
@@ -17,10 +17,8 @@ from jarvis_agent.core.errors import (
     TransientError,
     UnsupportedError,
 )
-from jarvis_agent.core.settings import Settings
 
 KEY = ("hosted", "org/model")
-THREE = Settings(breaker_failures=3, breaker_pause=10)
 
 
 @pytest.fixture
@@ -29,81 +27,70 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock)
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker(max_failures=3, pause=10, clock=clock)
 
 
-def fail(breaker: Breaker, times: int = 1, error: JarvisError | None = None) -> None:
+def fail(breaker: CircuitBreaker, times: int = 1, error: JarvisError | None = None) -> None:
     for _ in range(times):
-        with pytest.raises(JarvisError), breaker.call(KEY, THREE):
+        with pytest.raises(JarvisError), breaker.call(KEY):
             raise error or TransientError("503")
 
 
-def succeed(breaker: Breaker) -> None:
-    with breaker.call(KEY, THREE):
+def succeed(breaker: CircuitBreaker) -> None:
+    with breaker.call(KEY):
         pass
 
 
-def is_open(breaker: Breaker) -> bool:
+def is_open(breaker: CircuitBreaker) -> bool:
     try:
-        with breaker.call(KEY, THREE):
-            raise UnsupportedError("it was asked, and this counts as nothing")
+        with breaker.call(KEY):
+            raise UnsupportedError("not counted")
     except CircuitOpenError:
         return True
     except UnsupportedError:
         return False
 
 
-def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
-    fail(breaker, 2)
-    assert not is_open(breaker)
-    fail(breaker)
-    assert is_open(breaker)
-
-
-def test_a_success_in_between_starts_the_count_anew(breaker: Breaker) -> None:
+def test_it_opens_after_failures_without_a_success_between(breaker: CircuitBreaker) -> None:
     fail(breaker, 2)
     succeed(breaker)
     fail(breaker, 2)
     assert not is_open(breaker)
-
-
-@pytest.mark.parametrize("error", [TransientError("a"), AttemptTimeoutError("b")])
-def test_what_says_not_now_counts(breaker: Breaker, error: JarvisError) -> None:
-    fail(breaker, 3, error)
+    fail(breaker)
     assert is_open(breaker)
+    with breaker.call(("hosted", "org/other")):
+        pass
 
 
 @pytest.mark.parametrize(
-    "error", [RateLimitedError("in 3 s", 3.0), UnsupportedError("a"), BadInputError("b")]
+    ("error", "opens"),
+    [
+        (TransientError("a"), True),
+        (AttemptTimeoutError("b"), True),
+        (RateLimitedError("in 3 s", 3.0), False),
+        (UnsupportedError("c"), False),
+        (BadInputError("d"), False),
+    ],
 )
-def test_what_says_when_or_never_does_not_count(breaker: Breaker, error: JarvisError) -> None:
-    fail(breaker, 9, error)
-    assert not is_open(breaker)
+def test_only_temporary_failures_count(breaker: CircuitBreaker, error: JarvisError, opens: bool) -> None:
+    fail(breaker, 3, error)
+    assert is_open(breaker) == opens
 
 
-def test_after_its_pause_one_call_tries_and_the_others_stay_out(breaker: Breaker, clock: Clock) -> None:
+def test_after_the_pause_one_trial_decides(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, 3)
-    clock.now += 9.9
-    assert is_open(breaker)
-    clock.now += 0.2
-    with breaker.call(KEY, THREE):
-        assert is_open(breaker)
-    assert not is_open(breaker)
-
-
-def test_a_trial_that_succeeds_closes_it(breaker: Breaker, clock: Clock) -> None:
-    fail(breaker, 3)
-    clock.now += 10
-    succeed(breaker)
+    clock.now += 4
+    with pytest.raises(CircuitOpenError, match=r"org/model is not called for another 6 s: it failed 3 times"):
+        succeed(breaker)
+    clock.now += 6
+    with breaker.call(KEY):
+        assert is_open(breaker)  # the others wait for the trial
     fail(breaker, 2)
     assert not is_open(breaker)
-
-
-def test_a_trial_that_fails_opens_it_for_another_pause(breaker: Breaker, clock: Clock) -> None:
-    fail(breaker, 3)
-    clock.now += 10
     fail(breaker)
+    clock.now += 10
+    fail(breaker)  # the trial fails: another pause
     clock.now += 9
     assert is_open(breaker)
     clock.now += 1
@@ -111,55 +98,31 @@ def test_a_trial_that_fails_opens_it_for_another_pause(breaker: Breaker, clock: 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), UnsupportedError("no")])
-def test_a_trial_that_says_nothing_leaves_the_trial_to_the_next(
-    breaker: Breaker, clock: Clock, error: BaseException
+def test_an_uncounted_trial_admits_another(
+    breaker: CircuitBreaker, clock: Clock, error: BaseException
 ) -> None:
     fail(breaker, 3)
     clock.now += 10
-    with pytest.raises(type(error)), breaker.call(KEY, THREE):
+    with pytest.raises(type(error)), breaker.call(KEY):
         raise error
-    with breaker.call(KEY, THREE):
+    with breaker.call(KEY):
         assert is_open(breaker)
 
 
-def test_a_call_that_began_before_it_opened_is_no_trial(breaker: Breaker, clock: Clock) -> None:
-    """The early call ends while the trial is under way: still nobody else is let in."""
-    early = breaker.call(KEY, THREE)
+def test_a_call_that_began_before_the_circuit_opened_is_not_the_trial(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
+    early = breaker.call(KEY)
     early.__enter__()
     fail(breaker, 3)
     clock.now += 10
-    with breaker.call(KEY, THREE):
-        cancelled = KeyboardInterrupt()
-        assert not early.__exit__(KeyboardInterrupt, cancelled, None)
+    with breaker.call(KEY):
+        assert not early.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
         assert is_open(breaker)
 
 
-def test_it_says_for_how_long_and_why(breaker: Breaker, clock: Clock) -> None:
-    fail(breaker, 3)
-    clock.now += 4
-    with pytest.raises(CircuitOpenError, match=r"org/model is not asked for another 6 s: it failed 3 times"):
-        succeed(breaker)
-
-
-def test_one_key_says_nothing_of_another(breaker: Breaker) -> None:
-    fail(breaker, 3)
-    with breaker.call(("hosted", "org/other"), THREE):
-        pass
-    assert is_open(breaker)
-
-
-def test_zero_failures_turn_it_off(breaker: Breaker) -> None:
-    fail(breaker, 9)
-    assert is_open(breaker)
-    asked = []
-    with breaker.call(KEY, Settings(breaker_failures=0)):
-        asked.append(KEY)
-    assert asked == [KEY]
-
-
-def test_calls_that_fail_together_count_as_one_failure(breaker: Breaker, clock: Clock) -> None:
-    """A burst of 503s at one moment must not shut out the tries that come after it."""
-    calls = [breaker.call(KEY, THREE) for _ in range(10)]
+def test_concurrent_calls_that_fail_together_count_once(breaker: CircuitBreaker, clock: Clock) -> None:
+    calls = [breaker.call(KEY) for _ in range(10)]
     for call in calls:
         call.__enter__()
     clock.now += 1
@@ -171,25 +134,20 @@ def test_calls_that_fail_together_count_as_one_failure(breaker: Breaker, clock: 
     assert is_open(breaker)
 
 
-def test_threads_share_the_count(breaker: Breaker) -> None:
-    many = Settings(breaker_failures=200)
+def test_threads_share_the_count_and_the_records_are_bounded() -> None:
+    breaker = CircuitBreaker(max_failures=200)
 
     def work() -> None:
-        for _ in range(25):
-            with pytest.raises(TransientError), breaker.call(KEY, many):
-                raise TransientError("503")
+        fail(breaker, 25)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    with pytest.raises(CircuitOpenError, match="200 times"), breaker.call(KEY, many):
-        pass
-
-
-def test_it_does_not_grow_without_end(breaker: Breaker) -> None:
+    with pytest.raises(CircuitOpenError, match="200 times"):
+        succeed(breaker)
     for number in range(2000):
-        with pytest.raises(TransientError), breaker.call(("hosted", f"model-{number}"), THREE):
+        with pytest.raises(TransientError), breaker.call(("hosted", f"model-{number}")):
             raise TransientError("503")
     assert len(breaker._records) == 1024

@@ -20,7 +20,7 @@ from jarvis_agent.backends.algorithms.control_maps import (  # noqa: E402
     pose_map,
     segment_map,
 )
-from jarvis_agent.backends.transformers.boxes import best_apart  # noqa: E402
+from jarvis_agent.backends.transformers.vision import non_max_suppression  # noqa: E402
 from jarvis_agent.core.errors import UnsupportedError  # noqa: E402
 
 BLACK = (0, 0, 0)
@@ -152,6 +152,6 @@ def test_small_regions_lie_over_large_ones() -> None:
 
 def test_of_boxes_that_overlap_the_best_is_kept() -> None:
     boxes = [[0, 0, 10, 10], [1, 0, 11, 10], [20, 20, 30, 30], [0, 0, 4, 10]]
-    assert best_apart(boxes, [0.5, 0.9, 0.2, 0.7], 0.5) == [1, 3, 2]
-    assert best_apart(boxes, [0.5, 0.9, 0.2, 0.7], 0.9) == [1, 3, 0, 2]
-    assert best_apart([], [], 0.5) == []
+    assert non_max_suppression(boxes, [0.5, 0.9, 0.2, 0.7], 0.5) == [1, 3, 2]
+    assert non_max_suppression(boxes, [0.5, 0.9, 0.2, 0.7], 0.9) == [1, 3, 0, 2]
+    assert non_max_suppression([], [], 0.5) == []

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
-from jarvis_agent.backends.memory import Budget, measure
+from jarvis_agent.backends.devices import bytes_by_device, computes_in_half, gpu_limits, pick_dtype, place
+from jarvis_agent.backends.memory import measure
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.weights import bytes_by_device
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
@@ -172,10 +171,3 @@ def test_weights_are_counted_on_the_device_where_they_lie() -> None:
     assert measure(Expert(), size=7) == {"cpu": 1_000}
     assert measure(Pipeline(), size=7) == {"cpu": 400}
     assert measure(object(), size=7) == {"cpu": 7}
-
-
-def test_a_budget_knows_what_is_too_much() -> None:
-    budget = Budget({"cpu": 10, "cuda:0": 5})
-    assert budget.over({"cpu": 11, "cuda:0": 5}) == ["cpu"]
-    assert budget.roomiest(["cuda:0"], used={"cuda:0": 5}, busy={}, size=5) == "cuda:0"
-    assert budget.roomiest(["cuda:0"], used={}, busy={}, size=6) is None

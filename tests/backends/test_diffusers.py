@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
@@ -20,92 +20,56 @@ from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.testing import HubDouble
 
-pytest.importorskip("torch")
-pytest.importorskip("diffusers")
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+diffusers = pytest.importorskip("diffusers")
 
-import tiny_diffusers as tiny
-import tiny_videos
+import tiny_diffusers as tiny  # noqa: E402
+from model_bench import Bench, Build, as_pickle  # noqa: E402
 
-from jarvis_agent.backends.diffusers import generate as calls
-from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert
-from jarvis_agent.backends.diffusers.loading import put
-from jarvis_agent.backends.diffusers.pipelines import PIPELINES
+from jarvis_agent.backends.diffusers import pipeline_call  # noqa: E402
+from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert  # noqa: E402
+from jarvis_agent.backends.diffusers.loading import move_to_device  # noqa: E402
+from jarvis_agent.backends.diffusers.pipelines import PIPELINES  # noqa: E402
 
 PROMPT = "a red fox"
-FEW = {"num_inference_steps": 2}
-
-Built = Callable[[Callable[[Path], None]], Path]
-
-
-@pytest.fixture
-def photo(media: dict[str, Path]) -> Resource:
-    return Resource(kind="image", path=media["photo"])
+UNCONDITIONAL = "unconditional-image-generation"
+UNET = "unet/diffusion_pytorch_model.safetensors"
 
 
-@pytest.fixture
-def backend(pool: ModelPool) -> DiffusersBackend:
-    return DiffusersBackend(pool, Settings(device="cpu", offline=True))
+@pytest.fixture(scope="module")
+def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(DiffusersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
-def model(task: str, path: Path, name: str = "org/model", **metadata: Any) -> Candidate:
-    return Candidate(
-        id=name,
-        task=task,
-        library="diffusers",
-        path=path,
-        local=True,
-        metadata={"options": FEW, **metadata},
-    )
-
-
-def call_of(candidate: Candidate, inputs: dict[str, Any], **settings: Any) -> Call:
-    used = Settings(**{"device": "cpu", "offline": True, **settings})
-    return Call(TASKS[candidate.task], candidate, inputs, Path, used)
-
-
-def load(backend: DiffusersBackend, candidate: Candidate, **settings: Any) -> DiffusersExpert:
-    call = call_of(candidate, {}, **settings)
-    expert = backend.load(call.spec, candidate, call.settings)
-    assert isinstance(expert, DiffusersExpert)
-    return expert
-
-
-def pixels(image: Any) -> Any:
-    import numpy as np
-
-    return np.asarray(image).astype(int)
+def options(steps: int = 1, **more: Any) -> dict[str, Any]:
+    """Metadata of a candidate with options of the pipeline."""
+    return {"options": {"num_inference_steps": steps, **more}}
 
 
 def test_every_task_of_the_table_is_a_task_type() -> None:
     assert PIPELINES.keys() <= TASKS.keys()
 
 
-def test_the_same_seed_gives_the_same_image_and_another_seed_another(
-    backend: DiffusersBackend, built: Built
-) -> None:
-    candidate = model("text-to-image", built(tiny.stable_diffusion))
-    expert = load(backend, candidate)
-    first, again, other = (
-        pixels(expert(call_of(candidate, {"text": PROMPT}, seed=seed))) for seed in (1, 1, 2)
-    )
+def test_the_same_seed_gives_the_same_result_and_another_seed_another(bench: Bench) -> None:
+    def pixels(task: str, model: Build, seed: int, **more: Any) -> Any:
+        raw = bench.ask(task, model, options(**more), text=PROMPT, settings={"seed": seed})
+        return np.asarray(raw["frames"] if isinstance(raw, dict) else raw).astype(int)
+
+    first, again, other = (pixels("text-to-image", tiny.stable_diffusion, seed) for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
-
-
-def test_a_video_of_the_same_seed_is_the_same(backend: DiffusersBackend, built: Built) -> None:
-    options = {**FEW, "num_frames": 5, "height": 32, "width": 32}
-    candidate = model("text-to-video", built(tiny_videos.wan), options=options)
-    expert = load(backend, candidate)
-    first, again = (expert(call_of(candidate, {"text": PROMPT}, seed=3)) for _ in range(2))
-    assert (pixels(first["frames"]) == pixels(again["frames"])).all()
-    assert first["fps"] == 16
+    small = {"num_frames": 5, "height": 32, "width": 32}
+    first, again = (pixels("text-to-video", tiny.wan, 3, **small) for _ in range(2))
+    assert (first == again).all()
 
 
 def test_a_cancelled_call_stops_between_two_steps(
-    pool: ModelPool, backend: DiffusersBackend, built: Built, caplog: pytest.LogCaptureFixture
+    pool: ModelPool, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    candidate = model("text-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 900})
+    call = bench.call("text-to-image", tiny.stable_diffusion, options(900), text=PROMPT)
     begun = threading.Event()
 
     class Watch(logging.Handler):
@@ -113,300 +77,261 @@ def test_a_cancelled_call_stops_between_two_steps(
             begun.set()
 
     async def cancel() -> None:
-        task = asyncio.create_task(backend.run(call_of(candidate, {"text": PROMPT})))
+        task = asyncio.create_task(DiffusersBackend(pool).run(call))
         await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         await pool.close()  # waits for the worker thread, which must not go on for 900 steps
 
-    caplog.set_level(logging.DEBUG, calls.__name__)
-    calls.log.addHandler(watch := Watch())
+    caplog.set_level(logging.DEBUG, pipeline_call.__name__)
+    pipeline_call.logger.addHandler(watch := Watch())
     try:
         asyncio.run(cancel())
     finally:
-        calls.log.removeHandler(watch)
-    steps = [record for record in caplog.records if record.name == calls.__name__]
+        pipeline_call.logger.removeHandler(watch)
+    steps = [record for record in caplog.records if record.name == pipeline_call.__name__]
     assert 1 <= len(steps) < 900
 
 
-@pytest.mark.parametrize("build", [tiny.ddpm, tiny.shap_e], ids=lambda build: build.__name__)
+@pytest.mark.parametrize(("task", "model"), [(UNCONDITIONAL, tiny.ddpm), ("text-to-3d", tiny.shap_e)])
 def test_a_pipeline_without_callbacks_stops_as_well(
-    backend: DiffusersBackend, built: Built, build: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, task: str, model: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = {"ddpm": "unconditional-image-generation", "shap_e": "text-to-3d"}[build.__name__]
-    candidate = model(task, built(build))
-    expert = load(backend, candidate)
-    asked = iter([False, False, True])
-    monkeypatch.setattr(calls, "abandoned", lambda: next(asked))
+    given = {"text": PROMPT} if task == "text-to-3d" else {}
+    call = bench.call(task, model, options(5), **given)
+    expert = bench.load(call)
+    answers = iter([False, False, True])
+    monkeypatch.setattr(pipeline_call, "is_cancelled", lambda: next(answers))
     with pytest.raises(ExpertError, match="org/model was stopped"):
-        expert(call_of(candidate, {"text": PROMPT}))
+        expert(call)
 
 
 @pytest.mark.parametrize(
-    ("task", "build", "name"),
+    ("task", "model", "name"),
     [
         ("text-to-image", tiny.ddpm, "DDPMPipeline"),
         ("text-to-image", tiny.controlnet, "StableDiffusionControlNetPipeline"),
-        ("text-to-image", tiny_videos.wan, "WanPipeline"),
+        ("text-to-image", tiny.wan, "WanPipeline"),
         ("text-to-video", tiny.stable_diffusion, "StableDiffusionPipeline"),
         ("image-to-image", tiny.ddpm, "DDPMPipeline"),
         ("image-to-3d", tiny.shap_e, "ShapEPipeline"),
         ("canny-text-to-image", tiny.stable_diffusion, "StableDiffusionPipeline"),
-        ("unconditional-image-generation", tiny.control_part, "ControlNetModel"),
+        (UNCONDITIONAL, tiny.control_part, "ControlNetModel"),
     ],
-    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_model_of_another_family_is_refused_by_its_class(
-    backend: DiffusersBackend, built: Built, task: str, build: Callable[[Path], None], name: str
+    bench: Bench, task: str, model: Build, name: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which can not do {task}"):
-        load(backend, model(task, built(build)))
+    with pytest.raises(UnsupportedError, match=f"org/model is a {name}, which cannot do {task}"):
+        bench.load(bench.call(task, model))
 
 
-def test_a_folder_that_names_no_class_is_refused(backend: DiffusersBackend, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    with pytest.raises(UnsupportedError, match=r"is no diffusers model: no model_index.json"):
-        load(backend, model("text-to-image", tmp_path))
-
-
-def test_a_class_that_this_diffusers_lacks_is_named(backend: DiffusersBackend, built: Built) -> None:
-    from diffusers import __version__
-
-    copy = built(tiny.ddpm).parent / "unknown"
-    shutil.copytree(built(tiny.ddpm), copy)
-    index = json.loads((copy / "model_index.json").read_text())
-    (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "AmusedPipeline"}))
-    with pytest.raises(UnsupportedError, match="can not be loaded for text-to-image"):
-        load(backend, model("text-to-image", copy))
-    (copy / "model_index.json").write_text(json.dumps({**index, "_class_name": "NewestInpaintPipeline"}))
-    with pytest.raises(UnsupportedError, match=f"NewestInpaintPipeline, which diffusers {__version__}"):
-        load(backend, model("image-to-image", copy))
+def test_a_folder_without_a_known_class_is_refused(bench: Bench, copied: Callable[[Build], Path]) -> None:
+    folder = copied(tiny.ddpm)
+    index = json.loads((folder / "model_index.json").read_text())
+    for task, name, error in (
+        ("text-to-image", "AmusedPipeline", "cannot be loaded for text-to-image"),
+        (
+            "image-to-image",
+            "NewestInpaintPipeline",
+            f"NewestInpaintPipeline, which diffusers {diffusers.__version__}",
+        ),
+        ("text-to-image", None, "is not a diffusers model: no model_index.json"),
+    ):
+        (folder / "model_index.json").write_text(json.dumps({**index, "_class_name": name}))
+        with pytest.raises(UnsupportedError, match=error):
+            bench.load(bench.call(task, folder))
 
 
 def test_weights_that_are_a_pickle_are_refused_unless_allowed(
-    backend: DiffusersBackend, built: Built, tmp_path: Path
+    bench: Bench, copied: Callable[[Build], Path]
 ) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    copy = tmp_path / "copy"
-    shutil.copytree(built(tiny.ddpm), copy)
-    safe = copy / "unet" / "diffusion_pytorch_model.safetensors"
-    torch.save(load_file(safe), safe.with_suffix(".bin"))
-    safe.unlink()
-    candidate = model("unconditional-image-generation", copy)
+    folder = copied(tiny.ddpm)
+    as_pickle(folder / UNET)
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
-        load(backend, candidate)
-    assert load(backend, candidate, allow_pickle=True).nbytes > 0
+        bench.load(bench.call(UNCONDITIONAL, folder))
+    assert bench.load(bench.call(UNCONDITIONAL, folder, settings={"allow_pickle": True})).nbytes > 0
 
 
-def test_weights_in_half_precision_alone_are_found(
-    backend: DiffusersBackend, built: Built, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(built(tiny.ddpm), copy)
-    plain = copy / "unet" / "diffusion_pytorch_model.safetensors"
-    plain.rename(plain.with_name("diffusion_pytorch_model.fp16.safetensors"))
-    expert = load(backend, model("unconditional-image-generation", copy))
+def test_weights_in_half_precision_alone_are_found(bench: Bench, copied: Callable[[Build], Path]) -> None:
+    folder = copied(tiny.ddpm)
+    (folder / UNET).rename(folder / UNET.replace(".safetensors", ".fp16.safetensors"))
+    expert = bench.load(bench.call(UNCONDITIONAL, folder))
     assert str(expert.loaded.pipe.unet.dtype) == "torch.float32"
 
 
 def test_an_early_pipeline_with_its_files_at_the_top_is_loaded(
-    backend: DiffusersBackend, built: Built, tmp_path: Path
+    bench: Bench, copied: Callable[[Build], Path]
 ) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(built(tiny.ddpm), copy)
-    for file in [*(copy / "unet").iterdir(), *(copy / "scheduler").iterdir()]:
-        file.rename(copy / file.name)
+    folder = copied(tiny.ddpm)
     for part in ("unet", "scheduler"):
-        (copy / part).rmdir()
-    candidate = model("unconditional-image-generation", copy)
-    assert load(backend, candidate)(call_of(candidate, {})).size == (16, 16)
+        for file in (folder / part).iterdir():
+            file.rename(folder / file.name)
+        (folder / part).rmdir()
+    assert bench.ask(UNCONDITIONAL, folder, options()).size == (16, 16)
 
 
-def test_an_option_that_the_pipeline_lacks_is_named_with_those_that_it_has(
-    backend: DiffusersBackend, built: Built
-) -> None:
-    candidate = model("text-to-image", built(tiny.stable_diffusion), options={"stesp": 2})
-    expert = load(backend, candidate)
+def test_an_unknown_option_is_refused_with_those_that_exist(bench: Bench) -> None:
     with pytest.raises(UnsupportedError, match=r"no option 'stesp'.*takes prompt.*num_inference_steps"):
-        expert(call_of(candidate, {"text": PROMPT}))
+        bench.ask("text-to-image", tiny.stable_diffusion, {"options": {"stesp": 2}}, text=PROMPT)
 
 
-def test_what_is_black_in_the_mask_stays(
-    backend: DiffusersBackend, built: Built, photo: Resource, tmp_path: Path
-) -> None:
-    from PIL import Image
-
-    for name, left in (("half", 32), ("none", 64)):
+def test_what_is_black_in_the_mask_stays(bench: Bench, tmp_path: Path) -> None:
+    def made(left: int) -> Any:
         mask = Image.new("L", (64, 48))
         mask.paste(255, (left, 0, 64, 48))
-        mask.save(tmp_path / f"{name}.png")
-    candidate = model("image-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 4})
-    expert = load(backend, candidate)
+        mask.save(tmp_path / f"{left}.png")
+        given = {"image": "photo", "text": PROMPT}
+        given |= {"mask": Resource(kind="image", path=tmp_path / f"{left}.png")}
+        return np.asarray(bench.ask("image-to-image", tiny.stable_diffusion, options(4), **given)).astype(int)
 
-    def made(name: str) -> Any:
-        mask = Resource(kind="image", path=tmp_path / f"{name}.png")
-        return pixels(expert(call_of(candidate, {"image": photo, "text": PROMPT, "mask": mask})))
-
-    changed = abs(made("half") - made("none"))
+    changed = abs(made(32) - made(64))
     assert changed[:, :24].mean() < changed[:, 40:].mean()
 
 
-def test_a_model_that_only_fills_asks_for_a_mask(
-    backend: DiffusersBackend, built: Built, photo: Resource
-) -> None:
-    candidate = model("image-to-image", built(tiny.inpainting))
+def test_masks_must_fit_the_model(bench: Bench) -> None:
+    given = {"image": "photo", "text": PROMPT}
     with pytest.raises(UnsupportedError, match="only fills masked parts"):
-        load(backend, candidate)(call_of(candidate, {"image": photo, "text": PROMPT}))
+        bench.ask("image-to-image", tiny.inpainting, options(), **given)
+    with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*cannot use a mask"):
+        bench.ask("image-to-image", tiny.instruct_pix2pix, options(), mask="photo", **given)
 
 
-def test_a_model_that_can_not_keep_to_a_mask_says_so(
-    backend: DiffusersBackend, built: Built, photo: Resource
-) -> None:
-    candidate = model("image-to-image", built(tiny.instruct_pix2pix))
-    with pytest.raises(UnsupportedError, match=r"InstructPix2PixPipeline.*can not keep to a mask"):
-        load(backend, candidate)(call_of(candidate, {"image": photo, "text": PROMPT, "mask": photo}))
-
-
-def test_a_controlnet_is_put_into_its_base_model(
-    backend: DiffusersBackend, built: Built, photo: Resource
-) -> None:
-    base = str(built(tiny.stable_diffusion))
-    candidate = model("canny-text-to-image", built(tiny.control_part), base_model=base)
-    expert = load(backend, candidate)
-    assert type(expert.loaded.pipe).__name__ == "StableDiffusionControlNetPipeline"
-    assert expert(call_of(candidate, {"image": photo, "text": PROMPT})).size == (64, 48)
-
-
-def test_a_motion_adapter_is_put_into_its_base_model(backend: DiffusersBackend, built: Built) -> None:
-    options = {**FEW, "num_frames": 3, "height": 32, "width": 32}
-    base = [str(built(tiny.stable_diffusion))]
-    candidate = model("text-to-video", built(tiny_videos.motion_adapter), base_model=base, options=options)
-    made = load(backend, candidate)(call_of(candidate, {"text": PROMPT}))
+def test_a_part_is_put_into_its_base_model(bench: Bench) -> None:
+    base = str(bench.built(tiny.stable_diffusion))
+    controlled = {**options(), "base_model": base}
+    call = bench.call("canny-text-to-image", tiny.control_part, controlled, image="photo", text=PROMPT)
+    assert type(bench.load(call).loaded.pipe).__name__ == "StableDiffusionControlNetPipeline"
+    assert bench.load(call)(call).size == (64, 48)
+    moving = {**options(num_frames=3, height=32, width=32), "base_model": [base]}
+    made = bench.ask("text-to-video", tiny.motion_adapter, moving, text=PROMPT)
     assert len(made["frames"]) == 3
 
 
-def test_a_part_whose_base_is_not_known_asks_for_it(backend: DiffusersBackend, built: Built) -> None:
-    with pytest.raises(UnsupportedError, match=r"part of a model; say of which.*base_model"):
-        load(backend, model("canny-text-to-image", built(tiny.control_part)))
+def test_a_part_without_its_base_model_is_refused(bench: Bench) -> None:
+    for metadata, error in (
+        ({}, r"part of a model; say of which.*base_model"),
+        ({"base_model": "org/base"}, "org/base is not on this machine"),
+    ):
+        with pytest.raises(UnsupportedError, match=error):
+            bench.load(bench.call("canny-text-to-image", tiny.control_part, metadata))
 
 
-def test_a_base_that_is_not_here_is_named(backend: DiffusersBackend, built: Built) -> None:
-    candidate = model("canny-text-to-image", built(tiny.control_part), base_model="org/base")
-    with pytest.raises(UnsupportedError, match="org/base is not on this machine"):
-        load(backend, candidate)
-
-
-def test_the_tasks_of_a_controlnet_share_one_pipeline(backend: DiffusersBackend) -> None:
-    candidate = Candidate(id="org/model", task="canny-text-to-image")
+def test_the_tasks_of_a_controlnet_share_one_pipeline(pool: ModelPool) -> None:
+    backend, candidate = DiffusersBackend(pool), Candidate(id="org/model", task="canny-text-to-image")
     keys = {backend.key(TASKS[task], candidate) for task in ("canny-text-to-image", "hed-text-to-image")}
     assert len(keys) == 1
     assert keys.isdisjoint({backend.key(TASKS["text-to-image"], candidate)})
 
 
-def test_a_flagged_image_is_an_error(
-    backend: DiffusersBackend, built: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    candidate = model("text-to-image", built(tiny.stable_diffusion))
-    expert = load(backend, candidate)
-    flagged = SimpleNamespace(images=["black"], nsfw_content_detected=[True])
-
+def test_a_flagged_image_is_an_error(bench: Bench) -> None:
     class Pipeline:
         def __call__(self, prompt: str, num_inference_steps: int) -> Any:
-            return flagged
+            return SimpleNamespace(images=["black"], nsfw_content_detected=[True])
 
-    fake = DiffusersExpert(expert.way, type(expert.loaded)("org/model", Pipeline()), 0)
+    call = bench.call("text-to-image", tiny.stable_diffusion, options(), text=PROMPT)
+    expert = bench.load(call)
+    fake = DiffusersExpert(expert.pipeline, type(expert.loaded)("org/model", Pipeline()), 0)
     with pytest.raises(ExpertError, match=r"safety checker.*JARVIS_SEED"):
-        fake(call_of(candidate, {"text": PROMPT}))
+        fake(call)
 
 
-def test_a_distilled_model_is_asked_for_few_steps(
-    backend: DiffusersBackend, built: Built, caplog: pytest.LogCaptureFixture
-) -> None:
-    candidate = model("text-to-image", built(tiny.stable_diffusion), "org/sd-turbo", options={})
-    expert = load(backend, candidate)
-    with caplog.at_level(logging.DEBUG, calls.__name__):
-        expert(call_of(candidate, {"text": PROMPT}))
-    assert [record.getMessage() for record in caplog.records if record.name == calls.__name__] == [
-        "org/sd-turbo: step 1 of 2",
-        "org/sd-turbo: step 2 of 2",
-    ]
+def test_a_distilled_model_does_few_steps(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, pipeline_call.__name__):
+        bench.ask("text-to-image", tiny.stable_diffusion, name="org/sd-turbo", text=PROMPT)
+    messages = [record.getMessage() for record in caplog.records if record.name == pipeline_call.__name__]
+    assert messages == ["org/sd-turbo: step 1 of 2", "org/sd-turbo: step 2 of 2"]
 
 
-def test_a_large_image_is_made_smaller_for_the_model(
-    backend: DiffusersBackend, built: Built, tmp_path: Path
-) -> None:
-    from PIL import Image
-
+def test_a_large_image_is_made_smaller_for_the_model(bench: Bench, tmp_path: Path) -> None:
     Image.new("RGB", (400, 300), "red").save(tmp_path / "large.png")
-    candidate = model("image-to-image", built(tiny.stable_diffusion), options={"num_inference_steps": 4})
     large = Resource(kind="image", path=tmp_path / "large.png")
-    made = load(backend, candidate)(call_of(candidate, {"image": large}))
-    assert made.size == (72, 56)
+    assert bench.ask("image-to-image", tiny.stable_diffusion, options(2), image=large).size == (72, 56)
 
 
-def test_a_changed_video_is_as_long_as_it_was(
-    backend: DiffusersBackend, built: Built, media: dict[str, Path]
-) -> None:
-    options = {"num_inference_steps": 3, "height": 32, "width": 32}
-    candidate = model("video-to-video", built(tiny_videos.animatediff), options=options)
-    made = load(backend, candidate)(
-        call_of(candidate, {"video": Resource(kind="video", path=media["clip"]), "text": PROMPT})
-    )
+def test_a_changed_video_is_as_long_as_it_was(bench: Bench) -> None:
+    small = options(2, height=32, width=32)
+    made = bench.ask("video-to-video", tiny.animatediff, small, video="clip", text=PROMPT)
     assert len(made["frames"]) == 9
     assert len(made["frames"]) / made["fps"] == pytest.approx(2.0, rel=0.1)
 
 
-def test_a_model_that_makes_videos_changes_them_too(
-    backend: DiffusersBackend, built: Built, media: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from diffusers.pipelines.wan import pipeline_wan_video2video
+def test_a_package_that_a_pipeline_needs_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    from diffusers.pipelines.wan import pipeline_wan_video2video as wan
 
-    options = {"num_inference_steps": 3, "height": 32, "width": 32}
-    candidate = model("video-to-video", built(tiny_videos.wan), options=options)
-    call = call_of(candidate, {"video": Resource(kind="video", path=media["clip"]), "text": PROMPT})
-    expert = load(backend, candidate)
-    monkeypatch.delattr(pipeline_wan_video2video, "ftfy", raising=False)
+    small = options(2, height=32, width=32)
+    monkeypatch.delattr(wan, "ftfy", raising=False)
     with pytest.raises(UnsupportedError, match="needs the package ftfy, which is not installed"):
-        expert(call)
-    monkeypatch.setattr(
-        pipeline_wan_video2video, "ftfy", SimpleNamespace(fix_text=lambda text: text), raising=False
-    )
-    assert len(expert(call)["frames"]) == 9
+        bench.ask("video-to-video", tiny.wan, small, video="clip", text=PROMPT)
+    monkeypatch.setattr(wan, "ftfy", SimpleNamespace(fix_text=lambda text: text), raising=False)
+    made = bench.ask("video-to-video", tiny.wan, small, video="clip", text=PROMPT)
+    assert len(made["frames"]) == 9
 
 
 def test_a_gpu_without_room_takes_the_parts_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     placed: list[str] = []
     pipe = SimpleNamespace(
         components={"unet": torch.nn.Linear(100, 100)},
         to=lambda device: placed.append("whole"),
         enable_model_cpu_offload=lambda device: placed.append("by parts"),
     )
-    gpu = torch.device("cuda:0")
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1_000_000, 1_000_000))
-    put(pipe, gpu, Settings())
-    put(pipe, gpu, Settings(gpu_memory_budget=1_000))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10_000, 1_000_000))
-    put(pipe, gpu, Settings())
+    for free, budget in ((1_000_000, None), (1_000_000, 1_000), (10_000, None)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 1_000_000))
+        move_to_device(pipe, torch.device("cuda:0"), Settings(gpu_memory_budget=budget))
     assert placed == ["whole", "by parts", "by parts"]
 
 
-def test_a_model_of_another_library_is_left_alone(backend: DiffusersBackend) -> None:
-    candidate = Candidate(id="org/model", task="text-to-image", library="transformers", local=True)
-    assert backend.unsupported_reason(TASKS["text-to-image"], candidate) == (
-        "it is made for transformers, not for diffusers"
-    )
-    other = Candidate(id="org/model", task="translation", library="diffusers", local=True)
-    assert "no way here to do translation" in str(backend.unsupported_reason(TASKS["translation"], other))
+ON_HUB = Settings(device="cpu", offline=False)
 
 
-def test_without_diffusers_the_extra_is_named(
-    backend: DiffusersBackend, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def hub(built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
+    """A Hub with a pipeline, a ControlNet for it, and a LoRA adapter; and an empty cache."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with HubDouble() as hub, hub.redirected():
+        useless = ("v1-5.ckpt", "unet/diffusion_pytorch_model.bin", "onnx/unet/model.onnx", "photo.png")
+        hub.add_model(
+            "org/whole", directory=built(tiny.stable_diffusion), files=dict.fromkeys(useless, b"useless")
+        )
+        hub.add_model("org/part", directory=built(tiny.control_part))
+        hub.add_model("org/lora", files={"pytorch_lora_weights.safetensors": b"weights"})
+        yield hub
+
+
+def fetched_from(hub: HubDouble) -> set[str]:
+    """The files that were downloaded."""
+    paths = [request.path for request in hub.requests if "/resolve/" in request.path]
+    return {path.split("/resolve/")[1].partition("/")[2] for path in paths}
+
+
+def of_the_hub(name: str, task: str, **metadata: Any) -> Candidate:
+    return Candidate(id=name, task=task, library="diffusers", metadata={**options(), **metadata})
+
+
+async def test_a_pipeline_and_its_base_are_downloaded_and_run(
+    pool: ModelPool, hub: HubDouble, media: dict[str, Path]
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
-    candidate = Candidate(id="org/model", task="text-to-image", library="diffusers", local=True)
-    assert 'needs the extra "local"' in str(backend.unsupported_reason(TASKS["text-to-image"], candidate))
+    task = "canny-text-to-image"
+    control = of_the_hub("org/part", task, base_model=["org/whole"])
+    inputs = {"image": Resource(kind="image", path=media["photo"]), "text": "a fox"}
+    made = await DiffusersBackend(pool, ON_HUB).run(Call(TASKS[task], control, inputs, Path, ON_HUB))
+    assert made.size == (64, 48)
+    fetched = fetched_from(hub)
+    assert {"config.json", "model_index.json", UNET} <= fetched
+    assert not [name for name in fetched if name.endswith((".ckpt", ".bin", ".onnx", ".png"))]
+
+
+def test_what_cannot_be_loaded_is_not_downloaded(pool: ModelPool, hub: HubDouble) -> None:
+    for name, task, error, fetched in (
+        ("org/lora", "text-to-image", "diffusers cannot load org/lora: it has no model_index.json", set()),
+        (
+            "org/whole",
+            "text-to-video",
+            "org/whole is a StableDiffusionPipeline, which cannot do",
+            {"model_index.json"},
+        ),
+    ):
+        with pytest.raises(UnsupportedError, match=error):
+            DiffusersBackend(pool, ON_HUB).load(TASKS[task], of_the_hub(name, task), ON_HUB)
+        assert fetched_from(hub) == fetched

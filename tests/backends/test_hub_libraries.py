@@ -56,7 +56,7 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str
             "sentence-transformers",
         ),
         ("text-ranking", "sentence-transformers", tiny_text.cross_encoder, TEXTS, "sentence-transformers"),
-        ("tabular-classification", "sklearn", tiny_tabular.forest, TABLE, "sklearn"),
+        ("tabular-classification", "sklearn", tiny_tabular.bare, TABLE, "sklearn"),
         ("time-series-forecasting", "chronos-forecasting", tiny_tabular.chronos_bolt, TABLE, "chronos"),
     ],
 )

@@ -84,7 +84,9 @@ def test_the_backend_runs_each_tool_for_its_own_task_alone() -> None:
     for task, tool in MEDIA_TOOLS.items():
         assert backend.unsupported_reason(TASKS[task], Candidate(id=tool.id, task=task)) is None
     other = Candidate(id="pillow/crop", task="resize-image")
-    assert "no media tool for resize-image" in str(backend.unsupported_reason(TASKS["resize-image"], other))
+    assert "not a media tool for resize-image" in str(
+        backend.unsupported_reason(TASKS["resize-image"], other)
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,6 @@ def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
         assert (seen.codec_context.name, heard.codec_context.name) == ("h264", "aac")
         assert (seen.width, seen.height) == kept
         assert dubbed.duration == pytest.approx(1_000_000, abs=200_000)
-        assert dubbed.metadata["title"] == "combine-video-audio"
 
 
 @pytest.mark.parametrize(("rate", "kept"), [(8_000, 8_000), (11_111, 48_000), (192_000, 48_000)])
@@ -134,7 +135,7 @@ def test_what_lacks_pictures_or_sound_is_not_combined_and_leaves_no_file(
     working: Working, made: Path, film: Resource, tone: Resource
 ) -> None:
     for video, audio in ((tone, tone), (film, film)):
-        with pytest.raises(BadInputError, match="can not be combined"):
+        with pytest.raises(BadInputError, match="cannot be combined"):
             working("combine-video-audio", video=video, audio=audio)
     assert not list(made.iterdir())
 
@@ -271,21 +272,21 @@ def test_the_part_in_a_box_is_cut_out(working: Working, quarters: Resource, box:
 @pytest.mark.parametrize(
     ("box", "why"),
     [
-        ([90, 90, 99, 99], r"nothing of the image \(40 × 20 pixels\) lies in the box"),
-        ([5, 5, 5, 9], "nothing of the image"),
-        ([], "is no box"),
-        ([1, 2, 3], "is no box"),
-        (None, "is no box"),
-        (7, "is no box"),
-        ({"xmin": 1}, "is no box"),
-        ({"box": None}, "is no box"),
-        ([[0, 10, 20, 20]], "is no box"),
-        ([{"label": "sky", "score": 1.0}], "none of the 1 things found has a box"),
-        ("the sea", "is no box"),
-        ("", "is no box"),
-        ("[" * 100_000, "is no box"),
-        ([0, 0, float("nan"), 9], "no finite numbers"),
-        ([0, 0, 10**400, 9], "is no box"),
+        ([90, 90, 99, 99], r"lies outside the image \(40 × 20 pixels\)"),
+        ([5, 5, 5, 9], "lies outside the image"),
+        ([], "is not a box"),
+        ([1, 2, 3], "is not a box"),
+        (None, "is not a box"),
+        (7, "is not a box"),
+        ({"xmin": 1}, "is not a box"),
+        ({"box": None}, "is not a box"),
+        ([[0, 10, 20, 20]], "is not a box"),
+        ([{"label": "sky", "score": 1.0}], "none of the 1 detections has a box"),
+        ("the sea", "is not a box"),
+        ("", "is not a box"),
+        ("[" * 100_000, "is not a box"),
+        ([0, 0, float("nan"), 9], "not finite numbers"),
+        ([0, 0, 10**400, 9], "is not a box"),
     ],
 )
 def test_what_is_no_box_is_refused(working: Working, quarters: Resource, box: Any, why: str) -> None:

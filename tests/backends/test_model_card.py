@@ -22,7 +22,7 @@ from jarvis_agent.backends.hub import model_card as cards
 def test_licence_and_languages_are_read_whatever_form_they_have(
     card: dict[str, Any], tags: list[str], expected: dict[str, Any]
 ) -> None:
-    assert cards.facts(card, tags) == expected
+    assert cards.metadata(card, tags) == expected
 
 
 def test_a_description_is_made_of_the_metadata() -> None:
@@ -81,7 +81,7 @@ def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> No
 def test_traits_tell_readers_from_captioners_and_directions(
     task: str, model: str, tags: list[str], expected: tuple[str, ...]
 ) -> None:
-    assert cards.traits(task, model, tags) == expected
+    assert cards.capabilities(task, model, tags) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_a_model_is_whole_when_every_shard_is_there(tmp_path: Path) -> None:
         '{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}'
     )
     (tmp_path / "1.safetensors").touch()
-    assert not cards.is_whole(tmp_path)
+    assert not cards.is_complete(tmp_path)
     (tmp_path / "2.safetensors").touch()
-    assert cards.is_whole(tmp_path)
+    assert cards.is_complete(tmp_path)
 
 
 def test_a_local_directory_tells_library_and_size(tmp_path: Path) -> None:
@@ -166,4 +166,4 @@ def test_a_card_that_is_not_there_or_not_text_says_nothing(tmp_path: Path) -> No
     ],
 )
 def test_a_card_names_models_of_the_hub_and_no_directories(named: Any, taken: list[str] | None) -> None:
-    assert cards.base_of({"base_model": named}).get("base_model") == taken
+    assert cards.base_models({"base_model": named}).get("base_model") == taken

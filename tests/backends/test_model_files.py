@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hub import downloads
+from jarvis_agent.backends.hub import snapshot as downloads
 from jarvis_agent.backends.hub.layouts import DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS, TRANSFORMERS, Layout
 from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.pool import ModelPool
@@ -102,7 +102,7 @@ def test_a_model_that_is_not_there_is_refused_by_name(hub: HubDouble, tmp_path: 
         model_folder(MODEL.model_copy(update={"local": True}), ONLINE, layout)
     with pytest.raises(UnsupportedError, match="org/model"):
         model_folder(MODEL.model_copy(update={"path": tmp_path}), OFFLINE, layout)
-    with pytest.raises(UnsupportedError, match=r"org/model can not be had from the Hub \(404\)"):
+    with pytest.raises(UnsupportedError, match=r"the Hub refuses org/model \(404\)"):
         model_folder(MODEL, ONLINE, layout)
 
 
@@ -172,11 +172,11 @@ async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
     pool, run = in_pool(work)
     running = asyncio.ensure_future(run())
     assert await asyncio.to_thread(asked.wait, 10)
-    assert [download.model for download in downloads.under_way()] == ["org/model"]
+    assert [download.model for download in downloads.active_downloads()] == ["org/model"]
     running.cancel()
     assert await asyncio.to_thread(ended.wait, 10)
     await pool.close()
-    assert downloads.under_way() == []
+    assert downloads.active_downloads() == []
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
@@ -199,4 +199,4 @@ def test_a_download_says_in_the_terminal_how_far_it_is(
     model_folder(MODEL, ONLINE)
     assert any("org/model: 2.0 of 2.0 MB downloaded" in screen for screen in shown)
     assert seen[-1] == "org/model: 2.0 of 2.0 MB downloaded"
-    assert downloads.under_way() == []
+    assert downloads.active_downloads() == []

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import DROP, HANG, REFUSE, Failure, OpenAIDouble, ToolUse
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.hosted.openai_compatible import ORDERS, OpenAIBackend
+from jarvis_agent.backends.hosted.openai_compatible import PROMPTS, OpenAIBackend
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.testing import OpenAIDouble
-from jarvis_agent.testing.openai import DROP, HANG, REFUSE, Failure, ToolUse
 
-SETTINGS = Settings(offline=False, attempt_timeout=20, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
 GENERATION = TASKS["text-generation"]
 
 
@@ -91,7 +90,7 @@ async def test_a_recording_is_sent_with_the_words(tmp_path: Path) -> None:
 
 async def test_what_can_not_be_put_into_a_message_is_told(tmp_path: Path) -> None:
     video = Resource(kind="video", path=tmp_path / "a.mp4", mime="video/mp4")
-    with OpenAIDouble({}) as server, pytest.raises(UnsupportedError, match="video/mp4 can not be put"):
+    with OpenAIDouble({}) as server, pytest.raises(UnsupportedError, match="cannot contain video/mp4"):
         await ask(server, "any-to-any", text="What is it?", video=video)
 
 
@@ -101,10 +100,10 @@ async def test_what_can_not_be_put_into_a_message_is_told(tmp_path: Path) -> Non
         (Failure(429, retry_after=7), RateLimitedError, "answered 429"),
         (Failure(503), TransientError, "answered 503"),
         (Failure(500), TransientError, "answered 500"),
-        (Failure(401), UnsupportedError, "name the key's variable as api_key_env"),
+        (Failure(401), UnsupportedError, "set api_key_env to the key's variable"),
         (Failure(404), UnsupportedError, "has no model qwen3:8b (404)"),
         (Failure(400), UnsupportedError, "answered 400"),
-        (DROP, TransientError, "can not be reached: Connection error; check that the server runs"),
+        (DROP, TransientError, "cannot be reached: Connection error; check that it runs"),
         (REFUSE, UnsupportedError, "I can not help with that"),
         ("<think>and nothing more", UnsupportedError, "answered nothing"),
         (ToolUse("rm", {"path": "/"}), UnsupportedError, "answered nothing"),
@@ -126,14 +125,14 @@ async def test_what_goes_wrong_is_what_the_ladder_understands(
 
 async def test_a_server_that_falls_silent_is_left() -> None:
     with OpenAIDouble({"": (HANG,)}) as server, pytest.raises(TransientError, match="did not answer within"):
-        await ask(server, "text-generation", Settings(attempt_timeout=0.3), text="hi")
+        await ask(server, "text-generation", Settings(task_timeout=0.375), text="hi")
 
 
 async def test_a_server_that_is_not_there_is_told() -> None:
     with OpenAIDouble({}) as server:
         gone = candidate("text-generation", server.base_url)
     call = Call(GENERATION, gone, {"text": "hi"}, Path, SETTINGS)
-    with pytest.raises(TransientError, match="check that the server runs"):
+    with pytest.raises(TransientError, match="check that it runs"):
         await OpenAIBackend(SETTINGS).run(call)
 
 
@@ -165,8 +164,8 @@ AWAY = HERE.model_copy(update={"local": False})
         (Settings(offline=False), AWAY, "text-generation", None),
         (Settings(offline=True), AWAY, "text-generation", "offline mode is on"),
         (Settings(offline=True), HERE, "text-generation", None),
-        (Settings(), HERE, "depth-estimation", "is not asked for depth-estimation"),
-        (Settings(), HERE.model_copy(update={"metadata": {}}), "text-generation", "on no server of yours"),
+        (Settings(), HERE, "depth-estimation", "no chat prompt for depth-estimation"),
+        (Settings(), HERE.model_copy(update={"metadata": {}}), "text-generation", "no base_url"),
         (Settings(), candidate("x", "http://a", api_key_env="NO_KEY"), "text-generation", "variable NO_KEY"),
     ],
 )
@@ -178,7 +177,7 @@ def test_why_a_model_can_not_be_asked(
 
 
 def test_every_order_is_for_a_task_that_exists() -> None:
-    assert set(ORDERS) <= set(TASKS)
+    assert set(PROMPTS) <= set(TASKS)
     assert isinstance(OpenAIBackend(SETTINGS), Backend)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.pool import ModelPool, abandoned
-from jarvis_agent.backends.weights import free_caches, weight_bytes
+from jarvis_agent.backends.devices import free_caches, weight_bytes
+from jarvis_agent.backends.pool import ModelPool, is_cancelled
 from jarvis_agent.core.errors import ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -279,9 +279,9 @@ async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> N
     entered, ended = threading.Event(), threading.Event()
 
     def work(call: Call) -> None:
-        assert not abandoned()
+        assert not is_cancelled()
         entered.set()
-        while not abandoned():
+        while not is_cancelled():
             pass
         ended.set()
 

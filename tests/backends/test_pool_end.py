@@ -13,7 +13,7 @@ import pytest
 from test_pool import Model, call_of, model_threads, reached
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.pool import ModelPool, abandoned
+from jarvis_agent.backends.pool import ModelPool, is_cancelled
 from jarvis_agent.core.errors import ExpertError
 
 
@@ -25,7 +25,7 @@ async def test_close_fails_what_waits_stops_what_runs_and_leaves_no_thread() -> 
     def work(call: Call) -> str:
         entered.set()
         until = time.monotonic() + 10
-        while not abandoned():
+        while not is_cancelled():
             assert time.monotonic() < until
             time.sleep(0.005)
         return "a part"
@@ -46,7 +46,7 @@ async def test_close_fails_what_waits_stops_what_runs_and_leaves_no_thread() -> 
 async def test_close_leaves_a_call_alone_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.pool._GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.backends.pool.CLOSE_GRACE_S", 0.1)
     pool = ModelPool(limit_bytes=100)
     entered, let_go = threading.Event(), threading.Event()
 
@@ -93,9 +93,9 @@ def test_the_process_ends_though_a_call_does_not() -> None:
     script = """
 import asyncio, threading, time
 from test_pool import Model, call_of
-from jarvis_agent.core import threads
-threads._AT_EXIT = 0.2
+from jarvis_agent.backends import pool
 from jarvis_agent.backends.pool import ModelPool
+pool.CLOSE_GRACE_S = 0.2
 
 def work(call):
     entered.set()

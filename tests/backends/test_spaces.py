@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.gradio_space import SpaceDouble
 from PIL import Image
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend
-from jarvis_agent.backends.hosted.space_calls import raw_output
+from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend, read_output
 from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.files import write_audio
-from jarvis_agent.testing import HubDouble, SpaceDouble
+from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("gradio_client")
 
-SETTINGS = Settings(offline=False, attempt_timeout=20, retries=0)
+SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
 
 
 @pytest.fixture
@@ -52,7 +52,8 @@ async def run(call: Call) -> Any:
 
 async def test_a_text_becomes_an_image(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
     space.add("/draw", {"prompt": "Textbox", "seed": "Slider"}, ["Image", "Number"], lambda **_: (picture, 7))
-    image = await run(call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}))
+    call = call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}, inputs={"prompt": "text"})
+    image = await run(call)
     assert (image.size, image.getpixel((0, 0))) == ((8, 6), (255, 0, 0))
     assert space.calls == [("/draw", {"prompt": "a cat", "seed": 0})]
 
@@ -60,7 +61,8 @@ async def test_a_text_becomes_an_image(space: SpaceDouble, tmp_path: Path, pictu
 async def test_files_are_sent_and_texts_come_back(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
     space.add("/see", {"input_img": "Image", "q": "Textbox"}, ["Textbox"], lambda **_: "a cat")
     image = Resource(kind="image", path=picture)
-    call = call_of("visual-question-answering", space.url, tmp_path, {"text": "What?", "image": image})
+    given, named = {"text": "What?", "image": image}, {"input_img": "image", "q": "text"}
+    call = call_of("visual-question-answering", space.url, tmp_path, given, inputs=named)
     sent = await asyncio.to_thread(picture.read_bytes)
     assert await run(call) == [{"answer": "a cat", "score": None}]
     assert space.calls == [("/see", {"input_img": sent, "q": "What?"})]
@@ -80,7 +82,7 @@ async def test_an_answer_may_name_no_file_of_this_machine(
     found = [{"mask": str(picture), "label": "cat", "score": 1.0}]
     space.add("/find", {"image": "Image"}, ["JSON"], lambda image: found)
     image = Resource(kind="image", path=picture)
-    with pytest.raises(UnsupportedError, match="names no file that it sent"):
+    with pytest.raises(UnsupportedError, match="names a file that it did not send"):
         await run(call_of(task, space.url, tmp_path, {"image": image}))
 
 
@@ -88,7 +90,7 @@ def test_a_file_that_was_sent_is_an_image_in_an_answer(tmp_path: Path, picture: 
     call = call_of("image-segmentation", "http://space", tmp_path, {})
     endpoint = {"returns": [{"component": "Json"}]}
     answer = [{"mask": str(picture), "label": "cat", "box": [1, None]}]
-    [row] = raw_output(endpoint, answer, call, tmp_path)
+    [row] = read_output(endpoint, answer, call, tmp_path)
     assert (row["mask"].size, row["label"], row["box"]) == ((8, 6), "cat", [1, None])
 
 
@@ -118,25 +120,15 @@ async def test_the_user_may_name_the_endpoint_its_parameters_and_options(
     assert space.calls == [("/draw", {"negative": "", "positive": "a cat", "steps": 4})]
 
 
-async def test_the_endpoint_is_the_first_that_fits(space: SpaceDouble, tmp_path: Path, picture: Path) -> None:
-    space.add("/clear", {}, ["Textbox"], lambda: "")
-    space.add("/draw", {"prompt": "Textbox"}, ["Gallery"], lambda prompt: [{"image": str(picture)}])
-    space.add("/again", {"prompt": "Textbox"}, ["Image"], lambda prompt: picture)
-    with pytest.raises(UnsupportedError, match="names no file that it sent"):
-        await run(call_of("text-to-image", space.url, tmp_path, {"text": "a cat"}))
-    assert [name for name, _ in space.calls] == ["/draw"]
-
-
 @pytest.mark.parametrize(
     ("takes", "gives", "metadata", "told"),
     [
-        ({"n": "Number"}, ["Image"], {}, "no endpoint for text-to-image; those that it has (api_name): /f"),
-        ({"text": "Textbox"}, ["Textbox"], {}, "no endpoint for text-to-image"),
-        ({"text": "Textbox"}, ["Textbox"], {"api_name": "/f"}, "answers with textbox, and image is wanted"),
-        ({"text": "Textbox"}, ["Image"], {"api_name": "/g"}, "no endpoint /g"),
-        ({"a": "Textbox", "b": "Number"}, ["Image"], {"api_name": "/f"}, "wants a value for b"),
-        ({"a": "Textbox"}, ["Image"], {"api_name": "/f", "options": {"z": 1}}, "takes no z; it takes a"),
-        ({"a": "Textbox"}, ["Image"], {"api_name": "/f", "inputs": {"z": "text"}}, "has no parameter z"),
+        ({"n": "Number"}, ["Image"], {}, "no parameter of the Space takes text"),
+        ({"text": "Textbox"}, ["Number"], {}, "returned number, which is not supported"),
+        ({"text": "Textbox"}, ["Image"], {"api_name": "/g"}, "no endpoint /g; its endpoints: /f"),
+        ({"text": "Textbox", "b": "Number"}, ["Image"], {}, "needs a value for b"),
+        ({"text": "Textbox"}, ["Image"], {"options": {"z": 1}}, "has no parameter z; it has text"),
+        ({"text": "Textbox"}, ["Image"], {"inputs": {"z": "text"}}, "has no parameter z"),
     ],
 )
 async def test_what_does_not_fit_is_told(
@@ -167,7 +159,7 @@ async def test_a_file_that_is_none_is_the_space_s_failure_and_not_the_input_s(
 ) -> None:
     (tmp_path / "no.png").write_bytes(b"no image")
     space.add("/f", {"text": "Textbox"}, ["Image"], lambda text: tmp_path / "no.png")
-    with pytest.raises(UnsupportedError, match="sent what can not be read"):
+    with pytest.raises(UnsupportedError, match="sent a file that cannot be read"):
         await run(call_of("text-to-image", space.url, tmp_path, {"text": "hi"}))
 
 
@@ -186,7 +178,7 @@ async def test_what_is_no_space_may_be_one_that_is_waking(tmp_path: Path) -> Non
 async def test_a_space_that_falls_silent_is_cancelled(space: SpaceDouble, tmp_path: Path) -> None:
     space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
     space.silent = True
-    backend = SpacesBackend(SETTINGS.model_copy(update={"attempt_timeout": 2}))
+    backend = SpacesBackend(SETTINGS.model_copy(update={"task_timeout": 2.5}))
     with pytest.raises(TransientError, match="did not answer within"):
         await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"}))
     for _ in range(100):
@@ -201,7 +193,7 @@ async def test_a_server_of_the_users_own_sees_no_token(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     space.add("/f", {"text": "Textbox"}, ["Textbox"], lambda text: text)
-    backend = SpacesBackend(Settings(hf_token="hf_secret", attempt_timeout=20))
+    backend = SpacesBackend(Settings(hf_token="hf_secret", task_timeout=25))
     assert await backend.run(call_of("text-generation", space.url, tmp_path, {"text": "hi"})) == "hi"
     assert "hf_secret" not in str(space.headers)
 
@@ -214,7 +206,7 @@ async def test_a_space_of_the_hub_is_looked_up_and_only_a_private_one_sees_the_t
     about = {"id": "org/space", "host": space.url, "private": private, "sdk": "gradio"}
     with HubDouble() as hub, hub.redirected():
         hub.answer("/api/spaces/org/space", body={**about, "runtime": {"stage": "RUNNING"}})
-        backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, attempt_timeout=20))
+        backend = SpacesBackend(Settings(hf_token="hf_secret", offline=False, task_timeout=25))
         assert await backend.run(call_of("text-generation", "org/space", tmp_path, {"text": "hi"})) == "hi"
     assert ("hf_secret" in str(space.headers)) is sent
 
@@ -227,14 +219,16 @@ async def test_a_space_that_does_not_run_is_told(tmp_path: Path, stage: str, kin
             await run(call_of("text-generation", "a/b", tmp_path, {"text": "hi"}))
 
 
-def test_why_a_model_can_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_why_a_model_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, online = TASKS["text-to-image"], SpacesBackend(Settings(offline=False))
     named = Candidate(id="a/b", task=spec.name, metadata={"space": "a/b"})
     assert online.unsupported_reason(spec, named) is None
-    assert "no Space" in (online.unsupported_reason(spec, named.model_copy(update={"metadata": {}})) or "")
+    assert "not a registered Space" in (
+        online.unsupported_reason(spec, named.model_copy(update={"metadata": {}})) or ""
+    )
     assert SpacesBackend(Settings(offline=True)).unsupported_reason(spec, named) == "offline mode is on"
     monkeypatch.setattr("jarvis_agent.backends.hosted.gradio_spaces.find_spec", lambda name: None)
-    assert 'pip install "jarvis-agent[spaces]"' in (online.unsupported_reason(spec, named) or "")
+    assert "[spaces]" in (online.unsupported_reason(spec, named) or "")
     assert isinstance(online, Backend)
 
 
@@ -243,7 +237,8 @@ def test_a_space_of_this_machine_is_an_expert_even_offline(
 ) -> None:
     space.add("/draw", {"prompt": "Textbox"}, ["Image"], lambda prompt: picture)
     settings = Settings(output_dir=tmp_path / "made", offline=True, policy="local-only")
-    mine = RegisteredSource({"id": "mine", "task": "text-to-image", "space": space.url})
+    named = {"inputs": {"prompt": "text"}}
+    mine = RegisteredSource({"id": "mine", "task": "text-to-image", "space": space.url, "metadata": named})
     [tool] = hf_tools(tasks=["text-to-image"], sources=[mine], settings=settings)
     call = {"type": "tool_call", "id": "1", "name": "text-to-image", "args": {"text": "a cat"}}
     with tool:

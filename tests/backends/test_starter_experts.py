@@ -12,15 +12,16 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.starter import StarterBackend, deepfilter
-from jarvis_agent.backends.starter.models import StarterSource
+from jarvis_agent.backends.starter import deepfilter
+from jarvis_agent.backends.starter.backend import StarterBackend
 from jarvis_agent.backends.starter.ocr import Line, as_text, in_reading_order
-from jarvis_agent.backends.starter.silero import stretches
+from jarvis_agent.backends.starter.silero import speech_segments
 from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.files import read_audio, write_audio
+from jarvis_agent.selection.sources.starter import StarterSource
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CAT, PAGE, SPEECH = EXAMPLES / "cat.jpg", EXAMPLES / "page.png", EXAMPLES / "speech.wav"
@@ -332,7 +333,7 @@ FRAME = 0.032
 def test_speech_starts_and_ends_where_it_is_likely(
     probabilities: list[float], found: list[tuple[float, float]]
 ) -> None:
-    got = stretches(probabilities, len(probabilities) * FRAME)
+    got = speech_segments(probabilities, len(probabilities) * FRAME)
     assert [(stretch["start"], stretch["end"]) for stretch in got] == [
         pytest.approx(pair, abs=1e-3) for pair in found
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Callable
@@ -12,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import base
-from jarvis_agent.backends.base import Call, LocalBackend
-from jarvis_agent.backends.hub.model_card import model_at
+from jarvis_agent.backends import local
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -25,69 +23,61 @@ pytest.importorskip("skops")
 pytest.importorskip("chronos")
 
 import tiny_tabular
+from model_bench import Bench, Build, as_pickle
 
-from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.tabular.sklearn import SklearnBackend
-from jarvis_agent.backends.tabular.time_series import ChronosBackend
+from jarvis_agent.backends.tabular.time_series import ChronosBackend, series_of
 
-Build = Callable[[Path], None]
+CLASSIFY, REGRESS, FORECAST = "tabular-classification", "tabular-regression", "time-series-forecasting"
 BACKENDS: dict[str, type[LocalBackend]] = {
-    "tabular-classification": SklearnBackend,
-    "tabular-regression": SklearnBackend,
-    "time-series-forecasting": ChronosBackend,
+    CLASSIFY: SklearnBackend,
+    REGRESS: SklearnBackend,
+    FORECAST: ChronosBackend,
 }
-
-
+ROW = "month,sales,rain\n1,2,3\n"
 Ask = Callable[..., Any]
 
 
-@pytest.fixture
-def ask(pool: ModelPool, tmp_path: Path) -> Ask:
-    """What the model at a path answers for a table."""
+@pytest.fixture(scope="module")
+def benches(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bench]:
+    return {
+        task: Bench(kind, built, media, tmp_path_factory.mktemp("made")) for task, kind in BACKENDS.items()
+    }
 
-    def ask(task: str, path: Path, table: str, *, settings: Settings | None = None, **inputs: Any) -> Any:
+
+@pytest.fixture
+def ask(benches: dict[str, Bench], tmp_path: Path) -> Ask:
+    """What a model answers for a table."""
+
+    def ask(task: str, model: Build | Path, table: str = ROW, **given: Any) -> Any:
         file = tmp_path / "asked.csv"
         file.write_text(table)
-        candidate = Candidate(id="org/model", task=task, **model_at(path))
-        settings = settings or Settings(device="cpu")
-        backend: Any = BACKENDS[task](pool)
-        assert backend.unsupported_reason(TASKS[task], candidate) is None
-        given = {"table": Resource(kind="table", path=file), **inputs}
-        return asyncio.run(backend.run(Call(TASKS[task], candidate, given, Path, settings)))
+        return benches[task].ask(task, model, table=Resource(kind="table", path=file), **given)
 
     return ask
 
 
-def test_the_table_may_have_its_columns_in_any_order_and_others_too(ask: Ask, built: Any) -> None:
-    straight = "month,sales,rain\n1,2,3\n4,5,6\n"
-    mixed = "rain,note,sales,month\n3,x,2,1\n6,y,5,4\n"
-    for build in (tiny_tabular.linear, tiny_tabular.forest_regressor):
-        first = ask("tabular-regression", built(build), straight)
-        assert first == ask("tabular-regression", built(build), mixed)
-        assert first["probabilities"] is first["classes"] is None
-    assert ask("tabular-regression", built(tiny_tabular.linear), straight)["predictions"] == [
-        pytest.approx(5),
-        pytest.approx(14),
-    ]
+def test_the_table_may_have_its_columns_in_any_order_and_others_too(ask: Ask) -> None:
+    first = ask(REGRESS, tiny_tabular.linear, "month,sales,rain\n1,2,3\n4,5,6\n")
+    assert first == ask(REGRESS, tiny_tabular.linear, "rain,note,sales,month\n3,x,2,1\n6,y,5,4\n")
+    assert first["probabilities"] is first["classes"] is None
+    assert first["predictions"] == [pytest.approx(5), pytest.approx(14)]
 
 
-def test_the_order_of_the_columns_is_that_of_the_config_where_the_model_does_not_know_it(
-    ask: Ask, built: Any
-) -> None:
-    raw = ask("tabular-classification", built(tiny_tabular.forest), "month,sales\n1,23\n23,1\n")
+def test_the_config_gives_the_order_of_columns_that_the_model_does_not_know(ask: Ask) -> None:
+    raw = ask(CLASSIFY, tiny_tabular.bare, "month,sales\n1,23\n23,1\n")
     assert raw["predictions"] == [True, False]
     assert raw["classes"] == [False, True]
     assert [row[1] > 0.5 for row in raw["probabilities"]] == [True, False]
 
 
-def test_columns_that_are_missing_are_named(ask: Ask, built: Any) -> None:
+def test_tables_and_tasks_that_do_not_fit_are_refused(ask: Ask) -> None:
     with pytest.raises(BadInputError, match=r"lacks 'month', 'rain', which org/model needs; it has 'sales'"):
-        ask("tabular-regression", built(tiny_tabular.linear), "sales\n1\n")
-
-
-def test_a_table_that_the_model_can_not_take_leaves_the_others_their_chance(ask: Ask, built: Any) -> None:
-    with pytest.raises(UnsupportedError, match=r"org/model can not take this table: .*'much'"):
-        ask("tabular-regression", built(tiny_tabular.linear), "month,sales,rain\n1,much,2\n")
+        ask(REGRESS, tiny_tabular.linear, "sales\n1\n")
+    with pytest.raises(UnsupportedError, match=r"org/model cannot take this table: .*'much'"):
+        ask(REGRESS, tiny_tabular.linear, "month,sales,rain\n1,much,2\n")
+    with pytest.raises(UnsupportedError, match="is a LinearRegression, which does not do tabular-class"):
+        ask(CLASSIFY, tiny_tabular.linear)
 
 
 def test_text_columns_reach_models_that_were_fitted_on_them(ask: Ask, tmp_path: Path) -> None:
@@ -101,26 +91,20 @@ def test_text_columns_reach_models_that_were_fitted_on_them(ask: Ask, tmp_path: 
     encoded = make_column_transformer((OneHotEncoder(), ["city"]), remainder="passthrough")
     model = make_pipeline(encoded, LogisticRegression()).fit(rows, ["cold", "warm"] * 5)
     tiny_tabular.dump(tmp_path, model)
-    raw = ask("tabular-classification", tmp_path, "n,city\n3,Rome\n3,Oslo\n")
-    assert raw["predictions"] == ["warm", "cold"]
+    assert ask(CLASSIFY, tmp_path, "n,city\n3,Rome\n3,Oslo\n")["predictions"] == ["warm", "cold"]
 
 
-def test_a_model_for_the_other_task_is_refused(ask: Ask, built: Any) -> None:
-    with pytest.raises(UnsupportedError, match="is a LinearRegression, which does not do tabular-class"):
-        ask("tabular-classification", built(tiny_tabular.linear), "month,sales,rain\n1,2,3\n")
-
-
-def test_a_pickle_is_refused_even_where_pickles_are_allowed(ask: Ask, tmp_path: Path) -> None:
+def test_a_pickle_is_refused_even_where_pickles_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "model.pkl").write_bytes(b"\x80\x04N.")
     tiny_tabular.describe(tmp_path, columns=["a"], file="model.pkl")
-    candidate = Candidate(id="org/model", task="tabular-regression", path=tmp_path, library="sklearn")
+    candidate = Candidate(id="org/model", task=REGRESS, path=tmp_path, library="sklearn")
     backend = SklearnBackend(ModelPool(10**9))
     for settings in (Settings(), Settings(allow_pickle=True, trust_remote_code=True)):
         with pytest.raises(UnsupportedError, match=r"only as a pickle.*never loaded.*skops"):
-            backend.load(TASKS["tabular-regression"], candidate, settings)
+            backend.load(TASKS[REGRESS], candidate, settings)
 
 
-def test_types_that_could_run_code_are_refused_by_name_unless_allowed(ask: Ask, tmp_path: Path) -> None:
+def test_types_that_could_do_harm_are_refused_by_name_unless_allowed(ask: Ask, tmp_path: Path) -> None:
     from sklearn.linear_model import LinearRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
@@ -131,132 +115,89 @@ def test_types_that_could_run_code_are_refused_by_name_unless_allowed(ask: Ask, 
     model.steps[0][1].fit(rows)
     tiny_tabular.dump(tmp_path, model)
     with pytest.raises(UnsupportedError, match=r"'json\.dumps'; if you trust it.*JARVIS_TRUST_REMOTE_CODE"):
-        ask("tabular-regression", tmp_path, "month,sales,rain\n1,2,3\n")
-    candidate = Candidate(id="org/model", task="tabular-regression", path=tmp_path, local=True)
+        ask(REGRESS, tmp_path)
+    candidate = Candidate(id="org/model", task=REGRESS, path=tmp_path, local=True)
     trusting = Settings(trust_remote_code=True)
-    spec = TASKS["tabular-regression"]
-    assert SklearnBackend(ModelPool(10**9)).load(spec, candidate, trusting) is not None
+    assert SklearnBackend(ModelPool(10**9)).load(TASKS[REGRESS], candidate, trusting) is not None
 
 
-@pytest.mark.parametrize("fault", ["beyond", "circle", "feature", "width"])
-def test_a_tree_that_would_lead_out_of_memory_is_refused(ask: Ask, tmp_path: Path, fault: str) -> None:
-    import numpy as np
-    from sklearn.tree import DecisionTreeRegressor
-
-    rows = tiny_tabular.rows_of()
-    model = DecisionTreeRegressor(max_depth=2).fit(rows, rows["sales"])
-    state = model.tree_.__getstate__()
-    nodes = np.array(state["nodes"])
-    if fault == "beyond":
-        nodes["left_child"][0] = 10**6
-    elif fault == "circle":
-        nodes["right_child"][0] = 0
-    elif fault == "feature":
-        nodes["feature"][0] = 3
-    else:
-        model.n_features_in_ = 2
-    model.tree_.__setstate__({**state, "nodes": nodes})
-    tiny_tabular.dump(tmp_path, model)
-    with pytest.raises(UnsupportedError, match="decision tree whose nodes lead nowhere"):
-        ask("tabular-regression", tmp_path, "month,sales,rain\n1,2,3\n")
+def test_decision_trees_need_to_be_allowed(ask: Ask) -> None:
+    with pytest.raises(UnsupportedError, match=r"sklearn\.tree\._tree\.Tree.*JARVIS_TRUST_REMOTE_CODE"):
+        ask(REGRESS, tiny_tabular.forest)
+    raw = ask(REGRESS, tiny_tabular.forest, settings={"trust_remote_code": True})
+    assert raw["predictions"] == [pytest.approx(2, abs=4)]
 
 
-def test_trees_that_can_not_be_checked_need_to_be_allowed(ask: Ask, tmp_path: Path) -> None:
-    from sklearn.ensemble import GradientBoostingRegressor
-
-    rows = tiny_tabular.rows_of()
-    tiny_tabular.dump(tmp_path, GradientBoostingRegressor(n_estimators=2).fit(rows, rows["sales"]))
-    table = "month,sales,rain\n1,2,3\n"
-    with pytest.raises(UnsupportedError, match=r"GradientBoostingRegressor.*JARVIS_TRUST_REMOTE_CODE"):
-        ask("tabular-regression", tmp_path, table)
-    allowed = Settings(trust_remote_code=True)
-    assert len(ask("tabular-regression", tmp_path, table, settings=allowed)["predictions"]) == 1
-
-
-def test_of_several_models_the_config_says_which(ask: Ask, built: Any, tmp_path: Path) -> None:
-    shutil.copy(built(tiny_tabular.linear) / "model.skops", tmp_path / "new.skops")
-    shutil.copy(built(tiny_tabular.forest_regressor) / "model.skops", tmp_path / "old.skops")
-    table = "month,sales,rain\n1,2,3\n"
+def test_of_several_models_the_config_names_one_and_it_must_be_whole(
+    ask: Ask, built: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "several"
+    folder.mkdir()
+    shutil.copy(built(tiny_tabular.linear) / "model.skops", folder / "new.skops")
+    (folder / "old.skops").write_bytes(b"nonsense")
     with pytest.raises(UnsupportedError, match=r"org/model has new.skops, old.skops; its config.json must"):
-        ask("tabular-regression", tmp_path, table)
-    assert ask("tabular-regression", tmp_path / "new.skops", table)["predictions"] == [pytest.approx(5)]
-    tiny_tabular.describe(tmp_path, columns=[], file="new.skops")
-    assert ask("tabular-regression", tmp_path, table)["predictions"] == [pytest.approx(5)]
+        ask(REGRESS, folder)
+    assert ask(REGRESS, folder / "new.skops")["predictions"] == [pytest.approx(5)]
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for tabular-regression"):
+        ask(REGRESS, folder / "old.skops")
+    tiny_tabular.describe(folder, columns=[], file="new.skops")
+    assert ask(REGRESS, folder)["predictions"] == [pytest.approx(5)]
 
 
-def test_a_damaged_file_is_refused_by_name(ask: Ask, tmp_path: Path) -> None:
-    (tmp_path / "model.skops").write_bytes(b"nonsense")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for tabular-regression"):
-        ask("tabular-regression", tmp_path, "a\n1\n")
-
-
-CHRONOS = [tiny_tabular.chronos_bolt, tiny_tabular.chronos_t5, tiny_tabular.chronos_2]
-
-
-@pytest.mark.parametrize("build", CHRONOS, ids=lambda build: build.__name__)
-def test_each_number_column_is_forecast_with_bounds(ask: Ask, built: Any, build: Build) -> None:
+@pytest.mark.parametrize(
+    "model", [tiny_tabular.chronos_bolt, tiny_tabular.chronos_t5, tiny_tabular.chronos_2]
+)
+def test_each_number_column_is_forecast_with_bounds(ask: Ask, model: Build) -> None:
     table = "Date,shop,sales,rain\n" + "".join(f"2024-01-{n:02},a,{n},{n % 3}\n" for n in range(1, 29))
-    raw = ask("time-series-forecasting", built(build), table, horizon="10")
+    raw = ask(FORECAST, model, table, horizon="10")
     assert [row["series"] for row in raw] == ["sales", "rain"]
     for row in raw:
         assert len(row["values"]) == 10
         bounds = zip(row["low"], row["values"], row["high"], strict=True)
         assert all(low <= value <= high for low, value, high in bounds)
-    again = ask("time-series-forecasting", built(build), table, horizon=10)
-    assert again == raw
+    assert ask(FORECAST, model, table, horizon=10) == raw
 
 
-def test_gaps_and_series_of_different_lengths_are_forecast(ask: Ask, built: Any) -> None:
-    table = "a,b\n1,\n,\n3,\n4,7\n5,8\n"
-    raw = ask("time-series-forecasting", built(tiny_tabular.chronos_bolt), table)
+def test_gaps_and_series_of_different_lengths_are_forecast(ask: Ask) -> None:
+    raw = ask(FORECAST, tiny_tabular.chronos_bolt, "a,b\n1,\n,\n3,\n4,7\n5,8\n")
     assert [(row["series"], len(row["values"])) for row in raw] == [("a", 12), ("b", 12)]
 
 
-@pytest.mark.parametrize("name", ["month", "Date", "order_date", "timestamp (UTC)", "", "Unnamed: 0", "ds"])
-def test_a_column_that_tells_the_time_is_not_forecast(name: str) -> None:
-    assert list(chronos.series_of({name: [1, 2], "updates": [3, 4], "time_spent": [5.0, None]})) == [
-        "updates",
-        "time_spent",
-    ]
-
-
-def test_a_table_without_series_is_refused() -> None:
-    with pytest.raises(
-        BadInputError, match="no column of numbers to forecast; its columns are 'year', 'city'"
-    ):
-        chronos.series_of({"year": [1, 2], "city": ["Oslo", None]})
+def test_columns_of_times_are_not_forecast() -> None:
+    for name in ("month", "Date", "order_date", "timestamp (UTC)", "", "Unnamed: 0", "ds"):
+        columns = {name: [1, 2], "updates": [3, 4], "time_spent": [5.0, None]}
+        assert list(series_of(columns)) == ["updates", "time_spent"]
+    error = "no column of numbers to forecast; its columns are 'year', 'city'"
+    with pytest.raises(BadInputError, match=error):
+        series_of({"year": [1, 2], "city": ["Oslo", None]})
 
 
 @pytest.mark.parametrize("horizon", ["soon", "0", -1, 1025, 2.5, True, [3]])
-def test_a_horizon_that_makes_no_sense_is_refused(ask: Ask, built: Any, horizon: Any) -> None:
+def test_a_horizon_that_makes_no_sense_is_refused(ask: Ask, horizon: Any) -> None:
     with pytest.raises(BadInputError, match="whole number from 1 to 1024"):
-        ask("time-series-forecasting", built(tiny_tabular.chronos_bolt), "a\n1\n2\n", horizon=horizon)
+        ask(FORECAST, tiny_tabular.chronos_bolt, "a\n1\n2\n", horizon=horizon)
 
 
-def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, built: Any, tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    folder = Path(shutil.copytree(built(tiny_tabular.chronos_bolt), tmp_path / "copy"))
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
+def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Callable[[Build], Path]) -> None:
+    folder = copied(tiny_tabular.chronos_bolt)
+    as_pickle(folder / "model.safetensors")
     with pytest.raises(UnsupportedError, match="only as a pickle"):
-        ask("time-series-forecasting", folder, "a\n1\n2\n")
+        ask(FORECAST, folder, "a\n1\n2\n")
 
 
 @pytest.mark.parametrize(
     ("task", "about", "reason"),
     [
-        ("tabular-regression", {"library": "sklearn"}, None),
-        ("tabular-regression", {"library": "xgboost"}, "it is made for xgboost, not for scikit-learn"),
-        ("tabular-regression", {"library": "sklearn", "size": 10**12}, "JARVIS_MAX_DOWNLOAD"),
-        ("time-series-forecasting", {"library": "chronos-forecasting"}, None),
-        ("time-series-forecasting", {"library": "transformers", "id": "amazon/chronos-t5-tiny"}, None),
-        ("time-series-forecasting", {"library": "timesfm"}, "it is made for timesfm, and is no Chronos"),
-        ("time-series-forecasting", {"library": "transformers"}, "is no Chronos model"),
+        (REGRESS, {"library": "sklearn"}, None),
+        (REGRESS, {"library": "xgboost"}, "it is made for xgboost, not for scikit-learn"),
+        (REGRESS, {"library": "sklearn", "size": 10**12}, "JARVIS_MAX_DOWNLOAD"),
+        (FORECAST, {"library": "chronos-forecasting"}, None),
+        (FORECAST, {"library": "transformers", "id": "amazon/chronos-t5-tiny"}, None),
+        (FORECAST, {"library": "timesfm"}, "it is made for timesfm, not for Chronos"),
+        (FORECAST, {"library": "transformers"}, "it is made for transformers, not for Chronos"),
     ],
 )
-def test_what_can_be_run_is_told_before_anything_is_loaded(
+def test_what_can_be_run_is_known_before_loading(
     pool: ModelPool, task: str, about: dict[str, Any], reason: str | None
 ) -> None:
     candidate = Candidate(**{"id": "org/model", "task": task, **about})
@@ -264,11 +205,11 @@ def test_what_can_be_run_is_told_before_anything_is_loaded(
     assert found is None if reason is None else reason in (found or "")
 
 
-@pytest.mark.parametrize("task", BACKENDS)
+@pytest.mark.parametrize("task", [REGRESS, FORECAST])
 def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     missing = {"skops", "chronos"}
-    monkeypatch.setattr(base, "find_spec", lambda name: None if name in missing else find_spec(name))
-    library = "chronos-forecasting" if task == chronos.TASK else "sklearn"
+    monkeypatch.setattr(local, "find_spec", lambda name: None if name in missing else find_spec(name))
+    library = "chronos-forecasting" if task == FORECAST else "sklearn"
     candidate = Candidate(id="org/model", task=task, library=library, local=True)
     backend = BACKENDS[task](pool)
     assert 'needs the extra "tabular"' in (backend.unsupported_reason(TASKS[task], candidate) or "")

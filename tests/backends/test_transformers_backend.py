@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tiny_models import build
+import tiny_text
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 
@@ -41,10 +41,10 @@ SPEC = TASKS["text-classification"]
 TEXT = "Ada wrote the first program."
 
 
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
     """The folder of a tiny text classifier."""
-    return build("bert_classifier", tmp_path_factory.mktemp("classifier"))
+    return built(tiny_text.bert_classifier)
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def test_weights_that_are_a_pickle_are_refused_unless_allowed(
 
 def test_a_damaged_model_is_refused_by_name(backend: TransformersBackend, copied: Path) -> None:
     (copied / "model.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(UnsupportedError, match="org/model can not be loaded for text-classification"):
+    with pytest.raises(UnsupportedError, match="org/model cannot be loaded for text-classification"):
         load_from(backend, copied)
     (copied / "config.json").unlink()
-    with pytest.raises(UnsupportedError, match=r"org/model can not be loaded: there is no .*config.json"):
+    with pytest.raises(UnsupportedError, match=r"org/model cannot be loaded: there is no .*config.json"):
         load_from(backend, copied)
 
 
@@ -132,14 +132,10 @@ def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copie
 @pytest.mark.parametrize(
     ("task", "changes", "reason"),
     [
-        ("text-to-image", {}, "transformers has no way here to do text-to-image"),
+        ("text-to-image", {}, "transformers does not do text-to-image here"),
         ("text-classification", {"library": "diffusers"}, "it is made for diffusers"),
         ("text-classification", {"tags": ("custom_code",), "local": True}, "JARVIS_TRUST_REMOTE_CODE"),
-        (
-            "text-classification",
-            {"size": 10**10},
-            r"10.0 GB would have to be downloaded.*JARVIS_MAX_DOWNLOAD",
-        ),
+        ("text-classification", {"size": 10**10}, r"the download of 10.0 GB exceeds.*JARVIS_MAX_DOWNLOAD"),
     ],
 )
 def test_why_not(backend: TransformersBackend, task: str, changes: dict[str, Any], reason: str) -> None:
@@ -170,7 +166,7 @@ def test_why_not_goes_by_the_settings() -> None:
 def test_without_torch_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, backend: TransformersBackend
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.backends.base.find_spec", lambda name: None)
+    monkeypatch.setattr("jarvis_agent.backends.local.find_spec", lambda name: None)
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, local=True)
     assert 'pip install "jarvis-agent[local]"' in str(backend.unsupported_reason(spec, candidate))
@@ -198,8 +194,10 @@ def test_importing_the_backend_imports_none_of_what_it_runs() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_cancelled_generation_stops(pool: ModelPool, tmp_path: Path) -> None:
-    candidate = Candidate(id="org/llama", task="text-generation", path=build("llama", tmp_path / "llama"))
+def test_a_cancelled_generation_stops(
+    pool: ModelPool, built: Callable[[Callable[[Path], None]], Path]
+) -> None:
+    candidate = Candidate(id="org/llama", task="text-generation", path=built(tiny_text.llama))
     call = Call(TASKS["text-generation"], candidate, {"text": "a"}, Path, Settings(device="cpu"))
     expert = TransformersBackend(pool).load(call.spec, candidate, call.settings)
     began, steps, forward = threading.Event(), [], expert.loaded.model.forward
@@ -258,25 +256,25 @@ def test_what_was_downloaded_is_there_without_the_hub(backend: TransformersBacke
 
 def test_a_model_that_is_nowhere_is_refused_by_name(backend: TransformersBackend, hub: HubDouble) -> None:
     gone = ON_HUB.model_copy(update={"id": "org/gone"})
-    with pytest.raises(UnsupportedError, match=r"org/gone can not be had from the Hub \(404\)"):
+    with pytest.raises(UnsupportedError, match=r"the Hub refuses org/gone \(404\)"):
         asyncio.run(backend.run(call_of(gone, offline=False)))
     with pytest.raises(UnsupportedError, match=r"org/gone is not on this machine.*hf download org/gone"):
         asyncio.run(backend.run(call_of(gone.model_copy(update={"local": True}), offline=False)))
-    with pytest.raises(UnsupportedError, match=r"org/gone can not be loaded: .*JARVIS_OFFLINE"):
+    with pytest.raises(UnsupportedError, match=r"org/gone cannot be loaded: .*JARVIS_OFFLINE"):
         asyncio.run(backend.run(call_of(gone, offline=True)))
 
 
 def test_a_download_obeys_the_limit_though_the_size_was_unknown(
     backend: TransformersBackend, hub: HubDouble
 ) -> None:
-    with pytest.raises(UnsupportedError, match=r"more than the limit of 0.0 GB \(JARVIS_MAX_DOWNLOAD\)"):
+    with pytest.raises(UnsupportedError, match=r"exceeds the limit of 0.0 GB \(JARVIS_MAX_DOWNLOAD\)"):
         asyncio.run(backend.run(call_of(ON_HUB, offline=False, max_download=1000)))
     assert fetched_from(hub) == {"config.json"}
 
 
 def test_a_model_of_another_kind_is_not_downloaded(backend: TransformersBackend, hub: HubDouble) -> None:
     detector = ON_HUB.model_copy(update={"task": "object-detection"})
-    with pytest.raises(UnsupportedError, match="is a bert model, which can not do object-detection"):
+    with pytest.raises(UnsupportedError, match="is a bert model, which cannot do object-detection"):
         backend.load(TASKS["object-detection"], detector, Settings(device="cpu", offline=False))
     assert fetched_from(hub) == {"config.json"}
 

@@ -1,21 +1,15 @@
-"""Chat models that see and hear, and models that read pages: what they are shown, and what they refuse."""
+"""Models that see and hear, and models that read pages: what they are shown, and what they refuse."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Candidate, Resource
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
@@ -23,205 +17,160 @@ transformers = pytest.importorskip("transformers")
 
 import tiny_multimodal  # noqa: E402
 import tiny_vision  # noqa: E402
+from model_bench import Bench, Build  # noqa: E402
 
-from jarvis_agent.backends.transformers import chat as chat  # noqa: E402
-from jarvis_agent.backends.transformers.backend import TransformersBackend, TransformersExpert  # noqa: E402
-from jarvis_agent.backends.transformers.processors import NoVideos, check_packages, load_processor  # noqa: E402
-
-Build = Callable[[Path], None]
-Opened = Callable[..., tuple[TransformersExpert, Call]]
+from jarvis_agent.backends.transformers import generation as generation  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
+from jarvis_agent.backends.transformers.documents import words_of  # noqa: E402
+from jarvis_agent.backends.transformers.loading import (  # noqa: E402
+    NoVideoProcessor,
+    check_packages,
+    load_processor,
+)
 
 
 @pytest.fixture(scope="module")
-def experts(built: Callable[[Build], Path]) -> Iterator[Callable[[str, Build], TransformersExpert]]:
-    """A tiny model, loaded for a task; each is built and loaded once."""
-    loaded: dict[tuple[str, Build], Any] = {}
-    backend = TransformersBackend(ModelPool(10**9), Settings(device="cpu"))
-
-    def load(task: str, build: Build) -> TransformersExpert:
-        if (task, build) not in loaded:
-            candidate = Candidate(id=f"tiny/{build.__name__}", task=task, path=built(build), local=True)
-            loaded[task, build] = backend.load(TASKS[task], candidate, Settings(device="cpu"))
-        return loaded[task, build]  # type: ignore[no-any-return]
-
-    yield load
-    asyncio.run(backend.pool.close())
+def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(TransformersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
-def opened(
-    experts: Callable[[str, Build], TransformersExpert], media: dict[str, Path], tmp_path: Path
-) -> Opened:
-    """A tiny model and a call of it; `image="photo"` gives a file of `make_media`."""
+def shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """What a model would be given for a call; its text is under "shown"."""
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(generation, "generate", lambda loaded, batch, **_: given.append(dict(batch)) or [])
 
-    def opened(
-        task: str, build: Build, options: dict[str, Any] | None = None, **inputs: Any
-    ) -> tuple[TransformersExpert, Call]:
-        kinds = {arg.name: arg.kind for arg in TASKS[task].inputs}
+    def shown(task: str, model: Build, **inputs: Any) -> dict[str, Any]:
+        call = bench.call(task, model, **inputs)
+        expert = bench.load(call)
+        expert(call)
+        text = expert.loaded.processor.tokenizer.decode(given[-1]["input_ids"][0])
+        return {**given[-1], "shown": str(text)}
 
-        def given(name: str, value: Any) -> Any:
-            if isinstance(value, list):
-                return [given(name, item) for item in value]
-            return value if kinds[name] == "text" else Resource(kind=kinds[name], path=media[value])
-
-        call = Call(
-            spec=TASKS[task],
-            candidate=Candidate(id="tiny", task=task, metadata={"options": options} if options else {}),
-            inputs={name: given(name, value) for name, value in inputs.items()},
-            new_path=lambda suffix: tmp_path / f"made{suffix}",
-            settings=Settings(device="cpu"),
-        )
-        return experts(task, build), call
-
-    return opened
+    return shown
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What was given to `generate`; it writes nothing."""
-    seen: list[dict[str, Any]] = []
-
-    def generate(loaded: Any, batch: Any, **options: Any) -> list[int]:
-        seen.append({**batch, "options": options})
-        return []
-
-    monkeypatch.setattr(chat, "generate", generate)
-    return seen
-
-
-def shown_text(expert: TransformersExpert, batch: dict[str, Any]) -> str:
-    return str(expert.loaded.processor.tokenizer.decode(batch["input_ids"][0]))
-
-
-def test_a_video_is_shown_as_frames_with_their_times(opened: Opened, seen: list[dict[str, Any]]) -> None:
-    expert, call = opened("video-text-to-text", tiny_vision.llava_chat, text="What moves?", video="clip")
-    expert(call)
-    frames = seen[0]["pixel_values"]
-    brightness = [float(frame.mean()) for frame in frames]
-    assert len(frames) == 8
+def test_a_video_is_shown_as_frames_with_their_times(shown: Any) -> None:
+    given = shown("video-text-to-text", tiny_vision.llava_chat, text="What moves?", video="clip")
+    brightness = [float(frame.mean()) for frame in given["pixel_values"]]
+    assert len(brightness) == 8
     assert brightness == sorted(brightness), "the clip grows brighter, and so do its frames in their order"
     assert brightness[0] < brightness[-1]
-    text = shown_text(expert, seen[0])
-    assert text.startswith("8 frames of a video, in their order:")
-    assert [f"{second}.1 s: " in text for second in (0, 1)] == [True, True]
-    assert text.endswith("What moves?:")
+    assert given["shown"].startswith("8 frames of a video, in their order:")
+    assert "0.1 s: " in given["shown"]
+    assert "1.1 s: " in given["shown"]
+    assert given["shown"].endswith("What moves?:")
 
 
-def test_frames_are_not_cut_into_tiles_and_images_are(
-    opened: Opened, seen: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+def test_images_are_cut_into_tiles_and_frames_are_not(
+    bench: Bench, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expert, image = opened("any-to-any", tiny_multimodal.smolvlm, text="?", image="photo")
-    eye = expert.loaded.processor.image_processor
+    eye = bench.load(bench.call("any-to-any", tiny_multimodal.smolvlm)).loaded.processor.image_processor
     monkeypatch.setattr(eye, "do_image_splitting", True)
     monkeypatch.setattr(eye, "size", {"longest_edge": 64})
-    expert(image)
-    expert, video = opened("any-to-any", tiny_multimodal.smolvlm, text="?", video="clip")
-    expert(video)
-    tiles, frames = (batch["pixel_values"].shape[1] for batch in seen)
-    assert tiles > 1
-    assert frames == 8
+    image = shown("any-to-any", tiny_multimodal.smolvlm, text="?", image="photo")
+    video = shown("any-to-any", tiny_multimodal.smolvlm, text="?", video="clip")
+    assert image["pixel_values"].shape[1] > 1
+    assert video["pixel_values"].shape[1] == 8
 
 
-def test_any_to_any_shows_all_that_is_given(opened: Opened, seen: list[dict[str, Any]]) -> None:
+def test_any_to_any_shows_all_that_is_given(shown: Any) -> None:
     for inputs, images in (({}, 0), ({"image": "photo"}, 1), ({"image": "photo", "video": "clip"}, 9)):
-        expert, call = opened("any-to-any", tiny_multimodal.qwen2_vl, text="What is this?", **inputs)
-        expert(call)
-        assert len(seen[-1].get("image_grid_thw", [])) == images
+        given = shown("any-to-any", tiny_multimodal.qwen2_vl, text="What is this?", **inputs)
+        assert len(given.get("image_grid_thw", [])) == images
 
 
-def test_a_long_recording_is_heard_in_pieces(opened: Opened, seen: list[dict[str, Any]]) -> None:
-    expert, call = opened(
-        "audio-text-to-text", tiny_multimodal.qwen2_audio, text="What is said?", audio="tone"
-    )
-    expert(call)
-    assert expert.loaded.processor.feature_extractor.chunk_length == 1
-    assert len(seen[0]["input_features"]) == 2, "two seconds, of which the model hears one at a time"
+def test_a_long_recording_is_heard_in_pieces(shown: Any) -> None:
+    given = shown("audio-text-to-text", tiny_multimodal.qwen2_audio, text="What is said?", audio="tone")
+    assert len(given["input_features"]) == 2, "two seconds, of which the model hears one at a time"
 
 
-def test_a_model_that_can_not_hear_says_so(opened: Opened) -> None:
-    expert, call = opened("any-to-any", tiny_multimodal.qwen2_vl, text="What is said?", audio="tone")
-    with pytest.raises(UnsupportedError, match="can not hear"):
-        expert(call)
-
-
-def test_a_model_that_can_not_see_says_so(opened: Opened) -> None:
-    expert, call = opened("any-to-any", tiny_multimodal.qwen2_audio, text="What is this?", image="photo")
-    with pytest.raises(UnsupportedError, match="can not see"):
-        expert(call)
-
-
-def test_a_model_that_is_no_chat_model_goes_on_from_the_text(opened: Opened) -> None:
-    expert, call = opened("image-text-to-text", tiny_vision.blip_caption, text="a cat", image="photo")
-    assert expert(call).startswith("a cat")
-    expert, call = opened("video-text-to-text", tiny_vision.blip_caption, text="a cat", video="clip")
-    with pytest.raises(UnsupportedError, match="no chat model"):
-        expert(call)
-
-
-def test_what_the_description_says_about_writing_is_obeyed(opened: Opened) -> None:
-    def length(options: dict[str, Any]) -> int:
-        expert, call = opened(
-            "image-text-to-text", tiny_multimodal.qwen2_vl, options, text="Write.", image="photo"
+def test_special_tokens_in_a_text_are_removed(shown: Any) -> None:
+    for model, mark in ((tiny_multimodal.qwen2_vl, "<|image_pad|>"), (tiny_multimodal.smolvlm, "<image>")):
+        plain, marked = (
+            shown("image-text-to-text", model, text=text, image="photo")["input_ids"][0].tolist()
+            for text in ("one  two", f"one{mark}</s>two")
         )
-        written = expert(call)
-        return len(expert.loaded.processor.tokenizer(written, add_special_tokens=False).input_ids)
-
-    short, long = length({"max_new_tokens": 3}), length({"max_new_tokens": 40})
-    assert short < 10 < long
+        assert marked == plain
 
 
-def test_an_answer_ends_when_nobody_waits_for_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jarvis_agent.backends.transformers import generation
-
-    monkeypatch.setattr(generation, "abandoned", lambda: True)
-    expert, call = opened("image-text-to-text", tiny_multimodal.qwen2_vl, text="Write.", image="photo")
-    assert len(expert(call)) < 10
+def test_a_captioner_is_asked_to_read_where_text_is_wanted(bench: Bench, shown: Any) -> None:
+    described = shown("image-to-text", tiny_vision.llava_chat, image="photo")
+    read = shown("image-to-text", tiny_vision.llava_chat, image="photo", hints={"ocr": True})
+    assert "Describe this image" in described["shown"]
+    assert "Write out all the text" in read["shown"]
 
 
 @pytest.mark.parametrize(
-    ("build", "mark"), [(tiny_multimodal.qwen2_vl, "<|image_pad|>"), (tiny_multimodal.smolvlm, "<image>")]
+    ("model", "task", "inputs", "error"),
+    [
+        (tiny_multimodal.qwen2_vl, "any-to-any", {"text": "?", "audio": "tone"}, "cannot hear"),
+        (tiny_multimodal.qwen2_audio, "any-to-any", {"text": "?", "image": "photo"}, "cannot see"),
+        (tiny_vision.blip_caption, "video-text-to-text", {"text": "?", "video": "clip"}, "not a chat model"),
+        (tiny_multimodal.qwen2_vl, "image-text-to-text", {"text": " ", "image": "photo"}, "is empty"),
+        (tiny_multimodal.colpali, "visual-document-retrieval", {"text": "total", "image": []}, "is empty"),
+    ],
 )
-def test_marks_of_the_template_in_a_text_count_for_nothing(
-    opened: Opened, seen: list[dict[str, Any]], build: Build, mark: str
+def test_what_a_model_cannot_take_is_refused(
+    bench: Bench, model: Build, task: str, inputs: dict[str, Any], error: str
 ) -> None:
-    for text in ("one  two", f"one{mark}</s>two"):
-        expert, call = opened("image-text-to-text", build, text=text, image="photo")
-        expert(call)
-    plain, marked = (batch["input_ids"][0].tolist() for batch in seen)
-    assert marked == plain
+    with pytest.raises((UnsupportedError, BadInputError), match=error):
+        bench.ask(task, model, **inputs)
 
 
-def test_an_empty_question_is_refused(opened: Opened) -> None:
-    expert, call = opened("image-text-to-text", tiny_multimodal.qwen2_vl, text=" ", image="photo")
-    with pytest.raises(BadInputError, match="empty"):
-        expert(call)
+def test_a_model_without_a_chat_continues_the_text(bench: Bench) -> None:
+    raw = bench.ask("image-text-to-text", tiny_vision.blip_caption, text="a cat", image="photo")
+    assert raw.startswith("a cat")
 
 
-@pytest.mark.parametrize("build", [tiny_multimodal.colpali, tiny_multimodal.clip])
-def test_the_score_of_a_page_is_its_own(opened: Opened, build: Build) -> None:
-    task = "visual-document-retrieval"
-    expert, call = opened(task, build, text="total", image=["photo", "page", "photo"])
-    first, second, third = expert(call)
+def test_the_options_of_the_description_limit_the_reply(bench: Bench) -> None:
+    def length(limit: int) -> int:
+        options = {"options": {"max_new_tokens": limit}}
+        call = bench.call(
+            "image-text-to-text", tiny_multimodal.qwen2_vl, options, text="Write.", image="photo"
+        )
+        expert = bench.load(call)
+        return len(expert.loaded.processor.tokenizer(expert(call), add_special_tokens=False).input_ids)
+
+    assert length(3) < 10 < length(40)
+
+
+def test_a_cancelled_reply_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "is_cancelled", lambda: True)
+    raw = bench.ask("image-text-to-text", tiny_multimodal.qwen2_vl, text="Write.", image="photo")
+    assert len(raw) < 10
+
+
+@pytest.mark.parametrize(
+    ("model", "answers"), [(tiny_vision.vilt, 3), (tiny_vision.blip_vqa, 1), (tiny_vision.llava_chat, 1)]
+)
+def test_a_visual_answer_has_a_score_where_the_model_classifies(
+    bench: Bench, model: Build, answers: int
+) -> None:
+    short = {"options": {"max_new_tokens": 4}} if answers == 1 else None
+    raw = bench.ask("visual-question-answering", model, short, image="photo", text="what is on the cat?")
+    assert len(raw) == answers
+    assert ("score" in raw[0]) == (answers == 3)
+
+
+@pytest.mark.parametrize("model", [tiny_multimodal.colpali, tiny_vision.clip])
+def test_the_score_of_a_page_is_its_own(bench: Bench, model: Build) -> None:
+    def scores(*pages: str) -> list[float]:
+        found: list[float] = bench.ask("visual-document-retrieval", model, text="total", image=[*pages])
+        return found
+
+    first, second, third = scores("photo", "page", "photo")
     assert first == pytest.approx(third, abs=1e-4)
     assert first != pytest.approx(second, abs=1e-4)
-    expert, call = opened(task, build, text="total", image=["page"])
-    assert expert(call) == [pytest.approx(second, abs=1e-3)]
+    assert scores("page") == [pytest.approx(second, abs=1e-3)]
 
 
-def test_no_pages_can_not_be_searched(opened: Opened) -> None:
-    expert, call = opened("visual-document-retrieval", tiny_multimodal.colpali, text="total", image=[])
-    with pytest.raises(BadInputError, match="empty"):
-        expert(call)
-
-
-def test_layoutlmv3_reads_a_long_page_in_windows(opened: Opened) -> None:
-    expert, call = opened(
-        "document-question-answering", tiny_multimodal.layoutlmv3, text="total", image="page"
-    )
-    words = [
-        {"text": " ".join(["Invoice", "total"] * 20), "box": {"xmin": 0, "ymin": 0, "xmax": 600, "ymax": 50}}
-    ]
-    expert.loaded.extras["reader"] = lambda call: {"lines": words}
+def test_a_long_page_is_read_in_windows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = bench.call("document-question-answering", tiny_multimodal.layoutlmv3, text="total", image="page")
+    expert = bench.load(call)
+    text = " ".join(["Invoice", "total"] * 20)
+    lines = [{"text": text, "box": {"xmin": 0, "ymin": 0, "xmax": 600, "ymax": 50}}]
+    monkeypatch.setitem(expert.loaded.extras, "reader", lambda call: {"lines": lines})
     windows: list[Any] = []
     forward = expert.loaded.model.forward
 
@@ -233,46 +182,46 @@ def test_layoutlmv3_reads_a_long_page_in_windows(opened: Opened) -> None:
         output.start_logits[0, last - 2] = output.end_logits[0, last - 2] = 4.0 + len(windows)
         return output
 
-    expert.loaded.model.forward = surer_of_each_window
+    monkeypatch.setattr(expert.loaded.model, "forward", surer_of_each_window)
     best = expert(call)[0]
     assert len(windows) > 1
     assert best["start"] == best["end"] == 39
     assert best["answer"] == "total"
+    lines.clear()
+    with pytest.raises(UnsupportedError, match="there are none on this one"):
+        expert(call)
 
 
-@pytest.mark.parametrize("build", [tiny_multimodal.qwen2_vl, tiny_multimodal.smolvlm])
-@pytest.mark.skipif(find_spec("torchvision") is not None, reason="with torchvision nothing is lacking")
-def test_a_processor_for_videos_is_loaded_without_torchvision(build: Build, tmp_path: Path) -> None:
-    build(tmp_path)
+def test_words_of_a_line_share_its_box_by_their_letters() -> None:
+    line = {"text": "ab cd ", "box": {"xmin": 0, "ymin": 10, "xmax": 60, "ymax": 20}}
+    assert words_of([line], (100, 100)) == [("ab", [0, 100, 200, 200]), ("cd", [300, 100, 500, 200])]
+
+
+@pytest.mark.parametrize("model", [tiny_multimodal.qwen2_vl, tiny_multimodal.smolvlm])
+@pytest.mark.skipif(find_spec("torchvision") is not None, reason="with torchvision nothing is missing")
+def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench, model: Build) -> None:
     with pytest.raises(ImportError):
-        transformers.AutoProcessor.from_pretrained(tmp_path)
-    processor = load_processor(tmp_path)
+        transformers.AutoProcessor.from_pretrained(bench.built(model))
+    processor = load_processor(bench.built(model))
     assert processor.chat_template
     assert processor.image_processor is not None
+    with pytest.raises(UnsupportedError, match="torchvision"):
+        NoVideoProcessor()(["clip.mp4"])
 
 
-def test_smolvlm_is_shown_images_as_its_own_processor_would(tmp_path: Path) -> None:
+def test_smolvlm_is_shown_images_as_its_own_processor_would(bench: Bench) -> None:
     from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
-    tiny_multimodal.smolvlm(tmp_path)
-    processor = load_processor(tmp_path)
+    processor = load_processor(bench.built(tiny_multimodal.smolvlm))
     marks = (processor.image_seq_len, "<fake_token_around_image>", "<image>", "<global-img>")
     for rows, columns in ((0, 0), (2, 3)):
         shown = processor.replace_image_token({"rows": [[rows]], "cols": [[columns]]}, 0)
         assert shown == get_image_prompt_string(rows, columns, *marks)
 
 
-@pytest.mark.parametrize(
-    ("config", "package"), [("Llama4Config", "torchvision"), ("VoxtralConfig", "mistral-common")]
-)
-def test_what_a_processor_needs_is_told_before_a_download(config: str, package: str) -> None:
-    if find_spec(package.replace("-", "_")) is not None:
-        pytest.skip(f"{package} is installed")
-    with pytest.raises(ImportError, match=package):
-        check_packages(getattr(transformers, config)())
+def test_what_a_processor_needs_is_named_before_a_download() -> None:
     check_packages(transformers.Qwen2VLConfig())
-
-
-def test_the_part_for_videos_is_missing_aloud() -> None:
-    with pytest.raises(UnsupportedError, match="torchvision"):
-        NoVideos()(["clip.mp4"])
+    for config, package in (("Llama4Config", "torchvision"), ("VoxtralConfig", "mistral-common")):
+        if find_spec(package.replace("-", "_")) is None:
+            with pytest.raises(ImportError, match=package):
+                check_packages(getattr(transformers, config)())

@@ -1,10 +1,9 @@
-"""Tasks on images and videos with transformers, on tiny models that the real code loads from a directory."""
+"""Images and videos with transformers: what is found, masked, measured and drawn, and what is refused."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,187 +22,126 @@ np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import tiny_finders  # noqa: E402
 import tiny_vision  # noqa: E402
+from model_bench import Bench, Build  # noqa: E402
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.keypoints import detector_of  # noqa: E402
-from jarvis_agent.backends.transformers.vision import tells_distance  # noqa: E402
+from jarvis_agent.backends.transformers.keypoints import load_detector  # noqa: E402
+from jarvis_agent.backends.transformers.vision import predicts_distance  # noqa: E402
 from jarvis_agent.backends.transformers.zero_shot import labels_of  # noqa: E402
 from jarvis_agent.media.video import write_video  # noqa: E402
 
-SETTINGS = Settings(device="cpu", offline=True)
-
-Built = Callable[[Callable[[Path], None]], Path]
-Run = Callable[..., Any]
+OFFLINE = Settings(device="cpu", offline=True)
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[TransformersBackend]:
-    pool = ModelPool(limit_bytes=10**9)
-    yield TransformersBackend(pool, SETTINGS)
-    asyncio.run(pool.close())
+def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(TransformersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture(scope="module")
-def photo(tmp_path_factory: pytest.TempPathFactory) -> Resource:
-    """An image of noise, 64 × 48."""
-    path = tmp_path_factory.mktemp("photo") / "noise.png"
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (48, 64, 3), np.uint8)).save(path)
-    return Resource(kind="image", path=path, mime="image/png")
-
-
-@pytest.fixture
-def run(backend: TransformersBackend, built: Built, tmp_path: Path) -> Run:
-    """The raw output of a tiny model."""
-
-    def run(
-        task: str, build: Callable[[Path], None], metadata: dict[str, Any] | None = None, **inputs: Any
-    ) -> Any:
-        candidate = Candidate(
-            id=f"tiny/{build.__name__}", task=task, path=built(build), local=True, metadata=metadata or {}
-        )
-        call = Call(
-            spec=TASKS[task],
-            candidate=candidate,
-            inputs=inputs,
-            new_path=lambda suffix: tmp_path / f"made{suffix}",
-            settings=SETTINGS,
-        )
-        assert backend.unsupported_reason(call.spec, candidate) is None
-        return asyncio.run(backend.run(call))
-
-    return run
-
-
-@pytest.fixture
-def fresh(monkeypatch: pytest.MonkeyPatch) -> TransformersBackend:
-    """A backend that has loaded nothing yet."""
-    return TransformersBackend(ModelPool(limit_bytes=10**9), SETTINGS)
-
-
-def labelled(labels: Any) -> Call:
-    """A call with these labels."""
-    spec = TASKS["zero-shot-image-classification"]
-    return Call(spec, Candidate(id="m", task=spec.name), {"labels": labels}, Path, SETTINGS)
-
-
-@pytest.mark.parametrize("given", ["cat, good dog", "cat\ngood dog;cat", ["cat", " good dog ", ""]])
+@pytest.mark.parametrize("given", ["cat, good dog", "cat\ngood dog;cat", ["cat", " good dog ", ""], " , "])
 def test_labels_are_a_list_or_a_text(given: Any) -> None:
-    assert labels_of(labelled(given)) == ["cat", "good dog"]
+    spec = TASKS["zero-shot-image-classification"]
+    call = Call(spec, Candidate(id="m", task=spec.name), {"labels": given}, Path, OFFLINE)
+    if given == " , ":
+        with pytest.raises(BadInputError, match="needs labels"):
+            labels_of(call)
+    else:
+        assert labels_of(call) == ["cat", "good dog"]
 
 
-def test_without_labels_there_is_nothing_to_choose_from() -> None:
-    with pytest.raises(BadInputError, match="needs labels"):
-        labels_of(labelled(" , "))
-
-
-def test_each_label_gets_a_probability(run: Run, photo: Resource) -> None:
-    found = run("zero-shot-image-classification", tiny_vision.clip, image=photo, labels=["cat", "dog", "is"])
-    assert {row["label"] for row in found} == {"cat", "dog", "is"}
+def test_each_label_gets_a_probability(bench: Bench) -> None:
+    labels = ["cat", "dog", "is"]
+    found = bench.ask("zero-shot-image-classification", tiny_vision.clip, image="photo", labels=labels)
+    assert {row["label"] for row in found} == set(labels)
     assert sum(row["score"] for row in found) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("build", [tiny_finders.owlvit, tiny_finders.owlv2, tiny_finders.grounding_dino])
-def test_finds_bear_the_labels_as_they_were_given(
-    run: Run, photo: Resource, build: Callable[[Path], None]
-) -> None:
-    found = run("zero-shot-object-detection", build, image=photo, labels="The Cat., good dog")
-    assert found
+@pytest.mark.parametrize("model", [tiny_vision.owlvit, tiny_vision.owlv2, tiny_vision.grounding_dino])
+def test_detections_bear_the_labels_as_they_were_given(bench: Bench, model: Build) -> None:
+    found = bench.ask("zero-shot-object-detection", model, image="photo", labels="The Cat., good dog")
     assert {row["label"] for row in found} <= {"The Cat.", "good dog"}
     scores = [row["score"] for row in found]
+    assert scores
     assert scores == sorted(scores, reverse=True)
     assert all(row["box"]["xmin"] <= row["box"]["xmax"] <= 64 for row in found)
 
 
-def test_the_same_thing_is_found_once(run: Run, photo: Resource) -> None:
+def test_a_thing_is_masked_once(bench: Bench) -> None:
     """The tiny SAM sees the whole image at each of its 1024 points."""
-    (found,) = run("mask-generation", tiny_finders.sam, image=photo)
+    (found,) = bench.ask("mask-generation", tiny_vision.sam, image="photo")
     assert found["mask"].size == (64, 48)
     assert found["mask"].getextrema() == (255, 255)
     assert 0.88 < found["score"] <= 1
 
 
-def test_without_a_detector_the_image_is_one_person(run: Run, photo: Resource) -> None:
-    (person,) = run("keypoint-detection", tiny_finders.vitpose, image=photo)
+@pytest.mark.parametrize(
+    ("model", "scored"), [(tiny_vision.segformer, False), (tiny_vision.detr_panoptic, True)]
+)
+def test_segments_have_masks_and_scores_if_the_model_gives_them(
+    bench: Bench, model: Build, scored: bool
+) -> None:
+    found = bench.ask("image-segmentation", model, image="photo")
+    assert all((row["score"] is not None) == scored for row in found)
+    assert {(row["mask"].mode, row["mask"].size) for row in found} == {("L", (64, 48))}
+
+
+def test_without_a_detector_the_image_is_one_person(bench: Bench) -> None:
+    (person,) = bench.ask("keypoint-detection", tiny_vision.vitpose, image="photo")
     assert person["box"] == {"xmin": 0, "ymin": 0, "xmax": 64, "ymax": 48}
     assert person["edges"] == [[5, 6], [5, 7], [6, 8]]
 
 
-def test_each_person_that_the_detector_finds_has_joints(run: Run, built: Built, photo: Resource) -> None:
-    detected = run("object-detection", tiny_vision.detr_people, image=photo)
-    named = {"detector": str(built(tiny_vision.detr_people))}
-    found = run("keypoint-detection", _vitpose_with_detector, named, image=photo)
+def test_each_detected_person_has_joints(bench: Bench) -> None:
+    detected = bench.ask("object-detection", tiny_vision.detr_people, image="photo")
+    named = {"detector": str(bench.built(tiny_vision.detr_people))}
+    found = bench.ask("keypoint-detection", tiny_vision.vitpose, named, image="photo")
     assert [person["box"] for person in found] == [row["box"] for row in detected]
     assert all(len(person["keypoints"]) == 17 for person in found)
 
 
-def _vitpose_with_detector(folder: Path) -> None:
-    tiny_finders.vitpose(folder)
-
-
-def test_a_detector_that_finds_no_people_leaves_none(run: Run, built: Built, photo: Resource) -> None:
-    named = {"detector": str(built(tiny_vision.detr))}  # it knows first, second and third
-    assert run("keypoint-detection", _vitpose_without_people, named, image=photo) == []
-    drawn = run("openpose-control", _vitpose_without_people, named, image=photo)
+def test_a_detector_that_finds_no_people_leaves_none(bench: Bench) -> None:
+    named = {"detector": str(bench.built(tiny_vision.detr))}  # it knows first, second and third
+    assert bench.ask("keypoint-detection", tiny_vision.vitpose, named, image="photo") == []
+    drawn = bench.ask("openpose-control", tiny_vision.vitpose, named, image="photo")
     assert drawn.size == (64, 48)
     assert drawn.getbbox() is None
 
 
-def _vitpose_without_people(folder: Path) -> None:
-    tiny_finders.vitpose(folder)
-
-
-def test_a_detector_that_is_named_must_be_there(built: Built) -> None:
-    candidate = Candidate(
-        id="m",
-        task="keypoint-detection",
-        path=built(tiny_finders.vitpose),
-        metadata={"detector": "org/nowhere"},
-    )
+def test_a_named_detector_must_be_there_and_the_log_says_if_there_is_none(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = bench.call("keypoint-detection", tiny_vision.vitpose, {"detector": "org/nowhere"}).candidate
     with pytest.raises(UnsupportedError, match="org/nowhere"):
-        detector_of(candidate, SETTINGS)
-
-
-def test_the_log_tells_that_no_people_can_be_looked_for(caplog: pytest.LogCaptureFixture) -> None:
-    candidate = Candidate(id="org/pose", task="keypoint-detection", local=True)
+        load_detector(named, OFFLINE)
     with caplog.at_level(logging.WARNING, logger="jarvis_agent"):
-        assert detector_of(candidate, SETTINGS) == {}
-    assert "org/pose takes each image for one person" in caplog.text
+        on_hub = Candidate(id="org/pose", task="keypoint-detection", local=True)
+        assert load_detector(on_hub, OFFLINE) == {}
+    assert "org/pose treats each image as one person" in caplog.text
 
 
-def test_points_without_names_have_no_edges(run: Run, photo: Resource) -> None:
-    (found,) = run("keypoint-detection", tiny_finders.superpoint, image=photo)
+def test_points_without_names_make_no_pose(bench: Bench) -> None:
+    (found,) = bench.ask("keypoint-detection", tiny_vision.superpoint, image="photo")
     scores = [point["score"] for point in found["keypoints"]]
     assert 0 < len(scores) <= 500
     assert scores == sorted(scores, reverse=True)
     assert found["edges"] == []
-
-
-def test_a_pose_is_drawn_from_the_joints_of_people_only(run: Run, photo: Resource) -> None:
     with pytest.raises(UnsupportedError, match="does not find the joints of people"):
-        run("openpose-control", tiny_finders.superpoint, image=photo)
+        bench.ask("openpose-control", tiny_vision.superpoint, image="photo")
 
 
-def test_a_control_map_shares_the_model_of_its_task(
-    fresh: TransformersBackend, built: Built, photo: Resource, monkeypatch: pytest.MonkeyPatch
+async def test_a_control_map_shares_the_model_of_its_task(
+    bench: Bench, pool: ModelPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
-    load = TransformersBackend.load
-
-    def counted(self: TransformersBackend, spec: Any, *rest: Any) -> Any:
-        loads.append(spec.name)
-        return load(self, spec, *rest)
-
-    monkeypatch.setattr(TransformersBackend, "load", counted)
-    candidate = Candidate(id="tiny/dpt", task="depth-estimation", path=built(tiny_vision.dpt), local=True)
-    call = Call(TASKS["depth-control"], candidate, {"image": photo}, Path, SETTINGS)
-
-    async def all_three() -> list[Any]:
-        names = ("depth-control", "depth-estimation", "normal-control")
-        return [await fresh.run(replace(call, spec=TASKS[name])) for name in names]
-
-    depth, raw, normals = asyncio.run(all_three())
+    backend = TransformersBackend(pool, OFFLINE)
+    load = backend.load
+    monkeypatch.setattr(backend, "load", lambda spec, *rest: loads.append(spec.name) or load(spec, *rest))
+    call = bench.call("depth-control", tiny_vision.dpt, image="photo")
+    depth, raw, normals = [
+        await backend.run(replace(call, spec=TASKS[name]))
+        for name in ("depth-control", "depth-estimation", "normal-control")
+    ]
     assert loads == ["depth-control"]
     assert (depth.mode, normals.mode) == ("L", "RGB")
     assert raw["predicted_depth"].shape == (48, 64)
@@ -211,87 +149,67 @@ def test_a_control_map_shares_the_model_of_its_task(
     assert np.asarray(depth).argmax() == raw["predicted_depth"].argmax()
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "expected"),
-    [
+def test_models_that_predict_distances_are_known() -> None:
+    dinov2 = {"backbone_config": {"model_type": "dinov2", "out_indices": [1]}}
+    for kind, options, expected in (
         ("GLPN", {}, True),
         ("ZoeDepth", {}, True),
         ("DPT", {}, False),
-        ("DPT", {"backbone_config": {"model_type": "dinov2", "out_indices": [1]}}, True),
+        ("DPT", dinov2, True),
         ("DepthAnything", {"depth_estimation_type": "relative"}, False),
         ("DepthAnything", {"depth_estimation_type": "metric", "max_depth": 20}, True),
-    ],
-)
-def test_kinds_of_models_that_tell_distances_are_known(
-    kind: str, options: dict[str, Any], expected: bool
-) -> None:
-    assert tells_distance(getattr(transformers, f"{kind}Config")(**options)) is expected
+    ):
+        assert predicts_distance(getattr(transformers, f"{kind}Config")(**options)) is expected, kind
 
 
-def test_clips_vector_is_the_one_that_it_compares(run: Run, built: Built, photo: Resource) -> None:
-    vector = run("image-feature-extraction", tiny_vision.clip, image=photo)
-    model = transformers.CLIPModel.from_pretrained(built(tiny_vision.clip)).eval()
-    processor = transformers.AutoImageProcessor.from_pretrained(built(tiny_vision.clip))
+def test_clips_vector_is_the_one_that_it_compares(bench: Bench) -> None:
+    vector = bench.ask("image-feature-extraction", tiny_vision.clip, image="photo")
+    model = transformers.CLIPModel.from_pretrained(bench.built(tiny_vision.clip)).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(bench.built(tiny_vision.clip))
     with torch.inference_mode():
-        expected = model.get_image_features(**processor(photo.to_pil(), return_tensors="pt")).pooler_output
+        image = processor(Image.open(bench.media["photo"]), return_tensors="pt")
+        expected = model.get_image_features(**image).pooler_output
     assert vector.tolist() == pytest.approx(expected[0].tolist(), abs=1e-5)
 
 
-def test_a_network_without_tokens_is_averaged_over_the_image(run: Run, photo: Resource) -> None:
-    assert run("image-feature-extraction", _resnet, image=photo).shape == (16,)
+def test_a_network_without_tokens_is_averaged_over_the_image(bench: Bench) -> None:
+    assert bench.ask("image-feature-extraction", tiny_vision.resnet, image="photo").shape == (16,)
 
 
-def _resnet(folder: Path) -> None:
-    processor = transformers.ConvNextImageProcessorPil(size={"shortest_edge": 384})
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1])
-    for part in (transformers.ResNetModel(config), processor):
-        part.save_pretrained(folder)
-
-
-@pytest.mark.parametrize("build", [tiny_vision.videomae, tiny_vision.vivit])
+@pytest.mark.parametrize("model", [tiny_vision.videomae, tiny_vision.vivit])
 def test_a_video_shorter_than_the_model_looks_repeats_frames(
-    run: Run, build: Callable[[Path], None], tmp_path: Path
+    bench: Bench, model: Build, tmp_path: Path
 ) -> None:
     write_video(tmp_path / "short.mp4", [Image.new("RGB", (64, 48), "red")] * 2, 8.0, {})
     clip = Resource(kind="video", path=tmp_path / "short.mp4", mime="video/mp4")
-    found = run("video-classification", build, video=clip)
+    found = bench.ask("video-classification", model, video=clip)
     assert sum(row["score"] for row in found) == pytest.approx(1)
 
 
-def test_an_image_of_any_size_is_enlarged(run: Run, tmp_path: Path) -> None:
+def test_an_image_of_any_size_is_enlarged_and_follows_no_text(bench: Bench, tmp_path: Path) -> None:
     Image.new("RGB", (13, 7), "red").save(tmp_path / "odd.png")
     odd = Resource(kind="image", path=tmp_path / "odd.png", mime="image/png")
-    assert run("image-to-image", tiny_vision.swin2sr, image=odd).size == (26, 14)
-
-
-def test_what_only_enlarges_follows_no_text(run: Run, photo: Resource) -> None:
+    assert bench.ask("image-to-image", tiny_vision.swin2sr, image=odd).size == (26, 14)
     with pytest.raises(UnsupportedError, match="only makes images larger"):
-        run("image-to-image", tiny_vision.swin2sr, image=photo, text="make it winter")
+        bench.ask("image-to-image", tiny_vision.swin2sr, image=odd, text="make it winter")
 
 
 @pytest.mark.parametrize(
-    ("task", "build", "lost"),
+    ("task", "model", "lost"),
     [
         ("zero-shot-image-classification", tiny_vision.clip, "text_projection.weight"),
-        ("mask-generation", tiny_finders.sam, "mask_decoder.iou_token.weight"),
-        ("keypoint-detection", tiny_finders.vitpose, "head.conv.weight"),
+        ("mask-generation", tiny_vision.sam, "mask_decoder.iou_token.weight"),
+        ("keypoint-detection", tiny_vision.vitpose, "head.conv.weight"),
     ],
 )
 def test_a_model_that_lacks_weights_is_refused(
-    fresh: TransformersBackend, task: str, build: Callable[[Path], None], lost: str, tmp_path: Path
+    bench: Bench, copied: Callable[[Build], Path], task: str, model: Build, lost: str
 ) -> None:
     from safetensors.torch import load_file, save_file
 
-    build(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
+    file = copied(model) / "model.safetensors"
+    weights = load_file(file)
     del weights[lost]
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    candidate = Candidate(id="tiny/torn", task=task, path=tmp_path, local=True)
+    save_file(weights, file, {"format": "pt"})
     with pytest.raises(UnsupportedError, match=f"lacks the weights {lost}"):
-        fresh.load(TASKS[task], candidate, SETTINGS)
-
-
-def test_what_needs_torchvision_says_how_to_get_it(fresh: TransformersBackend, built: Built) -> None:
-    candidate = Candidate(id="tiny/sam2", task="mask-generation", path=built(tiny_finders.sam2), local=True)
-    with pytest.raises(UnsupportedError, match=r"needs torchvision, .*: pip install torchvision"):
-        fresh.load(TASKS["mask-generation"], candidate, SETTINGS)
+        bench.load(bench.call(task, file.parent))

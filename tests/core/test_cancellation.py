@@ -18,15 +18,16 @@ import pytest
 from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call, LocalBackend
-from jarvis_agent.backends.pool import ModelPool, abandoned
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import ModelPool, is_cancelled
 from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.download import fetch
 from jarvis_agent.testing import ScriptedLLM
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 REQUEST = "Describe a.jpg"
 OPEN = Path("/proc/self/fd")
@@ -90,7 +91,7 @@ def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> Ja
     if stage == "replan":
         experts["image-to-text"] = UnsupportedError("no")
     if stage == "choice":
-        monkeypatch.setattr(HFTaskTool, "select", stuck.wait)
+        monkeypatch.setattr(HFTaskRunner, "select", stuck.wait)
     if stage in ("plan", "select", "replan", "respond"):
         original = ScriptedLLM._astream
 
@@ -270,7 +271,7 @@ class Counting(LocalBackend):
 
     def count(self, call: Call) -> str:
         self.begun.set()
-        while not abandoned():
+        while not is_cancelled():
             time.sleep(0.005)
         self.stopped.set()
         return "stopped"

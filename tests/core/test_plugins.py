@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from jarvis_agent import JarvisAgent, Settings, default_backends
-from jarvis_agent.backends.base import Expert, LocalBackend
+from jarvis_agent.backends.base import Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -51,8 +52,8 @@ def one_word(text: str) -> FakeBackend:
         ({"sources": [Named()]}, r"a source .* Named lacks `candidates`; see the protocol ModelSource in"),
         ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
         ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
-        ({"backends": [Half]}, r"the backend Half can not be made of the settings and the pool: TypeError"),
-        ({"backends": [one_word]}, r"the backend one_word can not be made"),
+        ({"backends": [Half]}, r"the backend Half cannot be made from \(settings, pool\): TypeError"),
+        ({"backends": [one_word]}, r"the backend one_word cannot be made"),
         ({"backends": [lambda settings, pool: Half()]}, r"Half lacks `run`, `close`"),
         ({"planner": object()}, r"the planner .* object lacks `plan`; see the protocol Planner in"),
         ({"selector": object()}, r"the selector .* object lacks `select`"),
@@ -96,10 +97,10 @@ class Mine(LocalBackend):
 def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callable[..., Mine]) -> None:
     settings = Settings(offline=True, top_k=3)
     with JarvisAgent(settings=settings, sources=[]) as usual:
-        ours = list(usual.experts.backends)
+        ours = list(usual.registry.backends)
     with JarvisAgent(settings=settings, sources=[], backends=[mine, *default_backends()]) as agent:
-        assert list(agent.experts.backends) == ["mine", *ours]
-        made, transformers = (agent.experts.backends[name] for name in ("mine", "transformers"))
+        assert list(agent.registry.backends) == ["mine", *ours]
+        made, transformers = (agent.registry.backends[name] for name in ("mine", "transformers"))
         assert isinstance(made, Mine)
         assert isinstance(transformers, LocalBackend)
         assert made.pool is transformers.pool is experts._pool
@@ -109,4 +110,4 @@ def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callab
 def test_of_two_backends_of_one_name_the_last_counts() -> None:
     first, last = FakeBackend({}, "twin"), FakeBackend({}, "twin")
     with JarvisAgent(sources=[], backends=[first, last]) as agent:
-        assert list(agent.experts.backends.values()) == [last]
+        assert list(agent.registry.backends.values()) == [last]

@@ -241,12 +241,12 @@ async def test_a_provider_that_leaks_is_told_without_secrets(monkeypatch: pytest
         request = httpx.Request("POST", SIGNED)
         httpx.Response(403, request=request).raise_for_status()
 
-    monkeypatch.setattr(hosted, "ask", refused)
+    monkeypatch.setattr(hosted, "run_call", refused)
     one = hosted.Serving("a provider", "org/model", "image-to-text", None)
     candidate = fake_candidate("image-to-text", "org/model")
     call: Any = SimpleNamespace(candidate=candidate)
     with pytest.raises(UnsupportedError, match="403") as told:
-        await hosted.HostedBackend(Settings())._ask(one, call)
+        await hosted.HostedBackend(Settings())._call(one, call)
     assert not _leaks(*traceback.format_exception(told.value))
 
 

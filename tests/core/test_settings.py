@@ -140,6 +140,5 @@ def test_what_pays_and_what_the_pool_may_take_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("JARVIS_BILL_TO", "acme")
     monkeypatch.setenv("JARVIS_GPU_MEMORY_BUDGET", "8000000000")
-    monkeypatch.setenv("JARVIS_MAX_BATCH", "1")
     settings = Settings()
-    assert (settings.bill_to, settings.gpu_memory_budget, settings.max_batch) == ("acme", 8_000_000_000, 1)
+    assert (settings.bill_to, settings.gpu_memory_budget) == ("acme", 8_000_000_000)

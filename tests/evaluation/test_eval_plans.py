@@ -105,7 +105,7 @@ def test_its_own_plan_is_exact_for_every_request() -> None:
 
 def test_no_request_is_a_phrase_that_the_offline_planner_holds() -> None:
     bank = json.loads(
-        (data_file("").parents[1] / "planning/offline/data/wordings.json").read_text(encoding="utf-8")
+        (data_file("").parents[1] / "planning/offline/data/phrases.json").read_text(encoding="utf-8")
     )
     phrases = {phrase.casefold() for entry in bank.values() for phrase in entry["phrases"]}
     assert not phrases & {asked.request.casefold().rstrip("?.!") for asked in REQUESTS}

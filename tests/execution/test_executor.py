@@ -14,7 +14,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Executor, TaskCall
-from jarvis_agent.execution.inputs import inputs_of
+from jarvis_agent.execution.inputs import bind_inputs
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
@@ -32,14 +32,14 @@ class FakeWorker:
     choose: Callable[[Task], object] | None = None
     seen: list[dict[str, object]] = field(default_factory=list)
 
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
         if self.choose is not None:
             result = self.choose(task)
             if asyncio.iscoroutine(result):
                 await result
-        return Selection(model=f"model-for-{task.task}", reason="it is the only one", by="only")
+        return Selection(model=f"model-for-{task.task}", reason="it is the only one", chosen_by="only")
 
-    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
+    async def run(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         self.seen.append(dict(step.inputs))
         if self.gate is not None:
             result = self.gate(step)
@@ -219,7 +219,7 @@ async def test_a_result_without_the_kind_that_is_needed_is_an_error_that_says_so
     async with executor(settings, **workers) as run:
         look = Task(task="look", id=1, dep=[0], args={"image": "<resource>-0"})
         results = await run.join([echo(0, "words"), look])
-    assert "made text, and its image is needed" in (results[1].error or "")
+    assert "produced text; its image is needed" in (results[1].error or "")
 
 
 async def test_the_events_of_a_task_come_in_their_order(settings):
@@ -287,14 +287,14 @@ async def test_what_a_detection_found_may_stand_in_an_argument_of_data(settings)
         output=found,
     )
     task = Task(task="crop", id=1, dep=[0], args={"box": "<resource>-0"})
-    assert await inputs_of(task, crop, {0: boxes}, ResourceStore(settings)) == {"box": found}
+    assert await bind_inputs(task, crop, {0: boxes}, ResourceStore(settings)) == {"box": found}
 
 
 @pytest.mark.parametrize("box", [[1, 2, 3, 4], {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}, 512, "512"])
 async def test_numbers_and_boxes_are_given_on_as_they_are(settings, box):
     crop = TaskSpec("crop", "media", "Crop it.", (Arg("box", "data"),), ("text",))
     task = Task(task="crop", id=0, args={"box": box})
-    assert await inputs_of(task, crop, {}, ResourceStore(settings)) == {"box": box}
+    assert await bind_inputs(task, crop, {}, ResourceStore(settings)) == {"box": box}
 
 
 async def test_a_list_of_files_may_mix_names_and_references(settings, tmp_path):
@@ -307,5 +307,5 @@ async def test_a_list_of_files_may_mix_names_and_references(settings, tmp_path):
     store.admit([made])
     await store.grant(str(tmp_path / "own.txt"))
     args = {"file": ["<resource>-0", str(tmp_path / "own.txt")]}
-    inputs = await inputs_of(Task(task="rank", id=1, dep=[0], args=args), spec, {0: drawn}, store)
+    inputs = await bind_inputs(Task(task="rank", id=1, dep=[0], args=args), spec, {0: drawn}, store)
     assert [resource.path.name for resource in inputs["file"]] == ["made.txt", "own.txt"]

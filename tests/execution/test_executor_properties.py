@@ -71,14 +71,14 @@ class Fateful:
     running: int = 0
     peak: int = 0
 
-    async def select(self, task: Task, brief: RunContext) -> Selection | None:
+    async def select(self, task: Task, context: RunContext) -> Selection | None:
         fate = self.fates[task.id]
         await _pass(fate.choosing)
         if fate.wrong == "select" and fate.error is not None:
             raise fate.error("it went wrong")
         return None
 
-    async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
+    async def run(self, selection: Selection | None, step: TaskCall) -> TaskResult:
         number = step.task.id
         assert self.needs[number] <= self.done, "it ran before what it needs had ended well"
         self.ran[number] += 1
@@ -197,10 +197,10 @@ def test_at_its_deadline_what_is_done_stays_and_the_rest_says_why(
     needs = needs_of(tasks)
 
     class Endless(Fateful):
-        async def perform(self, selection: Selection | None, step: TaskCall) -> TaskResult:
+        async def run(self, selection: Selection | None, step: TaskCall) -> TaskResult:
             if step.task.id in endless:
                 await asyncio.Event().wait()
-            return await super().perform(selection, step)
+            return await super().run(selection, step)
 
     async def run() -> list[TaskResult]:
         settings = Settings(output_dir=Path("/nonexistent"), max_parallel=30)

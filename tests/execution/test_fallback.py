@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from jarvis_agent.backends.base import Call, LocalBackend
+from jarvis_agent.backends import circuit_breaker
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
     ERROR_POLICIES,
@@ -88,12 +90,12 @@ async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[
     began = perf_counter()
     return await FallbackChain(
         spec=SPEC,
-        selection=Selection(model=candidates[0].id, reason="first", ladder=candidates),
+        selection=Selection(model=candidates[0].id, reason="first", candidates=candidates),
         backends={"scripted": Scripted(**script)},
         settings=settings or Settings(retries=2),
         new_path=lambda suffix: tmp_path / f"x{suffix}",
         clock=lambda: perf_counter() - began,
-    ).climb({"text": "long"})
+    ).run({"text": "long"})
 
 
 def tried(done: FallbackResult) -> list[tuple[str, bool]]:
@@ -141,7 +143,7 @@ async def test_an_input_that_is_at_fault_ends_the_climb(tmp_path):
 
 
 async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
-    done = await climb(tmp_path, Settings(attempt_timeout=0.05, retries=2), a=[60.0], b=["ok"])
+    done = await climb(tmp_path, Settings(task_timeout=0.0625, retries=2), a=[60.0], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
     assert "did not finish within" in (done.attempts[0].error or "")
 
@@ -155,8 +157,8 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
             return await super().run(call)
 
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
-    selection = Selection(model="a", reason="", ladder=candidates)
-    settings = Settings(attempt_timeout=0.4, retries=2)
+    selection = Selection(model="a", reason="", candidates=candidates)
+    settings = Settings(task_timeout=0.5, retries=2)
     done = await FallbackChain(
         SPEC,
         selection,
@@ -164,7 +166,7 @@ async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
         settings,
         lambda suffix: tmp_path / suffix,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False), ("b", True)]
 
 
@@ -181,12 +183,12 @@ async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
     candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
     done = await FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=candidates),
+        Selection(model="a", reason="", candidates=candidates),
         {"scripted": Garbage(b=["ok"])},
         Settings(),
         lambda suffix: tmp_path / suffix,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False), ("b", True)]
 
 
@@ -217,26 +219,26 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         write_late(call)
         return raw, []
 
-    swept = AttemptFiles.sweep
+    swept = AttemptFiles.cleanup
 
     def sweep(drafts: AttemptFiles) -> None:
         swept(drafts)
         if let_go.is_set():
             ended.set()
 
-    monkeypatch.setattr(AttemptFiles, "sweep", sweep)
+    monkeypatch.setattr(AttemptFiles, "cleanup", sweep)
     if where == "adapter":
         monkeypatch.setattr(ladder_module, "adapt", adapter)
     pool = ModelPool(10**9)
     backend = Local(pool) if where == "model" else Scripted(a=["ok"])
     done = await FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
+        Selection(model="a", reason="", candidates=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
         {"scripted": backend},
-        Settings(attempt_timeout=1.0, retries=0),
+        Settings(task_timeout=1.25, retries=0),
         ResourceStore(Settings(), directory=tmp_path).new_path,
         perf_counter,
-    ).climb({"text": "x"})
+    ).run({"text": "x"})
     assert tried(done) == [("a", False)]
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 20)
@@ -249,13 +251,13 @@ async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
     candidate = Candidate(id="a", task=SPEC.name, backend="scripted")
     it = FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=[candidate]),
+        Selection(model="a", reason="", candidates=[candidate]),
         {"scripted": Scripted(a=[60.0])},
         Settings(),
         lambda suffix: tmp_path / suffix,
         perf_counter,
     )
-    running = asyncio.create_task(it.climb({"text": "x"}))
+    running = asyncio.create_task(it.run({"text": "x"}))
     await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -281,10 +283,10 @@ def rung(model: str, size: int | None = None, backend: str = "scripted") -> Cand
 async def climb_rungs(
     rungs: list[Candidate], here: Scripted, there: Scripted | None = None
 ) -> FallbackResult:
-    selection = Selection(model=rungs[0].id, reason="first", ladder=rungs)
+    selection = Selection(model=rungs[0].id, reason="first", candidates=rungs)
     backends = {"scripted": here, "hosted": there or Hosted()}
     ladder = FallbackChain(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
-    return await ladder.climb({"text": "long"})
+    return await ladder.run({"text": "long"})
 
 
 async def test_after_a_model_that_does_not_fit_comes_a_smaller_one():
@@ -354,13 +356,13 @@ async def test_each_kind_of_error_has_its_rule(error, attempts):
     rungs = [rung("a", 9), rung("b", 9), rung("small", 3)]
     ladder = FallbackChain(
         SPEC,
-        Selection(model="a", reason="", ladder=rungs),
+        Selection(model="a", reason="", candidates=rungs),
         {"scripted": here},
         Settings(retries=2),
         Path,
         perf_counter,
     )
-    assert tried(await ladder.climb({"text": "long"})) == attempts
+    assert tried(await ladder.run({"text": "long"})) == attempts
 
 
 def test_every_rule_of_the_table_is_tried_above():
@@ -381,24 +383,27 @@ def test_what_another_plan_can_not_change_is_not_planned_again():
     assert ErrorPolicy().replan
 
 
-async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path):
+async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path, monkeypatch):
     """Two runs of one process: the second one does not ask what failed three times in the first."""
-    settings = Settings(retries=2, breaker_failures=3, breaker_pause=600)
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
+    settings = Settings(retries=2)
     await climb(tmp_path, settings, a=[TransientError("503")] * 3, b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
     assert tried(done) == [("a", False), ("b", True)]
-    assert "a is not asked for another 600 s: it failed 3 times in a row" in (done.attempts[0].error or "")
+    assert "a is not called for another 30 s: it failed 3 times in a row" in (done.attempts[0].error or "")
 
 
-async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path):
-    settings = Settings(attempt_timeout=0.01, breaker_failures=1, breaker_pause=600)
+async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
+    settings = Settings(task_timeout=0.0125)
     await climb(tmp_path, settings, a=[60.0], b=["ok"])
     done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
-    assert "is not asked" in (done.attempts[0].error or "")
+    assert "is not called" in (done.attempts[0].error or "")
 
 
-async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path):
-    settings = Settings(retries=9, breaker_failures=2, breaker_pause=600)
+async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
+    settings = Settings(retries=9)
     done = await climb(tmp_path, settings, a=[TransientError("503")] * 9, b=["ok"])
     assert tried(done) == [("a", False), ("a", False), ("a", False), ("b", True)]
-    assert "is not asked" in (done.attempts[2].error or "")
+    assert "is not called" in (done.attempts[2].error or "")

@@ -1,79 +1,75 @@
-"""Chunks of a run add up to the run, in whichever order its tasks end."""
+"""A Run as text, messages, a gantt chart and HTML."""
 
 from __future__ import annotations
 
-from itertools import accumulate
-from operator import add
+import json
+from pathlib import Path
 
-import pytest
-
-from jarvis_agent.core.types import Resource, Task, TaskResult, Usage
+from jarvis_agent.core.types import Attempt, Resource, Status, Task, TaskResult
 from jarvis_agent.execution.run import Run
 from jarvis_agent.planning.plan import Plan
 
-FIRST = Task(task="image-to-text", id=0, args={"image": "a.jpg"})
-SECOND = Task(task="translation", id=1, args={"text": "hello", "tgt_lang": "fr"})
-PLAN = Plan(tasks=[FIRST, SECOND], notes=["mended"])
+TASKS = [Task(task="openpose-control", id=0), Task(task="object-detection", id=2, dep=[0])]
 
 
-def done(task: Task, text: str) -> TaskResult:
-    return TaskResult(task=task, status="ok", resources=[Resource(kind="text", text=text)])
+def result(task: Task, started: float, ended: float, status: Status = "ok") -> TaskResult:
+    attempts = [Attempt(model="org/model", backend="local", started=started, ended=ended)]
+    return TaskResult(
+        task=task,
+        status=status,
+        started=started,
+        ended=ended,
+        attempts=attempts if status == "ok" else [],
+        error="a < b",
+    )
 
 
-SLOW, QUICK = done(FIRST, "a cat"), done(SECOND, "bonjour")
-CHUNKS = [
-    Run(plan=PLAN, usage={"plan": Usage(calls=1, input_tokens=10, output_tokens=5)}, timings={"plan": 1.0}),
-    Run(results=[QUICK], usage={"select": Usage(calls=1, input_tokens=3, output_tokens=1)}),
-    Run(results=[SLOW], usage={"select": Usage(calls=1, input_tokens=4, output_tokens=2)}),
-    Run(answer="A cat, "),
-    Run(answer="bonjour.", timings={"execute": 2.0, "total": 4.0}),
-]
-WHOLE = Run(
-    answer="A cat, bonjour.",
-    plan=PLAN,
-    results=[SLOW, QUICK],
-    usage={
-        "plan": Usage(calls=1, input_tokens=10, output_tokens=5),
-        "select": Usage(calls=2, input_tokens=7, output_tokens=3),
-    },
-    timings={"plan": 1.0, "execute": 2.0, "total": 4.0},
+RUN = Run(
+    answer="It is <done>.",
+    plan=Plan(tasks=TASKS),
+    results=[result(TASKS[0], 0.0, 1.0), result(TASKS[1], 1.0, 3.5, "failed")],
 )
 
 
-def total(chunks: list[Run]) -> Run:
-    return list(accumulate(chunks, add))[-1]
+def test_the_gantt_chart_has_a_section_and_a_bar_for_each_task() -> None:
+    assert RUN.to_gantt().splitlines()[3:] == [
+        "    section 0 openpose-control",
+        "    org/model :done, 0, 1000",
+        "    section 2 object-detection",
+        "    failed :crit, 1000, 3500",
+    ]
 
 
-def test_results_stand_in_plan_order_though_a_later_task_ended_first() -> None:
-    run = total(CHUNKS)
-    assert [result.task.id for result in run.results] == [0, 1]
-    assert [resource.text for resource in run.resources] == ["a cat", "bonjour"]
+def test_names_cannot_add_lines_to_the_gantt_chart() -> None:
+    task = Task(task="odd: name\n    click x href \x1b[31m;", id=0)
+    assert len(Run(results=[result(task, 0, 1)]).to_gantt().splitlines()) == 5
 
 
-def test_chunks_add_up_to_the_whole_run() -> None:
-    assert total(CHUNKS) == WHOLE
+def test_html_escapes_what_models_wrote_and_shows_files(tmp_path: Path) -> None:
+    made = tmp_path / "0-pose.png"
+    made.write_bytes(b"a picture")
+    image = Resource(kind="image", path=made, mime="image/png")
+    shown = RUN.model_copy(
+        update={"results": [RUN.results[0].model_copy(update={"resources": [image]}), RUN.results[1]]}
+    )._repr_html_()
+    assert "It is &lt;done&gt;." in shown
+    assert "a &lt; b" in shown
+    assert "data:image/png;base64," in shown
 
 
-def test_the_order_is_the_plans_and_not_that_of_the_ids() -> None:
-    backwards = Plan(tasks=[SECOND, FIRST])
-    run = Run(plan=backwards) + Run(results=[SLOW]) + Run(results=[QUICK])
-    assert run.results == [QUICK, SLOW]
+def test_a_run_is_its_answer_as_text_and_as_a_message(tmp_path: Path) -> None:
+    made = Resource(kind="image", path=tmp_path / "a.png", mime="image/png")
+    run = RUN.model_copy(update={"results": [RUN.results[0].model_copy(update={"resources": [made]})]})
+    assert str(run) == "It is <done>."
+    (message,) = run.messages
+    assert message.text == run.answer
+    assert message.additional_kwargs["artifacts"] == [
+        {"kind": "image", "path": str(made.path), "mime": "image/png", "name": ""}
+    ]
 
 
-@pytest.mark.parametrize("cut", range(1, len(CHUNKS)))
-def test_it_makes_no_difference_which_chunks_are_added_first(cut: int) -> None:
-    assert total(CHUNKS[:cut]) + total(CHUNKS[cut:]) == WHOLE
-
-
-def test_an_empty_chunk_changes_nothing() -> None:
-    assert Run() + WHOLE == WHOLE == WHOLE + Run()
-
-
-def test_a_later_result_of_a_task_takes_the_place_of_the_earlier_one() -> None:
-    failed = TaskResult(task=FIRST, status="failed", error="gone")
-    assert (Run(plan=PLAN, results=[failed, QUICK]) + Run(results=[SLOW])).results == [SLOW, QUICK]
-
-
-def test_a_run_is_added_to_runs_only() -> None:
-    with pytest.raises(TypeError):
-        WHOLE + "more"  # type: ignore[operator]
+def test_the_json_of_a_run_has_the_documented_shape() -> None:
+    dumped = json.loads(RUN.model_dump_json())
+    assert dumped.keys() == {"answer", "plan", "results", "usage", "timings"}
+    assert dumped["plan"]["tasks"][0].keys() == {"task", "id", "dep", "args"}
+    assert Run.model_validate_json(RUN.model_dump_json()) == RUN

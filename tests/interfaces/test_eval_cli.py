@@ -100,7 +100,7 @@ def test_without_gold_plans_the_requests_are_planned_all_the_same(folder: Path) 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, *replies: Any) -> ScriptedLLM:
     """Let the language model of the commands say this; it is shown what takes no embeddings to find."""
-    monkeypatch.setenv("JARVIS_TOOLS_OFFERED", "all")
+    monkeypatch.setenv("JARVIS_CONTEXT_WINDOW", "128000")
     model = ScriptedLLM({"plan": list(replies)})
     monkeypatch.setattr("jarvis_agent.llm.client.resolve_model", lambda name, settings: model)
     return model
@@ -116,8 +116,6 @@ def test_a_planner_that_always_fails_is_no_result(
         *([folder] if command == "taskbench" else []),
         "--model",
         "scripted",
-        "--demos",
-        "default",
     ]
     words += ["--limit", 2]
     done = called(*words, "--json")
@@ -133,7 +131,7 @@ def test_a_planner_that_always_fails_is_no_result(
 def test_failures_are_counted_beside_what_went_well(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = '[{"task": "Translation", "id": 0, "dep": [-1], "args": {"text": "Good morning"}}]'
     scripted(monkeypatch, plan, LLMError("it is down"))
-    words = ["--model", "scripted", "--demos", "default", "--concurrency", 1, "--json"]
+    words = ["--model", "scripted", "--concurrency", 1, "--json"]
     done = called("taskbench", folder, *words)
     assert done.exit_code == 0, done.output
     strict, compat = json.loads(done.stdout)["reports"]
@@ -149,7 +147,7 @@ def test_a_package_that_is_missing_stops_the_evaluation(
     def missing(settings: object) -> None:
         raise MissingExtraError("this", "starter")
 
-    monkeypatch.setattr("jarvis_agent.planning.offline.load_embedder", missing)
+    monkeypatch.setattr("jarvis_agent.planning.offline.classifier.load_embedder", missing)
     done = called("taskbench", folder, "--model", "none", "--json")
     assert done.exit_code == 2
     assert 'pip install "jarvis-agent[starter]"' in done.stderr
@@ -163,9 +161,9 @@ def test_the_language_model_is_shown_as_much_as_in_a_run(
     (folder / "user_requests.json").write_text(
         json.dumps({"id": "1", "user_request": f"Translate this: {text}"})
     )
-    monkeypatch.setenv("JARVIS_CONTEXT_TOKENS", "50000")
+    monkeypatch.setenv("JARVIS_CONTEXT_WINDOW", "50000")
     model = scripted(monkeypatch, "[]")
-    called("taskbench", folder, "--model", "scripted", "--demos", "default")
+    called("taskbench", folder, "--model", "scripted")
     assert text in model.calls[0].prompt
 
 
@@ -173,13 +171,13 @@ def test_other_settings_of_the_planner_make_another_planner(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, *["[]"] * 2)
-    words = ["taskbench", folder, "--model", "scripted", "--demos", "default"]
+    words = ["taskbench", folder, "--model", "scripted"]
     words += ["--predictions", folder / "out.jsonl"]
     assert called(*words).exit_code == 0
-    monkeypatch.setenv("JARVIS_STRUCTURED", "always")
+    monkeypatch.setenv("JARVIS_STRUCTURED_OUTPUT", "always")
     refused = called(*words)
     assert refused.exit_code == 2
-    assert 'this planner is "scripted, default demos, tools_offered=all, structured=always"' in refused.stderr
+    assert 'this planner is "scripted, structured_output=always"' in refused.stderr
 
 
 @pytest.mark.parametrize("out", ["missing/out.jsonl", "."])
@@ -189,12 +187,6 @@ def test_predictions_that_can_not_be_written_are_bad_usage(folder: Path, out: st
     assert "can not be written" in done.stderr
 
 
-def test_demonstrations_without_a_language_model_are_bad_usage(folder: Path) -> None:
-    done = called("taskbench", folder, "--model", "none", "--demos", "knn")
-    assert done.exit_code == 2
-    assert "demonstrations are for a language model" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -202,11 +194,7 @@ def test_demonstrations_without_a_language_model_are_bad_usage(folder: Path) -> 
         (["--model", "none", "--concurrency", "3"], {"concurrency": 3, "warm": True, "name": "no model"}),
         (
             ["--model", "scripted"],
-            {"concurrency": 4, "warm": False, "name": "scripted, tools_offered=all"},
-        ),
-        (
-            ["--model", "scripted", "--demos", "knn"],
-            {"concurrency": 4, "warm": False, "name": "scripted, knn demos, tools_offered=all"},
+            {"concurrency": 4, "warm": False, "name": "scripted"},
         ),
     ],
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.testing import FakeSource, OpenAIDouble, ScriptedLLM, fake_candidate
-from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
+from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
 

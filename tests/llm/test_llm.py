@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import tiktoken
 import tiktoken.registry
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import HumanMessage
@@ -19,8 +20,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Usage
 from jarvis_agent.llm.capabilities import options
 from jarvis_agent.llm.client import PROVIDERS, LLMClient, ThinkingFilter, describe_model, resolve_model
-from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
-from jarvis_agent.testing.openai import DROP, GARBAGE, HANG, REFUSE, Failure
+from jarvis_agent.testing import ScriptedLLM
 
 ASK = [HumanMessage("hello there")]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
@@ -238,7 +238,7 @@ class TestOverTheWire:
     async def test_the_reply_streams_and_its_tokens_are_counted_once(self, structured: Any) -> None:
         with OpenAIDouble("a reply of five words") as server:
             brief = RunContext("hi")
-            stream = served(server, structured=structured).stream("plan", ASK, brief, schema=SCHEMA)
+            stream = served(server, structured_output=structured).stream("plan", ASK, brief, schema=SCHEMA)
             pieces = [piece async for piece in stream]
         assert "".join(pieces) == "a reply of five words"
         assert len(pieces) > 1
@@ -268,7 +268,7 @@ class TestOverTheWire:
     ) -> None:
         with OpenAIDouble(reply) as server:
             hangs = isinstance(reply, tuple) and HANG in reply
-            controller = served(server, structured=structured, llm_timeout=0.5 if hangs else 60)
+            controller = served(server, structured_output=structured, llm_timeout=0.5 if hangs else 60)
             with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{told}"):
                 await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA)
 
@@ -297,7 +297,7 @@ class TestOverTheWire:
         self, structured: Any
     ) -> None:
         with OpenAIDouble("[]", rejects=("response_format",)) as server:
-            controller = served(server, structured=structured)
+            controller = served(server, structured_output=structured)
             assert controller.asks_schema
             for _ in range(2):
                 assert await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA) == "[]"
@@ -307,7 +307,7 @@ class TestOverTheWire:
 
     async def test_a_bad_request_that_is_not_the_schemas_fault_does_not_end_schemas(self) -> None:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:
-            controller = served(server, structured="always")
+            controller = served(server, structured_output="always")
             with pytest.raises(LLMError, match="does not take this request"):
                 await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA)
             assert await controller.complete("plan", ASK, RunContext("hi"), schema=SCHEMA) == "[]"
@@ -343,8 +343,8 @@ class TestOptions:
     def test_the_user_may_always_or_never_ask_for_a_schema(self) -> None:
         able = ChatOpenAI(model="gpt-4o", api_key="k")
         unknown = ChatOpenAI(model="some-local-model", api_key="k")
-        assert options(able, Settings(structured="never"), "plan", SCHEMA) == {}
-        assert "response_format" in options(unknown, Settings(structured="always"), "plan", SCHEMA)
+        assert options(able, Settings(structured_output="never"), "plan", SCHEMA) == {}
+        assert "response_format" in options(unknown, Settings(structured_output="always"), "plan", SCHEMA)
 
     def test_an_open_schema_is_not_strict(self) -> None:
         form = options(ChatOpenAI(model="gpt-4o", api_key="k"), Settings(), "plan", {"type": "object"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from doubles.openai_server import Failure, OpenAIDouble
 from langchain_core.messages import HumanMessage
 
 from jarvis_agent.core.errors import LLMError
@@ -12,8 +13,7 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.client import LLMClient, resolve_model
 from jarvis_agent.llm.errors import explain
-from jarvis_agent.testing import OpenAIDouble, ScriptedLLM
-from jarvis_agent.testing.openai import Failure
+from jarvis_agent.testing import ScriptedLLM
 
 FOREIGN_KEYS = [
     "sk-proj-abcDEF123_456-xyz",

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.openai_server import Failure, OpenAIDouble
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 from small_agents import DESCRIBE_ALOUD, EXPERTS, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings
-from jarvis_agent.testing import FakeBackend, FakeSource, OpenAIDouble, fake_candidate, first_candidate
-from jarvis_agent.testing.openai import Failure
+from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
 REPLIES = {"plan": DESCRIBE_ALOUD, "select": first_candidate, "respond": "A cat; hear it in speech.wav."}
@@ -45,7 +45,7 @@ def check(run: Run) -> None:
         ("image-to-text", None),
         ("text-to-speech", None),
     ]
-    assert [result.selection.by for result in run.results if result.selection] == ["llm", "llm"]
+    assert [result.selection.chosen_by for result in run.results if result.selection] == ["llm", "llm"]
     speech = run.results[1].resources[0].path
     assert run.answer == f"A cat; hear it in {speech}."
     assert {stage: usage.calls for stage, usage in run.usage.items()} == {
@@ -142,14 +142,14 @@ def test_the_key_of_openai_is_not_sent_to_another_address(
 
 def test_a_server_that_knows_no_schema_is_asked_again_without() -> None:
     with OpenAIDouble(REPLIES, rejects=("response_format",)) as server:
-        with agent_at(server, structured="always") as agent:
+        with agent_at(server, structured_output="always") as agent:
             assert agent.invoke(REQUEST).ok
         bodies = [request.body for request in server.requests if request.stage == "plan"]
     assert ["response_format" in body for body in bodies] == [True, False]
 
 
 def test_a_schema_names_the_tasks_that_may_be_used(double: OpenAIDouble) -> None:
-    with agent_at(double, structured="always") as agent:
+    with agent_at(double, structured_output="always") as agent:
         check(agent.invoke(REQUEST))
     body = double.requests[0].body
     schema = json.dumps(body["response_format"]["json_schema"]["schema"])
@@ -167,7 +167,7 @@ def test_a_server_that_fails_at_selection_leaves_it_to_the_rank() -> None:
     with OpenAIDouble({**REPLIES, "select": Failure(400, "no")}) as server, agent_at(server) as agent:
         run = agent.invoke(REQUEST)
     assert run.ok
-    assert {result.selection.by for result in run.results if result.selection} == {"rank"}
+    assert {result.selection.chosen_by for result in run.results if result.selection} == {"rank"}
     assert run.answer.startswith("A cat;")
 
 

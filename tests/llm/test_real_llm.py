@@ -55,7 +55,7 @@ def run_of(request: str, address: str, **settings: object) -> Run:
     """A run through the environment's variables, as a user would have it; experts are doubles."""
     # The small prompts: it would read the long ones for minutes.
     os.environ.update(JARVIS_BASE_URL=address, JARVIS_MODEL="smollm2", JARVIS_LLM_TIMEOUT="600")
-    patient = {"plan_timeout": 600, "respond_timeout": 600, "run_timeout": 1500}
+    patient = {"run_timeout": 1500}
     settings = {"prompts": "small", **patient, **settings}
     source = FakeSource(fake_candidate(task) for task in EXPERTS)
     backend = FakeBackend(EXPERTS)
@@ -84,7 +84,7 @@ def check(run: Run, home: Path) -> None:
 def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
     request_: str, address: str, home: Path
 ) -> None:
-    check(run_of(request_, address, structured="never"), home)
+    check(run_of(request_, address, structured_output="never"), home)
 
 
 @pytest.mark.parametrize("request_", REQUESTS[:3])

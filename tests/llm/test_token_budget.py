@@ -67,7 +67,7 @@ class TestCounting:
     def test_the_window_is_what_is_set_else_what_the_profile_says(self) -> None:
         known = ScriptedLLM([], profile={"max_input_tokens": 32_000})
         assert window_of(known, Settings()) == 32_000
-        assert window_of(known, Settings(context_tokens=16_000)) == 16_000
+        assert window_of(known, Settings(context_window=16_000)) == 16_000
         assert window_of(ScriptedLLM([]), Settings()) == DEFAULT_WINDOW
 
     def test_what_one_slot_leaves_is_for_the_others(self) -> None:
@@ -163,13 +163,6 @@ class TestCandidates:
         prompt = PROMPTS.select_messages(RunContext("Find cats", specs=TASKS), task, self.CARDS)
         assert size(prompt) <= WINDOW
         assert all(f'"org/model-{n}"' in words(prompt) for n in range(20))
-
-    def test_so_are_they_for_a_whole_plan(self) -> None:
-        tasks = [Task(task="object-detection", id=n, args={"image": "a.jpg"}) for n in range(5)]
-        asked = [(task, self.CARDS) for task in tasks]
-        prompt = PROMPTS.joint_messages(RunContext("Find cats", specs=TASKS), asked)
-        assert size(prompt) <= WINDOW
-        assert all(f'"model_id": "org/model-{n}"' in words(prompt) for n in range(20))
 
 
 class TestRequests:

@@ -89,7 +89,7 @@ async def test_the_file_that_was_checked_is_the_one_that_is_read(tmp_path, paths
     (root / "link").symlink_to(root / "a" / "b" / "c")
     name = f"{root}/link/../../etc/x.txt"
     store = ResourceStore(
-        Settings(output_dir=tmp_path / "out", allowed_dirs=(root,), request_paths=paths_count)
+        Settings(output_dir=tmp_path / "out", allowed_dirs=(root,), allow_request_paths=paths_count)
     )
     for found in (await store.resolve(name, "text"), await store.grant(name)):
         assert found.path == inside
@@ -108,7 +108,7 @@ async def test_a_mention_that_is_no_file_is_complained_of_only_when_a_task_wants
 
 
 async def test_a_server_that_forbids_paths_reads_none_that_a_request_names(tmp_path, picture):
-    store = ResourceStore(Settings(output_dir=tmp_path / "out", request_paths=False))
+    store = ResourceStore(Settings(output_dir=tmp_path / "out", allow_request_paths=False))
     with pytest.raises(ForbiddenError, match="upload"):
         await store.grant(str(picture))
 
@@ -222,7 +222,9 @@ def test_binary_rubbish_is_no_known_kind(tmp_path):
 
 async def test_a_name_is_looked_for_below_the_allowed_directories_too(tmp_path, picture, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    elsewhere = Settings(output_dir=tmp_path / "out", allowed_dirs=(picture.parent,), request_paths=False)
+    elsewhere = Settings(
+        output_dir=tmp_path / "out", allowed_dirs=(picture.parent,), allow_request_paths=False
+    )
     assert (await ResourceStore(elsewhere).grant(picture.name)).path == picture
     with pytest.raises(ForbiddenError, match="upload"):
         await ResourceStore(elsewhere).grant(f"../{picture.parent.name}/none.png")
@@ -346,7 +348,7 @@ async def test_the_store_knows_the_files_that_a_request_may_name(tmp_path, store
     assert store.knows("cat.png")
     assert not store.knows("words/cat.png")
     assert not any(store.knows(name) for name in ODD_NAMES)
-    closed = ResourceStore(Settings(output_dir=tmp_path / "out", request_paths=False))
+    closed = ResourceStore(Settings(output_dir=tmp_path / "out", allow_request_paths=False))
     assert not closed.knows(str(picture))
 
 

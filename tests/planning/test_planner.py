@@ -59,7 +59,7 @@ async def test_tasks_are_given_out_before_the_plan_is_complete():
 
 
 async def test_the_prompt_shows_tasks_request_files_and_earlier_turns():
-    planning = Planning({"plan": "[]"}, tools_offered="all")
+    planning = Planning({"plan": "[]"}, context_window=128_000)
     turn = ChatTurn("Draw a zoo", "Here it is.", (Resource(kind="image", path="/out/zoo.png"),))
     await planning.plan(RunContext("What is in it?", (Resource(kind="image", name="b.jpg"),), (turn,), TASKS))
     prompt = planning.llm.calls[0].prompt
@@ -112,12 +112,11 @@ async def test_where_nothing_that_was_written_can_be_used_planning_has_failed(wr
     assert planning.llm.stages() == ["plan", "repair"]
 
 
-@pytest.mark.parametrize(("rounds", "stages"), [(0, ["plan"]), (3, ["plan", "repair", "repair", "repair"])])
-async def test_the_settings_say_how_often_a_plan_is_mended(rounds, stages):
+async def test_a_broken_plan_is_repaired_once():
     other = LOOK.replace("0", "1")
-    planning = Planning({"plan": f"[{NOISE}, {other}]", "repair": f"[{NOISE}]"}, repair_rounds=rounds)
+    planning = Planning({"plan": f"[{NOISE}, {other}]", "repair": f"[{NOISE}]"})
     await planning.plan()
-    assert planning.llm.stages() == stages
+    assert planning.llm.stages() == ["plan", "repair"]
 
 
 async def test_an_empty_plan_is_not_mended():
@@ -177,7 +176,7 @@ class RecordingController:
 
 @pytest.mark.parametrize(("bias", "words"), [(0.2, list(TASKS)), (None, [])])
 async def test_the_model_is_given_the_schema_and_with_a_bias_the_names(bias, words):
-    settings, controller = Settings(logit_bias=bias, tools_offered="all"), RecordingController()
+    settings, controller = Settings(logit_bias=bias, context_window=128_000), RecordingController()
     await LLMPlanner(controller, settings, load_prompts("paper")).plan(BRIEF, lambda task: None)
     assert controller.asked == ("plan", plan_schema(TASKS, files_by_kind(BRIEF)), words)
 
@@ -200,7 +199,7 @@ async def test_a_model_of_a_short_context_is_shown_the_likely_tasks_and_those_th
 
 
 async def test_a_model_of_a_long_context_is_shown_all_tasks():
-    planning = Planning({"plan": "[]"}, context_tokens=128_000)
+    planning = Planning({"plan": "[]"}, context_window=128_000)
     await planning.plan()
     rules = str(planning.llm.calls[0].messages[0].text)
     assert all(f"- {name}(" in rules for name in TASKS)
@@ -208,23 +207,14 @@ async def test_a_model_of_a_long_context_is_shown_all_tasks():
 
 async def test_a_task_that_was_not_shown_may_still_be_planned():
     depth = '{"task": "mlsd-control", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
-    plan = await Planning({"plan": f"[{depth}]"}, tools_offered="narrowed").plan()
+    plan = await Planning({"plan": f"[{depth}]"}).plan()
     assert [task.task for task in plan.tasks] == ["mlsd-control"]
 
 
-@pytest.mark.parametrize(
-    ("demos", "shown"),
-    [
-        ("paper", "how many objects in e1.jpg"),
-        ("default", "Astronaut walking in space"),
-        ("knn", "read the description to me"),
-        ("auto", "read the description to me"),
-    ],
-)
-async def test_the_settings_say_which_worked_examples_are_shown(demos, shown):
-    planning = Planning({"plan": "[]"}, demos=demos, tools_offered="all")
+async def test_the_nearest_worked_examples_are_shown():
+    planning = Planning({"plan": "[]"})
     await planning.plan(RunContext("Describe a.jpg and read that to me", specs=TASKS))
-    assert shown in planning.llm.calls[0].prompt
+    assert "read the description to me" in planning.llm.calls[0].prompt
 
 
 async def test_the_papers_prompts_keep_the_papers_examples():
@@ -251,10 +241,9 @@ async def test_the_small_prompts_allow_the_tasks_of_the_examples_alone():
     assert load_prompts("paper").lists_tasks
 
 
-@pytest.mark.parametrize(("fields", "count"), [({}, 3), ({"demos_shown": 5}, 5)])
-async def test_the_small_prompts_show_few_examples_unless_the_settings_say_how_many(fields, count):
-    controller = await small_plan(**fields)
-    assert sum(message.type == "ai" for message in controller.messages) == count
+async def test_the_small_prompts_show_three_examples():
+    controller = await small_plan()
+    assert sum(message.type == "ai" for message in controller.messages) == 3
 
 
 @pytest.mark.parametrize(("by_schema", "form"), [(True, dict), (False, list)])

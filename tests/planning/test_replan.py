@@ -170,7 +170,7 @@ def test_a_run_without_failures_is_not_planned_again() -> None:
 def test_a_planner_of_ones_own_is_not_replaced_by_the_language_model() -> None:
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    agent, llm, _ = small_agent(ALOUD, BROKEN, planner=OfflinePlanner(Settings()))
+    agent, llm, _ = small_agent(ALOUD, BROKEN, planner=OfflinePlanner(settings=Settings()))
     with agent:
         agent.invoke(REQUEST)
     assert "replan" not in llm.stages()

@@ -12,8 +12,8 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Task
-from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merged, shortlist
-from jarvis_agent.selection.placement import places_of
+from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
+from jarvis_agent.selection.placement import place
 from jarvis_agent.testing import FakeBackend
 
 LOCAL = FakeBackend(dict.fromkeys(TASKS, "x"), "here", local=True)
@@ -54,7 +54,7 @@ def listed(
 
 
 def order(found: Shortlist) -> list[str]:
-    return [candidate.id for candidate in found.kept]
+    return [candidate.id for candidate in found.candidates]
 
 
 def test_what_is_here_comes_first_then_downloads_decide() -> None:
@@ -66,7 +66,7 @@ def test_hosted_first_turns_the_order_round() -> None:
     models = (model("here", local=True, downloads=99), model("served", providers=("fal-ai",)))
     found = listed(*models, policy="hosted-first")
     assert order(found) == ["served", "here"]
-    assert [candidate.backend for candidate in found.kept] == ["there", "here"]
+    assert [candidate.backend for candidate in found.candidates] == ["there", "here"]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_hosted_first_turns_the_order_round() -> None:
     [("local-first", "here"), ("hosted-first", "there"), ("local-only", "here"), ("hosted-only", "there")],
 )
 def test_the_policy_decides_where_a_model_runs(policy: str, backend: str) -> None:
-    [candidate] = listed(model(providers=("fal-ai",)), policy=policy).kept
+    [candidate] = listed(model(providers=("fal-ai",)), policy=policy).candidates
     assert candidate.backend == backend
 
 
 def test_a_policy_shuts_the_other_places_out() -> None:
     found = listed(model(local=True), policy="hosted-only")
-    assert found.kept == []
+    assert found.candidates == []
     assert "the policy is hosted-only" in found.rejected["a/b"]
 
 
@@ -91,8 +91,8 @@ def test_algorithms_run_whatever_the_policy() -> None:
 
 def test_what_is_too_large_to_download_is_asked_for_elsewhere() -> None:
     large = {"size": 5_000, "providers": ("fal-ai",)}
-    assert listed(model(**large), max_download=4_000).kept[0].backend == "there"
-    assert listed(model(**large, local=True), max_download=4_000).kept[0].backend == "here"
+    assert listed(model(**large), max_download=4_000).candidates[0].backend == "there"
+    assert listed(model(**large, local=True), max_download=4_000).candidates[0].backend == "here"
     assert "5,000 bytes" in listed(model(size=5_000), max_download=4_000).rejected["a/b"]
     assert "JARVIS_MAX_DOWNLOAD=0" in listed(model(), max_download=0).rejected["a/b"]
 
@@ -101,10 +101,10 @@ def test_what_is_too_large_for_memory_is_asked_for_elsewhere() -> None:
     small = {"device": "cpu", "memory_budget": 4_000}
     large = model(size=5_000, local=True, providers=("fal-ai",))
     found = listed(large, **small)
-    assert found.kept[0].backend == "there"
-    assert "5,000 bytes are more than the 4,000" in found.places["a/b"]
+    assert found.candidates[0].backend == "there"
+    assert "5,000 bytes are more than the 4,000" in found.placements["a/b"]
     assert "JARVIS_MEMORY_BUDGET" in listed(model(size=5_000, local=True), **small).rejected["a/b"]
-    assert listed(model(size=4_000, local=True), **small).kept[0].backend == "here"
+    assert listed(model(size=4_000, local=True), **small).candidates[0].backend == "here"
 
 
 def test_a_budget_of_nothing_keeps_no_model_and_refuses_none() -> None:
@@ -142,18 +142,16 @@ def test_nothing_is_too_large_where_gpus_are_not_known_yet(monkeypatch: pytest.M
 )
 def test_a_model_of_the_hub_without_safetensors_is_not_run_here(fields: dict[str, Any], runs: bool) -> None:
     here = FakeBackend({DETECTION.name: "x"}, "transformers", local=True)
-    found = places_of(model(**fields), DETECTION, [here], settings())
+    found = place(model(**fields), DETECTION, [here], settings())
     assert bool(found.backends) is runs
-    assert runs or "JARVIS_ALLOW_PICKLE" in found.refusal
-    assert places_of(model(**fields), DETECTION, [here], settings(allow_pickle=True)).backends
+    assert runs or "JARVIS_ALLOW_PICKLE" in found.rejection
+    assert place(model(**fields), DETECTION, [here], settings(allow_pickle=True)).backends
 
 
 def test_a_model_without_safetensors_may_run_where_it_is_hosted() -> None:
     here = FakeBackend({DETECTION.name: "x"}, "transformers", local=True)
     served = model(tags=("pytorch",), providers=("fal-ai",))
-    assert [one.name for one in places_of(served, DETECTION, [here, HOSTED], settings()).backends] == [
-        "there"
-    ]
+    assert [one.name for one in place(served, DETECTION, [here, HOSTED], settings()).backends] == ["there"]
 
 
 def test_what_needs_no_model_leaves_the_machine_only_where_it_may() -> None:
@@ -239,38 +237,38 @@ def test_readers_read_and_tellers_tell(
 
 
 def test_a_candidate_that_names_its_backend_has_no_other() -> None:
-    at = places_of(model(backend="there"), DETECTION, BACKENDS, settings())
-    assert (at.first, at.refusal) == (None, "no provider serves it")
-    at = places_of(model(backend="gone"), DETECTION, BACKENDS, settings())
-    assert (at.first, at.refusal) == (None, "the backend 'gone' is not installed")
+    at = place(model(backend="there"), DETECTION, BACKENDS, settings())
+    assert (at.primary, at.rejection) == (None, "no provider serves it")
+    at = place(model(backend="gone"), DETECTION, BACKENDS, settings())
+    assert (at.primary, at.rejection) == (None, "the backend 'gone' is not installed")
 
 
 def test_that_a_backend_never_does_the_task_is_told_only_if_none_does() -> None:
     narrow = FakeBackend({}, "narrow")
-    at = places_of(model(), DETECTION, [narrow, HOSTED], settings())
-    assert at.refusal == "no provider serves it"
-    at = places_of(model(), DETECTION, [narrow], settings())
-    assert at.refusal == "the backend narrow has no result for object-detection"
+    at = place(model(), DETECTION, [narrow, HOSTED], settings())
+    assert at.rejection == "no provider serves it"
+    at = place(model(), DETECTION, [narrow], settings())
+    assert at.rejection == "the backend narrow has no result for object-detection"
 
 
 def test_that_an_extra_is_missing_is_always_told() -> None:
     lacking = FakeBackend({}, "lacking", local=True)
     lacking.unsupported_reason = lambda spec, candidate: 'it needs the extra "local"'  # type: ignore[method-assign]
-    at = places_of(model(), DETECTION, [lacking, HOSTED], settings())
-    assert at.refusal == 'lacking: it needs the extra "local"; there: no provider serves it'
+    at = place(model(), DETECTION, [lacking, HOSTED], settings())
+    assert at.rejection == 'lacking: it needs the extra "local"; there: no provider serves it'
 
 
 def test_equal_reasons_are_told_once() -> None:
     others = [FakeBackend({}, name, local=True) for name in ("one", "two")]
     for backend in others:
         backend.unsupported_reason = lambda spec, candidate: "no such library"  # type: ignore[method-assign]
-    assert places_of(model(), DETECTION, others, settings()).refusal == "no such library"
+    assert place(model(), DETECTION, others, settings()).rejection == "no such library"
 
 
 def test_where_the_settings_forbid_a_place_only_they_are_told_of_it() -> None:
     narrow = FakeBackend({}, "narrow", local=True)
-    at = places_of(model(size=5_000), DETECTION, [narrow, LOCAL, HOSTED], settings(max_download=4_000))
-    assert set(at.refusals) == {"here", "there"}
+    at = place(model(size=5_000), DETECTION, [narrow, LOCAL, HOSTED], settings(max_download=4_000))
+    assert set(at.rejections) == {"here", "there"}
 
 
 def test_a_model_of_several_sources_is_one_candidate() -> None:
@@ -279,18 +277,21 @@ def test_a_model_of_several_sources_is_one_candidate() -> None:
     )
     on_hub = model(downloads=9, likes=3, license="mit", gated=True, revision="def", providers=("fal-ai",),
                    metadata={"providers": {"fal-ai": {"id": "x", "task": "y"}}})  # fmt: skip
-    [one] = merged([[cached], [on_hub]], settings())
+    [one] = merge_candidates([[cached], [on_hub]], settings())
     assert (one.local, one.path, one.revision, one.size) == (True, Path("/cache/b"), "abc", 7)
     assert (one.downloads, one.likes, one.license, one.providers) == (9, 3, "mit", ("fal-ai",))
     assert one.metadata == on_hub.metadata
-    assert [c.id for c in merged([[model("x")], [model("y"), model("x")]], settings())] == ["x", "y"]
+    assert [c.id for c in merge_candidates([[model("x")], [model("y"), model("x")]], settings())] == [
+        "x",
+        "y",
+    ]
 
 
 def test_where_models_are_hosted_first_the_served_one_gives_the_place() -> None:
     starter = model(source="starter", local=True, path=Path("/w"), backend="starter")
     on_hub = model(providers=("fal-ai",), revision="def")
-    [here] = merged([[starter], [on_hub]], settings())
-    [there] = merged([[starter], [on_hub]], settings(policy="hosted-first"))
+    [here] = merge_candidates([[starter], [on_hub]], settings())
+    [there] = merge_candidates([[starter], [on_hub]], settings(policy="hosted-first"))
     assert (here.backend, here.local) == ("starter", True)
     assert (there.backend, there.local, there.path) == (None, False, None)
 
@@ -298,6 +299,6 @@ def test_where_models_are_hosted_first_the_served_one_gives_the_place() -> None:
 def test_the_users_words_on_a_model_count_most() -> None:
     own = model(source="registered", description="Mine.", traits=("ocr",), backend="mine")
     cached = model(source="cache", local=True, path=Path("/c"), description="Theirs.", traits=("caption",))
-    [one] = merged([[own], [cached]], settings())
+    [one] = merge_candidates([[own], [cached]], settings())
     assert (one.description, one.traits, one.backend) == ("Mine.", ("ocr",), "mine")
     assert (one.local, one.path) == (True, Path("/c"))

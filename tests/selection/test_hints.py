@@ -7,7 +7,7 @@ import pytest
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.selection.hints import hints, language_gap, script
+from jarvis_agent.selection.hints import detect_script, missing_language, task_hints
 
 DEMO = (
     "Read the text in examples/page.png aloud, then transcribe the recording. "
@@ -75,11 +75,14 @@ def test_a_description_is_wanted(request_: str, image: str) -> None:
 
 
 def wanted(request: str, image: Any) -> dict[str, Any]:
-    return hints(Task(task="image-to-text", id=0, args={"image": image}), RunContext(request=request))
+    return task_hints(Task(task="image-to-text", id=0, args={"image": image}), RunContext(request=request))
 
 
 def test_other_tasks_have_no_hints() -> None:
-    assert hints(Task(task="image-classification", id=0), RunContext(request="Read the text in a.png")) == {}
+    assert (
+        task_hints(Task(task="image-classification", id=0), RunContext(request="Read the text in a.png"))
+        == {}
+    )
 
 
 def test_without_a_request_nothing_is_known() -> None:
@@ -104,7 +107,7 @@ def test_an_image_of_another_form_is_about_the_whole_request(image: Any) -> None
     ],
 )
 def test_letters_tell_the_language(text: str, language: str | None) -> None:
-    assert script(text) == language
+    assert detect_script(text) == language
 
 
 @pytest.mark.parametrize(
@@ -127,12 +130,12 @@ def test_letters_tell_the_language(text: str, language: str | None) -> None:
 def test_a_model_must_know_the_languages_of_its_texts(
     known: list[str], task: str, args: dict[str, Any], missing: str | None
 ) -> None:
-    gap = language_gap(known, Task(task=task, id=0, args=args), TASKS[task])
+    gap = missing_language(known, Task(task=task, id=0, args=args), TASKS[task])
     assert gap is None if missing is None else gap is not None and gap.endswith(missing)
 
 
 def test_a_name_that_runs_on_from_chinese_words_is_known_from_the_files_of_the_request():
     files = tuple(Resource(kind="image", name=f"照片{i}.jpg") for i in (1, 2))
     brief = RunContext("描述照片1.jpg，读出照片2.jpg里的文字", files)
-    asked = [hints(Task(task="image-to-text", id=0, args={"image": f.name}), brief) for f in files]
+    asked = [task_hints(Task(task="image-to-text", id=0, args={"image": f.name}), brief) for f in files]
     assert asked == [{"ocr": False}, {"ocr": True}]

@@ -5,7 +5,7 @@ The candidates come from the sources that everybody has; the Hub fails in each w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,16 @@ from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytest.importorskip("torch")
 
-import tiny_models
+import tiny_text
 
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
 HOSTED = {"hf-inference": {}}
 
 
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_models.build("bert_classifier", tmp_path_factory.mktemp("bert"))
+@pytest.fixture
+def classifier(built: Callable[[Callable[[Path], None]], Path]) -> Path:
+    return built(tiny_text.bert_classifier)
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     """A Hub, with empty caches of what it lists and of its models; retries do not wait."""
     for place in ("constants", "utils._cache_manager"):
         monkeypatch.setattr(f"huggingface_hub.{place}.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setattr(_common, "HARDCODED_MODEL_INFERENCE_MAPPING", {})
     with HubDouble() as double, double.redirected():
         yield double
@@ -93,7 +92,7 @@ def test_a_model_is_listed_selected_and_asked_where_it_is_hosted(hub: HubDouble,
     assert message.status == "success", message.content
     assert message.artifact["output"] == LABELS
     assert tried(message) == [("org/served", "hf-inference", True)]
-    assert message.artifact["place"] == "hosted by hf-inference; nothing here can run it"
+    assert message.artifact["placement"] == "hosted by hf-inference; nothing here can run it"
 
 
 def test_a_model_that_sees_is_asked_as_a_chat_where_it_is_served_as_one(
@@ -129,7 +128,7 @@ def test_an_agent_goes_the_same_way(hub: HubDouble, tmp_path: Path) -> None:
     assert (result.status, result.output) == ("ok", LABELS)
     assert result.selection is not None
     assert (result.selection.model, result.selection.reason) == ("org/served", "it knows moods")
-    assert result.selection.place == "hosted by hf-inference; nothing here can run it"
+    assert result.selection.placement == "hosted by hf-inference; nothing here can run it"
 
 
 def test_a_provider_that_says_when_to_come_back_is_asked_then(
@@ -172,7 +171,7 @@ def test_a_provider_that_hangs_is_left_for_the_next_model(hub: HubDouble, tmp_pa
     add_hosted(hub, "org/second", downloads=1)
     hub.stall("/models/org/first")
     hub.answer("/models/org/second", body=[LABELS])
-    message = use(tmp_path, attempt_timeout=2)
+    message = use(tmp_path, task_timeout=6)
     assert [(model, ok) for model, _, ok in tried(message)] == [("org/first", False), ("org/second", True)]
 
 
@@ -185,7 +184,6 @@ def test_a_gated_model_is_left_out_without_a_token(
     assert message.status == "error"
     assert "accept its terms at https://huggingface.co/org/gated and set HF_TOKEN" in message.content
     add_local(hub, classifier, "org/open", downloads=1)
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "fresh"))
     assert tried(use(tmp_path, hf_token=None)) == [("org/open", "transformers", True)]
 
 
@@ -211,13 +209,14 @@ def test_a_model_that_has_vanished_is_left_for_the_next(
 
 
 def test_a_download_that_stalls_is_left_for_the_next_model(
-    hub: HubDouble, classifier: Path, tmp_path: Path
+    hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Settings, "attempt_timeout", 2.0)
     add_local(hub, classifier, "org/slow", downloads=9)
     add_hosted(hub, "org/served", downloads=1)
     hub.stall("org/slow/resolve", where="middle")
     hub.answer("/models/org/served", body=[LABELS])
-    message = use(tmp_path, attempt_timeout=2)
+    message = use(tmp_path)
     assert [(model, ok) for model, _, ok in tried(message)] == [("org/slow", False), ("org/served", True)]
     assert "did not finish within 2 s" in message.artifact["attempts"][0]["error"]
 
@@ -238,7 +237,6 @@ def test_without_a_network_what_was_downloaded_still_runs(
     # Under a name of its own: a model that an earlier test left loaded would not be downloaded.
     add_local(hub, classifier, "org/kept", card={"pipeline_tag": TASK})
     assert use(tmp_path).status == "success"
-    monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "fresh"))
     with HubDouble() as away:
         pass
     with away.redirected():
@@ -262,5 +260,5 @@ def test_without_a_network_and_any_model_the_error_says_what_to_do(hub: HubDoubl
         message = use(tmp_path)
     assert message.status == "error"
     assert "no model can do text-classification here" in message.content
-    assert "can not be used" in message.content
+    assert "cannot be used" in message.content
     assert "with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub" in message.content

@@ -32,7 +32,7 @@ def test_a_pin_may_be_a_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["/no/such/model", "./nothing", "~/nothing-at-all", "", " "])
 def test_a_directory_that_is_not_there_is_told_at_once(text: str) -> None:
-    with pytest.raises(ConfigError, match="neither an id of the Hub nor a directory"):
+    with pytest.raises(ConfigError, match="neither an id of the Hub nor an existing path"):
         read_pins({"object-detection": text})
 
 

@@ -9,14 +9,17 @@ import pytest
 
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.selection.sources.recommended import RECOMMENDED, recommended
+from jarvis_agent.selection.sources.recommended import recommended, recommended_models
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
 
 
 def test_each_is_for_a_task_with_models_of_its_own_and_has_an_id_of_the_hub() -> None:
-    assert all(TASKS[task].needs_model and not TASKS[task].models_of for task in RECOMMENDED)
-    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", model.id) and model.license for model in RECOMMENDED.values())
+    assert all(TASKS[task].needs_model and not TASKS[task].models_of for task in recommended_models())
+    assert all(
+        re.fullmatch(r"[\w.-]+/[\w.-]+", model.id) and model.license
+        for model in recommended_models().values()
+    )
 
 
 def test_a_task_that_others_models_do_begins_with_theirs() -> None:

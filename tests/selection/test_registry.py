@@ -15,7 +15,7 @@ from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection import registry as module
-from jarvis_agent.selection.registry import OFFER_FRESH, ModelRegistry
+from jarvis_agent.selection.registry import AVAILABLE_TTL_S, ModelRegistry
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, fake_candidate
 
@@ -47,29 +47,21 @@ async def test_a_source_that_failed_once_is_asked_again() -> None:
     steady, shaky = Source(SPEECH), Source(DETECTION)
     shaky.away = True
     experts = experts_of(steady, shaky)
-    assert set(await experts.offered()) == {SPEECH}
+    assert set(await experts.available_tasks()) == {SPEECH}
     shaky.away = False
-    assert set(await experts.offered()) == {SPEECH, DETECTION}
+    assert set(await experts.available_tasks()) == {SPEECH, DETECTION}
     await experts.aclose()
 
 
 async def test_a_model_that_comes_later_is_seen_after_a_minute() -> None:
     source, clock = Source(SPEECH), Clock()
     experts = experts_of(source, clock=clock)
-    assert set(await experts.offered()) == {SPEECH}
+    assert set(await experts.available_tasks()) == {SPEECH}
     source.tasks.add(DETECTION)
-    assert set(await experts.offered()) == {SPEECH}
-    clock.now += OFFER_FRESH
-    assert set(await experts.offered()) == {SPEECH, DETECTION}
+    assert set(await experts.available_tasks()) == {SPEECH}
+    clock.now += AVAILABLE_TTL_S
+    assert set(await experts.available_tasks()) == {SPEECH, DETECTION}
     await experts.aclose()
-
-
-async def test_runs_that_begin_together_ask_once() -> None:
-    source = FakeSource([fake_candidate(SPEECH)])
-    experts = experts_of(source)
-    offers = await asyncio.gather(*(experts.offered() for _ in range(5)))
-    assert [set(offer) for offer in offers] == [{SPEECH}] * 5
-    assert source.asked.count(SPEECH) == 1
 
 
 async def test_a_task_that_comes_or_goes_while_the_sources_are_asked_does_so_at_once(
@@ -77,39 +69,39 @@ async def test_a_task_that_comes_or_goes_while_the_sources_are_asked_does_so_at_
 ) -> None:
     experts = experts_of(Source(SPEECH, "tidy"))
     experts.backends["fake"].results["tidy"] = "x"  # type: ignore[attr-defined]
-    earlier = asyncio.create_task(experts.offered())
+    earlier = asyncio.create_task(experts.available_tasks())
     await asyncio.sleep(0)
     monkeypatch.setitem(TASKS, "tidy", replace(TASKS[SPEECH], name="tidy"))
-    assert set(await experts.offered()) == {SPEECH, "tidy"}
+    assert set(await experts.available_tasks()) == {SPEECH, "tidy"}
     assert set(await earlier) == {SPEECH}
     monkeypatch.delitem(TASKS, "tidy")
-    assert set(await experts.offered()) == {SPEECH}
+    assert set(await experts.available_tasks()) == {SPEECH}
     await experts.aclose()
 
 
 async def test_nobody_changes_what_the_others_are_offered() -> None:
     experts = experts_of(Source(SPEECH))
-    offered = await experts.offered()
+    offered = await experts.available_tasks()
     with pytest.raises(TypeError):
         offered[DETECTION] = TASKS[DETECTION]  # type: ignore[index]
-    assert set(await experts.offered()) == {SPEECH}
+    assert set(await experts.available_tasks()) == {SPEECH}
     await experts.aclose()
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
 async def test_a_distant_source_that_fails_leaves_the_others(error: BaseException) -> None:
     class RemoteSource(Source):
-        def likely(self, spec: TaskSpec) -> list[Candidate]:
+        def estimate(self, spec: TaskSpec) -> list[Candidate]:
             raise error
 
     experts = experts_of(RemoteSource(), Source(SPEECH))
-    assert set(await experts.offered()) == {SPEECH}
+    assert set(await experts.available_tasks()) == {SPEECH}
     await experts.aclose()
 
 
 async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:
     experts = experts_of(Source("depth-estimation"))
-    assert set(await experts.offered()) == {"depth-estimation", "depth-control", "normal-control"}
+    assert set(await experts.available_tasks()) == {"depth-estimation", "depth-control", "normal-control"}
     await experts.aclose()
 
 
@@ -117,7 +109,7 @@ async def test_the_hub_is_not_asked_what_it_offers() -> None:
     with HubDouble() as hub, hub.redirected():
         anything = FakeBackend(dict.fromkeys(TASKS, "x"))
         experts = ModelRegistry(SETTINGS, sources=[HubSource(SETTINGS)], backends=[anything])
-        offered = await experts.offered()
+        offered = await experts.available_tasks()
         await experts.aclose()
         assert hub.requests == []
     assert DETECTION in offered
@@ -125,7 +117,7 @@ async def test_the_hub_is_not_asked_what_it_offers() -> None:
 
 
 def test_offline_the_hub_offers_nothing() -> None:
-    assert HubSource(Settings(offline=True)).likely(TASKS[DETECTION]) == []
+    assert HubSource(Settings(offline=True)).estimate(TASKS[DETECTION]) == []
 
 
 @pytest.mark.parametrize("broken", ["default_sources", "make_backends"])

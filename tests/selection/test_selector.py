@@ -21,10 +21,11 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.client import LLMClient
-from jarvis_agent.selection.selector import Selector
-from jarvis_agent.selection.sources.base import ModelSource, RegisteredSource
+from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.hub import HubSource
+from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 
 DETECTION, SPEECH = "object-detection", "text-to-speech"
@@ -44,14 +45,14 @@ def selector(
     backends: list[Backend] | None = None,
     pins: dict[str, str] | None = None,
     **given: Any,
-) -> Selector:
+) -> ModelSelector:
     settings = Settings(**{"offline": False, **given})
-    controller = LLMClient(llm, settings) if llm else None
-    return Selector(sources, backends or [EVERYTHING], settings, controller, pins=pins)
+    chain = selection_chain(llm, settings=settings) if llm else None
+    return ModelSelector(sources, backends or [EVERYTHING], settings, chain, pins=pins)
 
 
 async def select(
-    chosen_by: Selector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
+    chosen_by: ModelSelector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
 ) -> Selection:
     return await chosen_by.select(
         Task(task=task, id=0, args={"image": "z.jpg", **args}), TASKS[task], RunContext(request=request)
@@ -65,9 +66,9 @@ def says(reply: Any) -> ScriptedLLM:
 async def test_the_llm_chooses_and_the_rest_is_the_ladder() -> None:
     llm = says('{"id": "org/a", "reason": "it knows zebras"}')
     selection = await select(selector(FakeSource(THREE), llm=llm))
-    assert (selection.model, selection.reason, selection.by) == ("org/a", "it knows zebras", "llm")
-    assert [candidate.id for candidate in selection.ladder] == ["org/a", "org/c", "org/b"]
-    assert {candidate.backend for candidate in selection.ladder} == {"here"}
+    assert (selection.model, selection.reason, selection.chosen_by) == ("org/a", "it knows zebras", "llm")
+    assert [candidate.id for candidate in selection.candidates] == ["org/a", "org/c", "org/b"]
+    assert {candidate.backend for candidate in selection.candidates} == {"here"}
     assert selection.task == DETECTION
 
 
@@ -92,13 +93,13 @@ async def test_the_tokens_of_the_choice_are_counted() -> None:
 async def test_one_candidate_needs_no_llm() -> None:
     llm = says(AssertionError("the LLM was asked"))
     selection = await select(selector(FakeSource(THREE[:1]), llm=llm))
-    assert (selection.model, selection.by) == ("org/a", "only")
+    assert (selection.model, selection.chosen_by) == ("org/a", "only")
     assert llm.calls == []
 
 
 async def test_without_an_llm_downloads_decide() -> None:
     selection = await select(selector(FakeSource(THREE)))
-    assert (selection.model, selection.by) == ("org/c", "rank")
+    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
     assert selection.reason == "of 3 candidates it has the most downloads (500)"
 
 
@@ -118,7 +119,7 @@ async def test_without_an_llm_what_is_here_comes_first() -> None:
 )
 async def test_whatever_the_llm_does_there_is_a_ladder(reply: Any, told: str) -> None:
     selection = await select(selector(FakeSource(THREE), llm=says(reply)))
-    assert (selection.model, selection.by) == ("org/c", "rank")
+    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
     assert told in selection.reason
 
 
@@ -146,7 +147,7 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
         "source hub": "the Hub is away",
         "source plugin": "KeyError",
         "source gone": "the source gone was cancelled from within",
-        "source rows": "it lists what is no Candidate: {'id': 'org/row'}",
+        "source rows": "it lists something that is not a Candidate: {'id': 'org/row'}",
     }
 
 
@@ -157,8 +158,8 @@ async def test_a_backend_that_fails_when_it_is_asked_runs_nothing_and_stops_nobo
 
     buggy = Buggy({}, "buggy")
     selection = await select(selector(FakeSource(THREE), backends=[buggy, EVERYTHING]))
-    assert selection.ladder[0].backend == "here"
-    with pytest.raises(NoCandidateError, match="the backend buggy failed when it was asked: KeyError: 'x'"):
+    assert selection.candidates[0].backend == "here"
+    with pytest.raises(NoCandidateError, match="the backend buggy failed to check the model: KeyError: 'x'"):
         await select(selector(FakeSource(THREE), backends=[buggy]))
 
 
@@ -168,7 +169,7 @@ async def test_a_source_that_can_not_describe_its_models_leaves_the_choice_to_th
             raise KeyError("x")
 
     selection = await select(selector(Telling(THREE), llm=says('{"id": "org/a", "reason": "r"}')))
-    assert (selection.model, selection.by) == ("org/c", "rank")
+    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
     assert "the LLM could not choose: KeyError: 'x'" in selection.reason
 
 
@@ -227,13 +228,13 @@ CLASSIFIER = model("classifier", "image-classification")
 
 async def test_a_description_comes_from_a_model_that_describes() -> None:
     selection = await select(selector(FakeSource([READER, TELLER])), "image-to-text", "Describe z.jpg")
-    assert [candidate.id for candidate in selection.ladder] == ["teller"]
-    assert "description is asked for" in selection.rejected["reader"]
+    assert [candidate.id for candidate in selection.candidates] == ["teller"]
+    assert "asks for a description" in selection.rejected["reader"]
 
 
 async def test_text_comes_from_a_model_that_reads() -> None:
     selection = await select(selector(FakeSource([TELLER, READER])), "image-to-text", "Read z.jpg to me")
-    assert [candidate.id for candidate in selection.ladder] == ["reader"]
+    assert [candidate.id for candidate in selection.candidates] == ["reader"]
     assert selection.note == ""
 
 
@@ -260,8 +261,8 @@ async def test_a_pinned_model_is_not_chosen_but_taken() -> None:
     llm = says(AssertionError("the LLM was asked"))
     chooser = selector(FakeSource(THREE), llm=llm, pins={"object-det": "org/a@v2"})
     selection = await select(chooser)
-    assert (selection.model, selection.by) == ("org/a", "pinned")
-    assert [(c.id, c.revision, c.downloads, c.backend) for c in selection.ladder] == [
+    assert (selection.model, selection.chosen_by) == ("org/a", "pinned")
+    assert [(c.id, c.revision, c.downloads, c.backend) for c in selection.candidates] == [
         ("org/a", "v2", 5, "here")
     ]
 
@@ -269,13 +270,13 @@ async def test_a_pinned_model_is_not_chosen_but_taken() -> None:
 async def test_a_pinned_directory_is_taken(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     selection = await select(selector(FakeSource(THREE), pins={DETECTION: str(tmp_path)}))
-    [candidate] = selection.ladder
+    [candidate] = selection.candidates
     assert (candidate.path, candidate.local, candidate.library) == (tmp_path, True, "transformers")
 
 
 async def test_a_pinned_model_that_no_source_lists_is_taken_by_its_id() -> None:
     selection = await select(selector(FakeSource(THREE), pins={DETECTION: "my/own@v1"}))
-    [candidate] = selection.ladder
+    [candidate] = selection.candidates
     assert (candidate.id, candidate.revision, candidate.source) == ("my/own", "v1", "pinned")
 
 
@@ -284,7 +285,7 @@ async def test_a_pinned_model_is_not_measured_by_words_but_by_settings() -> None
     pins = {"text-to-speech": "org/english"}
     selection = await select(selector(FakeSource([speaks]), pins=pins), "text-to-speech", text="你好")
     assert selection.model == "org/english"
-    with pytest.raises(NoCandidateError, match="org/english, which is pinned for text-to-speech, can not be used: its licence is gpl"):  # fmt: skip # noqa: E501
+    with pytest.raises(NoCandidateError, match="org/english, which is pinned for text-to-speech, cannot be used: its licence is gpl"):  # fmt: skip # noqa: E501
         await select(selector(FakeSource([speaks]), pins=pins, licenses=["mit"]), "text-to-speech")
 
 
@@ -301,21 +302,23 @@ def hub() -> Iterator[HubDouble]:
         yield double
 
 
-def on_hub(hub: HubDouble, tmp_path: Path, **given: Any) -> Selector:
+def on_hub(hub: HubDouble, tmp_path: Path, **given: Any) -> ModelSelector:
     settings = Settings(**{"offline": False, "hf_token": "hf_x", **given.pop("settings", {})})
-    source = HubSource(settings, cache_dir=tmp_path)
-    return Selector([source], given.pop("backends", [HostedBackend(settings)]), settings, **given)
+    source = HubSource(settings)
+    return ModelSelector([source], given.pop("backends", [HostedBackend(settings)]), settings, **given)
 
 
 async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Path) -> None:
     local = FakeBackend({DETECTION: "x"}, "here")
     settings = Settings(offline=False, hf_token="hf_x")
     llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
-    source = HubSource(settings, cache_dir=tmp_path)
-    chooser = Selector([source], [local, HostedBackend(settings)], settings, LLMClient(llm, settings))
+    source = HubSource(settings)
+    chooser = ModelSelector(
+        [source], [local, HostedBackend(settings)], settings, selection_chain(llm, settings=settings)
+    )
     selection = await select(chooser)
-    assert (selection.model, selection.by) == ("org/served", "llm")
-    assert [(candidate.id, candidate.backend) for candidate in selection.ladder] == [
+    assert (selection.model, selection.chosen_by) == ("org/served", "llm")
+    assert [(candidate.id, candidate.backend) for candidate in selection.candidates] == [
         ("org/served", "here"),
         ("org/alone", "here"),
         ("org/served", "hf-inference"),
@@ -326,14 +329,14 @@ async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Pat
 
 async def test_what_nobody_serves_is_left_out_of_a_hosted_ladder(hub: HubDouble, tmp_path: Path) -> None:
     selection = await select(on_hub(hub, tmp_path))
-    assert [candidate.id for candidate in selection.ladder] == ["org/served"]
+    assert [candidate.id for candidate in selection.candidates] == ["org/served"]
     assert selection.rejected == {"org/alone": "no inference provider serves it"}
 
 
 async def test_a_pinned_model_outside_of_the_list_is_asked_for(hub: HubDouble, tmp_path: Path) -> None:
     hub.add_model("my/own", providers={"hf-inference": {"task": DETECTION}})
     selection = await select(on_hub(hub, tmp_path, pins={DETECTION: "my/own"}))
-    assert [(c.id, c.providers) for c in selection.ladder] == [("my/own", ("hf-inference",))]
+    assert [(c.id, c.providers) for c in selection.candidates] == [("my/own", ("hf-inference",))]
 
 
 async def test_a_pinned_model_that_does_not_exist_is_told(hub: HubDouble, tmp_path: Path) -> None:
@@ -351,8 +354,8 @@ async def test_a_pinned_model_is_used_while_the_hub_is_away(hub: HubDouble, tmp_
 async def test_the_users_own_models_stand_beside_the_hubs(hub: HubDouble, tmp_path: Path) -> None:
     settings = Settings(offline=False)
     own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
-    chooser = Selector([own, HubSource(settings, cache_dir=tmp_path)], [EVERYTHING], settings)
-    assert [candidate.id for candidate in (await select(chooser)).ladder] == [
+    chooser = ModelSelector([own, HubSource(settings)], [EVERYTHING], settings)
+    assert [candidate.id for candidate in (await select(chooser)).candidates] == [
         "org/alone",
         "mine",
         "org/served",
@@ -363,7 +366,7 @@ async def test_models_of_another_task_type_do_a_task_that_borrows_them() -> None
     depth = model("org/depth", "depth-estimation", local=True)
     source = FakeSource([depth, model("org/own", "depth-control")])
     selection = await select(selector(source), "depth-control")
-    assert [(c.id, c.task) for c in selection.ladder] == [
+    assert [(c.id, c.task) for c in selection.candidates] == [
         ("org/depth", "depth-control"),
         ("org/own", "depth-control"),
     ]
@@ -376,8 +379,8 @@ async def test_a_task_has_a_policy_of_its_own() -> None:
     chooser = selector(
         FakeSource(served), backends=[EVERYTHING, hosted], policies={"object-det": "hosted-first"}
     )
-    assert [c.backend for c in (await select(chooser)).ladder] == ["there", "here"]
-    assert [c.backend for c in (await select(chooser, SPEECH)).ladder] == ["here", "there"]
+    assert [c.backend for c in (await select(chooser)).candidates] == ["there", "here"]
+    assert [c.backend for c in (await select(chooser, SPEECH)).candidates] == ["here", "there"]
 
 
 def test_a_policy_for_an_unknown_task_is_refused_at_once() -> None:
@@ -404,19 +407,19 @@ async def test_a_choice_says_why_the_model_runs_where_it_does(
     hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
     source = FakeSource([model("a/b", **fields)])
     selection = await select(selector(source, backends=[EVERYTHING, hosted], policy=policy))
-    assert selection.place == place
+    assert selection.placement == place
 
 
 async def test_an_algorithm_has_no_place_to_explain() -> None:
     canny = FakeSource([model("opencv/canny", "canny-control", local=True)])
-    assert (await select(selector(canny), "canny-control")).place == ""
+    assert (await select(selector(canny), "canny-control")).placement == ""
 
 
 async def test_the_second_place_of_a_model_comes_after_every_model_in_its_first() -> None:
     hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
     both = [model(f"org/{name}", local=True, path=Path("/m"), providers=("fal-ai",)) for name in "ab"]
     selection = await select(selector(FakeSource(both), backends=[EVERYTHING, hosted]))
-    assert [(c.id, c.backend, c.local) for c in selection.ladder] == [
+    assert [(c.id, c.backend, c.local) for c in selection.candidates] == [
         ("org/a", "here", True),
         ("org/b", "here", True),
         ("org/a", "there", False),
@@ -428,12 +431,12 @@ async def test_a_model_has_one_place_where_the_policy_allows_one() -> None:
     hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
     source = FakeSource([model("a/b", local=True, providers=("fal-ai",))])
     selection = await select(selector(source, backends=[EVERYTHING, hosted], policy="local-only"))
-    assert [c.backend for c in selection.ladder] == ["here"]
+    assert [c.backend for c in selection.candidates] == ["here"]
 
 
 async def test_a_pinned_space_is_taken_without_asking_any_source() -> None:
     source = FakeSource(THREE)
     spaces = FakeBackend(dict.fromkeys(TASKS, "x"), "spaces", local=False)
     selection = await select(selector(source, backends=[spaces], pins={DETECTION: "space:org/space"}))
-    assert [(c.id, c.backend) for c in selection.ladder] == [("org/space", "spaces")]
+    assert [(c.id, c.backend) for c in selection.candidates] == [("org/space", "spaces")]
     assert source.asked == []

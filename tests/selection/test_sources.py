@@ -16,9 +16,11 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import survey_models
-from jarvis_agent.selection.sources import base as catalog
-from jarvis_agent.selection.sources.base import ModelLookup, ModelSource, RegisteredSource, discover_sources
+from jarvis_agent.selection import sources as catalog
+from jarvis_agent.selection.sources import load_plugin_sources
+from jarvis_agent.selection.sources.base import ModelLookup, ModelSource
 from jarvis_agent.selection.sources.hub import HubSource
+from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend
 
 DETECTION = TASKS["object-detection"]
@@ -115,7 +117,7 @@ async def test_a_task_may_be_given_by_an_alias() -> None:
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ({**DETR, "descripton": "x"}, 'field "descripton" is not known; did you mean "description"?'),
+        ({**DETR, "descripton": "x"}, 'field "descripton" is unknown; did you mean "description"?'),
         ({**DETR, "zzz": "x"}, "the fields are id, task, tasks, description"),
         ({"task": "object-detection"}, 'field "id" is missing'),
         ({"id": "a"}, 'field "task" is missing'),
@@ -127,7 +129,7 @@ async def test_a_task_may_be_given_by_an_alias() -> None:
         ),
         ({**DETR, "task": "qqqq"}, "`jarvis tasks` lists them all"),
         ({**DETR, "path": "/no/such/place"}, "path /no/such/place does not exist"),
-        ("my-org/my-detr", "is no description"),
+        ("my-org/my-detr", "is not a description"),
         ({**DETR, "api_key_env": "sk-secret"}, "the name of an environment variable"),
         ({**DETR, "base_url": "localhost:8000"}, 'field "base_url"'),
     ],
@@ -166,7 +168,7 @@ async def test_what_is_left_empty_is_not_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("models: [", "can not be read"),
+        ("models: [", "cannot be read"),
         ("just: a dict", "lists no models"),
         ("- {id: a, task: nonsense-task}", "models.yaml: model 1 (a): there is no task 'nonsense-task'"),
     ],
@@ -181,7 +183,7 @@ def test_a_wrong_yaml_file_is_named(tmp_path: Path, text: str, told: str) -> Non
 
 
 def test_a_yaml_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.yaml can not be read"):
+    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
         RegisteredSource.from_yaml(tmp_path / "none.yaml")
 
 
@@ -213,7 +215,7 @@ def plug_in(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
 def test_a_package_brings_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     plug_in(monkeypatch, "PluginSource")
     settings = Settings()
-    [source] = discover_sources(settings)
+    [source] = load_plugin_sources(settings)
     assert isinstance(source, PluginSource)
     assert source.settings is settings
 
@@ -227,7 +229,7 @@ def test_a_source_that_can_not_be_loaded_is_named(
 ) -> None:
     plug_in(monkeypatch, target)
     with pytest.raises(ConfigError, match="the model source 'mine'") as caught:
-        discover_sources(Settings())
+        load_plugin_sources(Settings())
     assert told in str(caught.value)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from doubles.openai_server import DROP, REFUSE, Failure, OpenAIDouble, ToolUse
 from langchain.agents import create_agent
 from langchain_core.exceptions import ModelAuthenticationError
 from langchain_core.messages import AIMessage, HumanMessage
@@ -32,13 +33,11 @@ from jarvis_agent.testing import (
     FakeBackend,
     FakeSource,
     NetworkForbiddenError,
-    OpenAIDouble,
     ScriptedLLM,
     fake_candidate,
     first_candidate,
     forbid_network,
 )
-from jarvis_agent.testing.openai import DROP, REFUSE, Failure, ToolUse
 
 
 def test_importing_it_imports_nothing_heavy() -> None:

@@ -18,7 +18,7 @@ from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.testing import ScriptedLLM
 
-QUICK: dict[str, Any] = {"max_replans": 0, "demos": "default", "tools_offered": "all"}
+QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
 
 
 def agent_with(given: BaseTool, tmp_path: Path, calls: int = 1, **settings: Any) -> JarvisAgent:
@@ -68,7 +68,7 @@ class TestThreads:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each of its calls keeps a thread."""
-        monkeypatch.setattr("jarvis_agent.tools.langchain_task._MOST_LEFT", 2)
+        monkeypatch.setattr("jarvis_agent.tools.langchain_task.MAX_ABANDONED_CALLS", 2)
         let_go, calls = threading.Event(), []
 
         @tool
@@ -193,9 +193,9 @@ def test_a_draft_that_was_discarded_takes_no_more_files(tmp_path: Path) -> None:
 
     drafts = AttemptFiles(lambda suffix: tmp_path / f"a{suffix}")
     early = drafts.new_path(".txt")
-    drafts.discard()
+    drafts.rollback()
     early.write_text("late")
-    with pytest.raises(JarvisError, match="nobody waits"):
+    with pytest.raises(JarvisError, match="attempt is over"):
         drafts.new_path(".png")
-    drafts.sweep()
+    drafts.cleanup()
     assert not list(tmp_path.iterdir())

@@ -63,7 +63,7 @@ class TestTheToolsClass(ToolsUnitTests):
 
     @pytest.fixture(autouse=True)
     def _with_experts(self, every_tool: dict[str, HFTaskTool]) -> None:
-        self.experts = every_tool["translation"].experts
+        self.runner = every_tool["translation"].runner
 
     @property
     def tool_constructor(self) -> type[BaseTool]:
@@ -77,7 +77,7 @@ class TestTheToolsClass(ToolsUnitTests):
             "description": spec.description,
             "args_schema": args_schema_of(spec),
             "spec": spec,
-            "experts": self.experts,
+            "runner": self.runner,
         }
 
     @property

@@ -1,12 +1,12 @@
-"""Pictures that guide a ControlNet, drawn from what models found: depth, surface directions, poses, regions.
+"""Control images for ControlNets, drawn from model outputs: depth, normals, poses, segments.
 
     depth_map(near)                      # float (h, w), larger = nearer → grey, white = near
     normal_map(near)                     # → RGB: red faces left, green faces up, blue faces the viewer
     pose_map(people, (640, 480))         # keypoints → OpenPose's stick figures on black
     segment_map(regions, (640, 480))     # masks with labels → the colours of ADE20K
 
-Each follows the drawings that ControlNets were trained on (Zhang et al., 2023, "Adding Conditional Control to
-Text-to-Image Diffusion Models"). They need numpy and Pillow alone. Maps that need no model are in opencv.py.
+They follow the training images of ControlNet (Zhang et al., 2023, "Adding Conditional Control to Text-to-
+Image Diffusion Models") and need only numpy and Pillow. Maps without a model are in opencv.py.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ Size = tuple[int, int]
 """Width and height in pixels."""
 
 RELIEF = 2.0
-"""How steep a plane is drawn that rises from farthest to nearest over the shorter side: the tangent."""
+"""Slope of a plane that rises from farthest to nearest over the shorter side."""
 
-LEAST_SCORE = 0.3
-"""Score below which a joint is not drawn."""
+MIN_SCORE = 0.3
+"""Joints below this score are not drawn."""
 
 _COCO_OF = (0, None, 6, 8, 10, 5, 7, 9, 12, 14, 16, 11, 13, 15, 2, 1, 4, 3)
-"""For each of OpenPose's 18 joints, its place among COCO's 17; the neck, which COCO lacks, is None."""
+"""For each of OpenPose's 18 joints its index among COCO's 17; None for the neck, which COCO lacks."""
 
 _NECK_OF = (5, 6)
-"""COCO's shoulders: the neck is in the middle of them."""
+"""COCO's shoulders: the neck is their middle."""
 
 _LIMBS = (
     *((1, 2), (1, 5), (2, 3), (3, 4), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10)),
     *((1, 11), (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17)),
 )
-"""Pairs of OpenPose's joints, in the order in which they get their colours."""
+"""Pairs of OpenPose's joints, in the order of their colours."""
 
 _HUES: tuple[Colour, ...] = tuple(
     (round(r * 255), round(g * 255), round(b * 255))
     for r, g, b in (colorsys.hsv_to_rgb(n / 18, 1, 1) for n in range(18))
 )
-"""OpenPose's 18 colours go once round the circle of hues."""
+"""OpenPose's 18 colours, evenly spaced hues."""
 
 
 def depth_map(near: Any) -> Image:
-    """Grey, mode L: white where it is nearest, black where it is farthest. `near` is float (h, w)."""
+    """Grey, mode L: nearest is white, farthest black. `near` is float (h, w)."""
     import numpy as np
     from PIL import Image
 
@@ -69,23 +69,22 @@ def nearness(depth: Any, *, distance: bool) -> Any:
 
     Args:
         depth: float (h, w).
-        distance: it is measured from the viewer on (metres), and not, as MiDaS has it, its reciprocal.
+        distance: whether depth is the distance from the viewer (metres), and not its reciprocal as in MiDaS.
     """
     import numpy as np
 
     depth = np.nan_to_num(np.asarray(depth, dtype=np.float32))
     if not distance:
         return depth
-    # One point at distance 0 would make all others black.
+    # Clip near points: one at distance 0 would make all others black.
     return 1 / np.maximum(depth, max(float(np.percentile(depth, 1)), 1e-3))
 
 
 def normal_map(near: Any) -> Image:
-    """The directions in which surfaces face, in RGB, from `near`, float (h, w), larger = nearer.
+    """Surface normals in RGB, from `near`, float (h, w), larger = nearer.
 
-    (x, y, z) from -1 to 1 becomes (red, green, blue) from 0 to 255: x to the left, y up, z to the viewer, as
-    ControlNet draws them from MiDaS's depth and with NormalBae. Depth without a scale does not tell how steep
-    a slope is: see RELIEF.
+    (x, y, z) in -1…1 becomes (red, green, blue) in 0…255: x to the left, y up, z to the viewer, as in
+    ControlNet's MiDaS and NormalBae maps. Relative depth has no scale, so the slope is set by RELIEF.
     """
     import numpy as np
     from PIL import Image
@@ -116,7 +115,7 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
         people: each with `keypoints`, of which the first 17 are COCO's joints: {x, y, score} in pixels.
 
     Raises:
-        UnsupportedError: a person has fewer keypoints than that.
+        UnsupportedError: a person has fewer keypoints.
     """
     from PIL import Image, ImageDraw
 
@@ -135,7 +134,7 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
 
 
 def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None]:
-    """OpenPose's 18 joints from COCO's 17; None for those that are not seen.
+    """OpenPose's 18 joints from COCO's 17; None for unseen ones.
 
     Raises:
         UnsupportedError: there are fewer than 17.
@@ -143,7 +142,7 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
     if len(keypoints) < 17:
         raise UnsupportedError(f"a pose needs COCO's 17 joints, and the model gave {len(keypoints)} points")
     seen = [
-        (float(point["x"]), float(point["y"])) if point["score"] >= LEAST_SCORE else None
+        (float(point["x"]), float(point["y"])) if point["score"] >= MIN_SCORE else None
         for point in keypoints[:17]
     ]
     left, right = (seen[place] for place in _NECK_OF)
@@ -156,7 +155,7 @@ def _dimmed(colour: Colour) -> Colour:
 
 
 def _ellipse(a: Point, b: Point, thick: float) -> list[Point]:
-    """The outline of an ellipse from a to b, `thick` pixels from its axis at the widest."""
+    """The outline of an ellipse from a to b, with a half-width of `thick` pixels."""
     middle = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
     along = ((b[0] - a[0]) / 2, (b[1] - a[1]) / 2)
     half = math.hypot(*along) or 1.0
@@ -176,7 +175,7 @@ def _dot(pen: ImageDraw, at: Point, radius: float, colour: Colour) -> None:
 
 
 def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
-    """Each region in the colour of its class, the small ones over the large, the rest black; RGB.
+    """Each region in the colour of its class, small ones over large ones, the rest black; RGB.
 
     Args:
         regions: (label, mask), a PIL image in mode L of `size`, at least 128 where the region is.
@@ -192,10 +191,9 @@ def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
 
 
 def class_colour(label: str) -> Colour:
-    """ADE20K's colour for a class, by any of its names; for other classes one that is always the same.
+    """ADE20K's colour for a class, by any of its names; other classes get a colour from a hash of their name.
 
-    The names of other data sets are understood where they are alike: COCO's "dog" is an animal, its
-    "wall-brick" a wall.
+    Similar names of other data sets are mapped: COCO's "dog" is an animal, its "wall-brick" a wall.
     """
     known = ade20k_colours()
     for name in (label, *label.split(","), label.split("-")[0]):
@@ -210,8 +208,7 @@ def class_colour(label: str) -> Colour:
 def ade20k_colours() -> Mapping[str, Colour]:
     """Colours of the 150 classes of the ADE20K scene parsing benchmark (Zhou et al., 2017), by their names.
 
-    The colours and most of the names are those that MIT CSAIL publishes with the benchmark
-    (github.com/CSAILVision/sceneparsing: color150.mat and objectInfo150.txt); some are COCO's.
+    Source: github.com/CSAILVision/sceneparsing, color150.mat and objectInfo150.txt; some names are COCO's.
     """
     text = files("jarvis_agent.backends.algorithms").joinpath("data/ade20k.csv").read_text("utf-8")
     colours: dict[str, Colour] = {}
@@ -221,4 +218,4 @@ def ade20k_colours() -> Mapping[str, Colour]:
         first, *rest = row["names"].split("|")
         colours[first] = (red, green, blue)
         others |= dict.fromkeys(rest, (red, green, blue))
-    return others | colours  # a blind is called a screen too, but a screen is first of all a screen
+    return others | colours  # a first name wins: "screen" is also another name of a blind

@@ -1,4 +1,4 @@
-"""Tools for media that are no models: sound and pictures of videos with PyAV, images with Pillow.
+"""Media tools without a model: audio and frames of videos with PyAV, resizing and cropping with Pillow.
 
     MEDIA_TOOLS["combine-video-audio"].work(call)     # {"path": the new video}
     MEDIA_TOOLS["resize-image"].work(call)            # a PIL image
@@ -8,18 +8,199 @@ A new tool is a function (a Call → the raw output of its task) and a row of ME
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.algorithms.image_tools import crop, resize
-from jarvis_agent.backends.algorithms.video_tools import combine, extract_audio, extract_frames
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.media.files import open_image
+from jarvis_agent.media.streams import add_pictures, add_sound, encode_sound
+from jarvis_agent.media.video import opened, spread_frames
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FRAMES = 8
+"""Frames that are extracted by default."""
+
+MAX_FRAMES = 64
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_BOX_FORMS = "[xmin, ymin, xmax, ymax] in pixels, or a detection that has a box"
+
+
+def combine(call: Call) -> dict[str, Any]:
+    """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC.
+
+    H.264 and AAC streams of MP4 files are copied, others are re-encoded. The longer of the two sets the
+    length.
+
+    Raises:
+        BadInputError: a file cannot be read, or lacks pictures or sound.
+    """
+    import av
+
+    try:
+        with (
+            _new_file(call, ".mp4") as target,
+            av.open(call.inputs["video"].path, metadata_errors="replace") as video,
+            av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
+            av.open(target, "w", options={"movflags": "+faststart"}) as made,
+        ):
+            streams = *video.streams.video[:1], *audio.streams.audio[:1]
+            if sum(stream.codec_context is not None for stream in streams) != 2:
+                raise BadInputError("a video with pictures and a file with sound are needed to combine them")
+            for fill in (add_pictures(video, made), add_sound(audio, made)):
+                fill()
+    except (av.FFmpegError, OSError, BadInputError) as error:
+        raise BadInputError(f"the video and the audio cannot be combined: {error}") from error
+    return {"path": target}
+
+
+def extract_audio(call: Call) -> dict[str, Any]:
+    """The sound of a video: {path} of a WAV file, 16-bit, with the rate and channels of the video's sound.
+
+    Raises:
+        BadInputError: the video cannot be read, or has no sound.
+    """
+    import av
+
+    source = call.inputs["video"].path
+    with _new_file(call, ".wav") as target, opened(source) as video:
+        if not video.streams.audio:
+            raise BadInputError(f"{source.name} has no sound")
+        stream = video.streams.audio[0]
+        with av.open(target, "w") as made:
+            written = made.add_stream("pcm_s16le", rate=stream.rate, layout=stream.layout.name)
+            encode_sound(video, made, written)
+    return {"path": target}
+
+
+def extract_frames(call: Call) -> list[dict[str, Any]]:
+    """`count` frames (default 8) spread evenly over a video: [{image: PIL, time in seconds}].
+
+    Raises:
+        BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
+    """
+    count = _whole_number(call, "count") or FRAMES
+    if count > MAX_FRAMES:
+        raise BadInputError(f"extract-frames takes at most {MAX_FRAMES} frames, not {count}")
+    found = spread_frames(call.inputs["video"].path, count)
+    return [{"image": image, "time": seconds} for seconds, image in found]
+
+
+@contextmanager
+def _new_file(call: Call, suffix: str) -> Iterator[Path]:
+    """A fresh path; the file is removed if the block fails."""
+    path = call.new_path(suffix)
+    try:
+        yield path
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def resize(call: Call) -> Image:
+    """Resize an image to `width` and `height` in pixels; a missing side keeps the aspect ratio.
+
+    Raises:
+        BadInputError: no side is given, one is not a positive whole number, or the image would be too large.
+    """
+    from PIL import Image as Images
+
+    image = open_image(call.inputs["image"])
+    wide, high = _whole_number(call, "width"), _whole_number(call, "height")
+    if wide is None and high is None:
+        raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
+    limit = call.settings.max_pixels
+    if max(wide or 1, high or 1) > limit:
+        raise BadInputError(f"a side of more than {limit:,} pixels is too large (JARVIS_MAX_PIXELS)")
+    width = wide or max(1, round(image.width * (high or 0) / image.height))
+    height = high or max(1, round(image.height * width / image.width))
+    if width * height > limit:
+        size = f"an image of {width} × {height} pixels"
+        raise BadInputError(f"{size} has more than {limit:,} (JARVIS_MAX_PIXELS); use a smaller size")
+    return image.resize((width, height), Images.Resampling.LANCZOS)
+
+
+def crop(call: Call) -> Image:
+    """The part of an image inside `box`; of several detections the one with the best score.
+
+    `box`: [xmin, ymin, xmax, ymax], {xmin, …}, a detection, a list of detections, or those as text.
+
+    Raises:
+        BadInputError: the box cannot be read, or lies outside the image.
+    """
+    image = open_image(call.inputs["image"])
+    left, top, right, bottom = _box(call.inputs.get("box"))
+    part = (
+        max(0, math.floor(left)),
+        max(0, math.floor(top)),
+        min(image.width, math.ceil(right)),
+        min(image.height, math.ceil(bottom)),
+    )
+    if part[0] >= part[2] or part[1] >= part[3]:
+        size = f"{image.width} × {image.height} pixels"
+        raise BadInputError(f"the box {[left, top, right, bottom]} lies outside the image ({size})")
+    return image.crop(part)
+
+
+def _whole_number(call: Call, name: str) -> int | None:
+    """An argument as a positive whole number, also from text ("512", "512 px"); None if it is missing."""
+    given = call.inputs.get(name)
+    if given is None or given == "":
+        return None
+    text = str(given).strip().lower().removesuffix("pixels").removesuffix("px").strip()
+    try:
+        found = float("nan" if isinstance(given, bool) else text)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found == int(found) and found > 0):
+        raise BadInputError(f"{call.spec.name} needs a whole number above 0 for {name}, not {given!r}")
+    return int(found)
+
+
+def _box(given: Any) -> tuple[float, float, float, float]:
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
+            given = given.strip(" <>()").replace(",", " ").split()
+    if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
+        given = _best_detection(given)
+    if isinstance(given, Mapping):
+        given = given.get("box", given)
+    if isinstance(given, Mapping):
+        given = [given.get(side) for side in _SIDES]
+    try:
+        left, top, right, bottom = (float(side) for side in given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInputError(f"{str(given)[:80]!r} is not a box; give {_BOX_FORMS}") from error
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        raise BadInputError(f"the box {str(given)[:80]} has sides that are not finite numbers")
+    return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+
+
+def _best_detection(rows: list[Any] | tuple[Any, ...]) -> Any:
+    boxed = [row for row in rows if isinstance(row, Mapping) and ("box" in row or set(_SIDES) <= row.keys())]
+    if not boxed:
+        raise BadInputError(f"none of the {len(rows)} detections has a box; give {_BOX_FORMS}")
+    return max(boxed, key=_score)
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    score = row.get("score")
+    return float(score) if isinstance(score, int | float) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +227,16 @@ MEDIA_TOOLS: dict[str, MediaTool] = {
 
 
 class MediaToolsBackend(LocalBackend):
-    """Runs the media tools; the raw output is what the adapter of the tool's task takes."""
+    """Runs the media tools; the raw output has the form of the task's adapter."""
 
     name = "media-tools"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if the candidate is the tool of this task and its library is installed, else the reason."""
+        """Return None if the candidate is the tool of this task and its library is installed, else the
+        reason."""
         tool = MEDIA_TOOLS.get(spec.name)
         if tool is None or tool.id != candidate.id:
-            return f"{candidate.id} is no media tool for {spec.name}"
+            return f"{candidate.id} is not a media tool for {spec.name}"
         return None if find_spec(tool.library) else str(MissingExtraError(candidate.id, "local"))
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:

@@ -1,4 +1,4 @@
-"""Control maps by algorithm: what the paper's `canny-control` and its like need, without any model.
+"""Control maps by algorithms of OpenCV, without a model: `canny-control` and similar tasks of the paper.
 
     CONTROL_MAPS["canny-control"].draw(rgb)   # uint8 (height, width, 3) → (height, width), white on black
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ControlMap:
-    """One algorithm: from an RGB image to a drawing in white on black of the same height and width."""
+    """One algorithm: from an RGB image to a drawing in white on black of the same size."""
 
     id: str
     description: str
@@ -36,7 +37,7 @@ class ControlMap:
 
 
 def canny(rgb: Pixels) -> Pixels:
-    """Canny's edges. The thresholds follow the image's median brightness, so dark photos have edges too."""
+    """Canny edges, with thresholds relative to the median brightness, so that dark photos have edges too."""
     import cv2
     import numpy as np
 
@@ -46,7 +47,7 @@ def canny(rgb: Pixels) -> Pixels:
 
 
 def soft_edges(rgb: Pixels) -> Pixels:
-    """Edges with soft flanks, like HED's: the strongest Scharr gradient of the colours, blurred."""
+    """Soft edges like HED's: the strongest Scharr gradient of the colours, blurred."""
     import cv2
     import numpy as np
 
@@ -58,7 +59,7 @@ def soft_edges(rgb: Pixels) -> Pixels:
 
 
 def line_segments(rgb: Pixels) -> Pixels:
-    """Straight line segments, like MLSD's: the long ones that the LSD detector finds (von Gioi, 2010)."""
+    """Straight line segments like MLSD's: the long ones of the LSD detector (von Gioi, 2010)."""
     import cv2
     import numpy as np
 
@@ -72,13 +73,13 @@ def line_segments(rgb: Pixels) -> Pixels:
 
 
 def scribble(rgb: Pixels) -> Pixels:
-    """A few bold strokes: the ridges of the strong soft edges, the short ones left out, drawn thick."""
+    """Bold strokes: the long ridges of strong soft edges, drawn thick."""
     import cv2
     import numpy as np
 
     short_side = min(rgb.shape[:2])
     soft = cv2.GaussianBlur(soft_edges(rgb), (0, 0), max(short_side / 150, 1.0))
-    # On a ridge a point is the highest of three in a row, whichever way the row runs.
+    # A ridge point is the highest of three in a row, in any of four directions.
     slope, across = np.eye(3, dtype=np.uint8), np.zeros((3, 3), np.uint8)
     across[1] = 1
     rows = (across, across.T, slope, slope[::-1])
@@ -86,7 +87,7 @@ def scribble(rgb: Pixels) -> Pixels:
     strong = ridge & (soft > max(float(np.percentile(soft, 85)), 16.0))
     _, marks, facts, _ = cv2.connectedComponentsWithStats(_pixels(strong), connectivity=8)
     long_ones = facts[:, cv2.CC_STAT_AREA] > short_side / 8
-    long_ones[0] = False  # what is no stroke
+    long_ones[0] = False  # the background
     drawing = _pixels(long_ones[marks] * 255)
     return _pixels(cv2.dilate(drawing, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (3, 3))))
 
@@ -105,7 +106,7 @@ CONTROL_MAPS: dict[str, ControlMap] = {
     ),
     "scribble-control": ControlMap("opencv/scribble", "Bold strokes along the main edges.", scribble),
 }
-"""The control maps that need no model, by task. Depth, normals, pose and segmentation need one."""
+"""The control maps without a model, by task. Depth, normals, pose and segmentation need one."""
 
 
 class OpenCVBackend(LocalBackend):
@@ -114,10 +115,11 @@ class OpenCVBackend(LocalBackend):
     name = "opencv"
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if the candidate is the algorithm of this task and OpenCV is installed, else the reason."""
+        """Return None if the candidate is the algorithm of this task and OpenCV is installed, else the
+        reason."""
         control_map = CONTROL_MAPS.get(spec.name)
         if control_map is None or control_map.id != candidate.id:
-            return f"{candidate.id} is no OpenCV algorithm for {spec.name}"
+            return f"{candidate.id} is not an OpenCV algorithm for {spec.name}"
         if find_spec("cv2") is None:
             return str(MissingExtraError(candidate.id, "starter"))
         return None

@@ -1,1 +1,1 @@
-"""Models that make images, videos, sounds and shapes, run with diffusers: the table is in tasks.py."""
+"""Models that generate images, videos, sounds and shapes, run with diffusers; pipelines.py is the table."""

@@ -1,144 +1,226 @@
-"""Call a diffusers pipeline: the user's options, the seed, steps in the log, and a stop once nobody waits.
+"""Generation tasks with diffusers: functions of a loaded pipeline and a call that return the raw output.
 
-    output = ask(loaded, call, prompt="a red fox", image=picture)
-    output.images[0]
-
-Every pipeline tells its steps to its progress bar, so `Steps` stands in the bar's place.
+text_to_image(loaded, call)        # a PIL image, from call.inputs["text"]
 """
 
 from __future__ import annotations
 
-import inspect
-import logging
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chance import seeded
-from jarvis_agent.backends.diffusers.loading import Loaded
-from jarvis_agent.backends.pool import abandoned
-from jarvis_agent.core.errors import ExpertError, UnsupportedError
+from jarvis_agent.backends.diffusers.loading import LoadedPipeline
+from jarvis_agent.backends.diffusers.pipeline_call import call_pipeline, options_of, parameters
+from jarvis_agent.backends.transformers.text import text_of
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.media.files import open_image
+from jarvis_agent.media.video import probe_video, spread_frames
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
-FEW_STEPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("z-image-turbo", {"num_inference_steps": 9, "guidance_scale": 0.0}),
-    (
-        r"sd-?turbo|sdxl-?turbo|stable-diffusion-turbo",
-        {"num_inference_steps": 2, "guidance_scale": 0.0, "strength": 0.5},
-    ),
-    ("turbo|schnell|lightning", {"num_inference_steps": 4, "guidance_scale": 0.0}),
-    ("latentconsistency", {}),
-    ("lcm", {"num_inference_steps": 4, "guidance_scale": 1.0}),
+MAX_FRAMES = 25
+"""Frames of a video that is changed; most video models want 8 n + 1."""
+
+SIDE = 768
+"""Side in pixels of the largest square for a model that does not state a size."""
+
+GRID = 128
+"""Cells per side of the grid in which the surface of a shape is sampled."""
+
+FRAME_RATES: tuple[tuple[str, float], ...] = (
+    ("Wan|ChronoEdit|Sana", 16.0),
+    ("LTX|SkyReels|Kandinsky|HunyuanVideo15", 24.0),
+    ("Hunyuan|Allegro", 15.0),
+    ("Mochi", 30.0),
 )
-"""Models that were distilled to few steps: what is asked of them, by their id, pipeline or scheduler.
-The first row that fits counts; pipelines made for few steps have good defaults of their own."""
+"""Pattern for the pipeline's class → frames per second, where its call has no such argument."""
+
+DEFAULT_FRAME_RATE = 8.0
 
 
-class Steps:
-    """Takes the place of a pipeline's progress bar: logs each step, and stops where nobody waits.
-
-    Used as pipelines use their bar: `for t in bar(timesteps)`, or `with bar(total=20) as b: b.update()`.
-    """
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.done = 0
-        self.total: int | None = None
-        self.steps: Iterable[Any] = ()
-
-    def __call__(self, iterable: Iterable[Any] | None = None, total: int | None = None) -> Steps:
-        self.steps = () if iterable is None else iterable
-        self.total = total if iterable is None else len(list(iterable))
-        self.done = 0
-        self.check_cancelled()
-        return self
-
-    def __iter__(self) -> Iterator[Any]:
-        for step in self.steps:
-            yield step
-            self.update()
-
-    def __enter__(self) -> Steps:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def update(self, steps: int = 1) -> None:
-        """So many steps more are done."""
-        self.done += steps
-        log.debug("%s: step %s of %s", self.call.candidate.id, self.done, self.total)
-        self.check_cancelled()
-
-    def check_cancelled(self) -> None:
-        """Raises ExpertError if the call was cancelled."""
-        if abandoned():
-            raise ExpertError(f"{self.call.candidate.id} was stopped: {self.call.spec.name} was cancelled")
+def text_to_image(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return an image of a text."""
+    return _image(call_pipeline(loaded, call, prompt=text_of(call)))
 
 
-def ask(loaded: Loaded, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
-    """The output of the pipeline (or of `pipe`, which shares its parts) for those inputs that it takes.
+def unconditional_image(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return an image that depends only on the seed."""
+    return _image(call_pipeline(loaded, call))
 
-    Inputs that are None, or that the pipeline does not know, are left away. The candidate's metadata may have
-    `options`: further arguments of the pipeline, such as {"num_inference_steps": 20}.
+
+def image_to_image(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return a changed image, guided by the text if given; with a mask only its white part changes."""
+    if call.inputs.get("mask") is not None:
+        return inpaint(loaded, call)
+    return _image(call_pipeline(loaded, call, **_sized_image(loaded, call), prompt=_prompt(call)))
+
+
+def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return the image with its masked part replaced.
 
     Raises:
-        UnsupportedError: the pipeline has no such option, or needs a package that is not installed.
-        ExpertError: the safety checker flagged the result; or the call was cancelled between two steps.
+        UnsupportedError: there is no mask, or the model cannot use one.
+    """
+    if call.inputs.get("mask") is None:
+        raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
+    given = _sized_image(loaded, call)
+    mask = open_image(call.inputs["mask"]).convert("L").resize(given["image"].size)
+    pipe = _inpainting_pipe(loaded)
+    return _image(call_pipeline(loaded, call, pipe=pipe, **given, mask_image=mask, prompt=_prompt(call)))
+
+
+def _inpainting_pipe(loaded: LoadedPipeline) -> Any:
+    """Return a pipeline of the same parts that takes a mask."""
+    if "mask_image" in parameters(loaded.pipe):
+        return loaded.pipe
+    from diffusers import AutoPipelineForInpainting
+
+    try:
+        return AutoPipelineForInpainting.from_pipe(loaded.pipe)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
+        ) from error
+
+
+def controlled_image(loaded: LoadedPipeline, call: Call) -> Image:
+    """Return an image of a text that follows a control map, in the map's size to multiples of 8 pixels."""
+    given = _sized_image(loaded, call)
+    return _image(call_pipeline(loaded, call, **given, control_image=given["image"], prompt=text_of(call)))
+
+
+def text_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {frames, fps} of a text."""
+    return _video(loaded, call, prompt=text_of(call))
+
+
+def image_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {frames, fps} of a video that starts from an image, guided by the text if given."""
+    return _video(loaded, call, **_sized_image(loaded, call), prompt=_prompt(call))
+
+
+def video_to_video(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {frames, fps} of a changed video: at most MAX_FRAMES frames spread over its whole length."""
+    path = call.inputs["video"].path
+    frames, seconds = _sample_frames(path), probe_video(path).duration
+    width, height = fitting_size(frames[0], loaded, call)
+    resized = [frame.resize((width, height)) for frame in frames]
+    made = _video(loaded, call, video=resized, width=width, height=height, prompt=_prompt(call))
+    return {**made, "fps": len(made["frames"]) / seconds if seconds else made["fps"]}
+
+
+def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {vertices, faces, colors} from a text or an image.
+
+    The candidate's metadata may set `grid_size`, default GRID; fewer cells are faster and coarser.
     """
     import torch
 
-    pipe = loaded.pipe if pipe is None else pipe
-    takes = parameters(pipe)
-    asked = {**few_steps(loaded), **options(loaded, call), **inputs}
-    seed = call.settings.seed
-    if "generator" in takes:
-        asked["generator"] = torch.Generator("cpu").manual_seed(seed)
-    pipe.progress_bar = Steps(call)
-    try:
-        with nullcontext() if "generator" in takes else seeded(seed):
-            output = pipe(
-                **{name: value for name, value in asked.items() if name in takes and value is not None}
-            )
-    except NameError as error:  # pipelines leave away the import of a package that is not there
-        raise UnsupportedError(
-            f"{loaded.id} needs the package {error.name}, which is not installed: pip install {error.name}"
-        ) from error
-    if any(getattr(output, "nsfw_content_detected", None) or ()):
-        raise ExpertError(
-            f"the safety checker of {loaded.id} took the image for unsafe and blackened it; "
-            "say it in other words, or take another seed (JARVIS_SEED)"
+    image = call.inputs.get("image")
+    given = {"image": open_image(image).convert("RGB")} if image else {"prompt": text_of(call)}
+    shape = call_pipeline(loaded, call, **given, output_type="latent").images[0]
+    with torch.no_grad():
+        mesh = loaded.pipe.shap_e_renderer.decode_to_mesh(
+            shape[None], shape.device, grid_size=int(call.candidate.metadata.get("grid_size", GRID))
         )
-    return output
+    channels = [mesh.vertex_channels[channel] for channel in "RGB"]
+    return {
+        "vertices": _array(mesh.verts),
+        "faces": _array(mesh.faces),
+        "colors": _array(channels).clip(0, 1).T,
+    }
 
 
-def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:
-    """What the pipeline's call takes, by name."""
-    return inspect.signature(type(pipe).__call__).parameters
+def text_to_audio(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {audio, sampling_rate}: mono samples of the sound that a text describes."""
+    samples = _array(call_pipeline(loaded, call, prompt=text_of(call)).audios[0])
+    configs = [getattr(getattr(loaded.pipe, part, None), "config", None) for part in ("vocoder", "vae")]
+    rates = [getattr(config, "sampling_rate", None) for config in configs]
+    rate = next((rate for rate in rates if rate is not None), None)
+    return {
+        "audio": samples.mean(axis=0) if samples.ndim > 1 else samples,
+        "sampling_rate": int(loaded.pipe.sample_rate if rate is None else rate),
+    }
 
 
-def options(loaded: Loaded, call: Call) -> dict[str, Any]:
-    """The candidate's own options.
+def _sample_frames(path: Path) -> list[Image]:
+    """Return 8 n + 1 RGB frames, at most MAX_FRAMES, spread over a video."""
+    count = len(spread_frames(path, MAX_FRAMES))
+    return [frame.convert("RGB") for _, frame in spread_frames(path, 8 * ((count - 1) // 8) + 1)]
 
-    Raises:
-        UnsupportedError: the pipeline has no such option.
+
+def fitting_size(image: Image, loaded: LoadedPipeline, call: Call) -> tuple[int, int]:
+    """Return the size at which an image is processed, in whole blocks of pixels.
+
+    It has no more pixels than the model was trained with, unless the candidate's options give a size.
     """
-    given = dict(call.candidate.metadata.get("options") or {})
-    takes = parameters(loaded.pipe)
-    if unknown := [name for name in given if name not in takes or name == "self"]:
-        known = ", ".join(name for name in takes if name not in ("self", "return_dict", "generator"))
-        raise UnsupportedError(
-            f"{loaded.id} has no option {unknown[0]!r} (metadata.options of its description); "
-            f"{type(loaded.pipe).__name__} takes {known}"
-        )
-    return given
+    options = options_of(loaded, call)
+    if "width" in options and "height" in options:
+        return int(options["width"]), int(options["height"])
+    block = 8 if hasattr(loaded.pipe, "unet") else 32
+    scale = min(1.0, math.sqrt(_trained_pixels(loaded.pipe) / (image.width * image.height)))
+    width, height = (max(block, round(side * scale / block) * block) for side in image.size)
+    return width, height
 
 
-def few_steps(loaded: Loaded) -> Mapping[str, Any]:
-    """The options of a model that was distilled to few steps; none for other models."""
-    scheduler = type(getattr(loaded.pipe, "scheduler", None)).__name__
-    about = f"{loaded.id} {type(loaded.pipe).__name__} {scheduler}".lower()
-    return next((given for known, given in FEW_STEPS if re.search(known, about)), {})
+def _trained_pixels(pipe: Any) -> int:
+    """Return how many pixels an image of the model has by default."""
+    known = parameters(pipe)
+    height, width = (getattr(known.get(side), "default", None) for side in ("height", "width"))
+    if isinstance(height, int) and isinstance(width, int):
+        return height * width
+    network = getattr(pipe, "unet", None) or getattr(pipe, "transformer", None)
+    trained = getattr(getattr(network, "config", None), "sample_size", None)
+    size = getattr(pipe, "default_sample_size", trained)
+    side = size * getattr(pipe, "vae_scale_factor", 8) if isinstance(size, int) else SIDE
+    return int(side) ** 2
+
+
+def _sized_image(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
+    """Return {image, width, height} with the call's image at the size of `fitting_size`."""
+    image = open_image(call.inputs["image"]).convert("RGB")
+    size = fitting_size(image, loaded, call)
+    return {"image": image.resize(size), "width": size[0], "height": size[1]}
+
+
+def _prompt(call: Call) -> str:
+    """Return the optional text argument."""
+    return str(call.inputs.get("text") or "").strip()
+
+
+def _image(output: Any) -> Image:
+    image: Image = output.images[0]
+    return image
+
+
+def _video(loaded: LoadedPipeline, call: Call, **inputs: Any) -> dict[str, Any]:
+    import numpy as np
+
+    frames = call_pipeline(loaded, call, **inputs, output_type="pil").frames[0]
+    return {"frames": [np.asarray(frame) for frame in frames], "fps": _frame_rate(loaded, call)}
+
+
+def _frame_rate(loaded: LoadedPipeline, call: Call) -> float:
+    known, options = parameters(loaded.pipe), options_of(loaded, call)
+    for name in ("fps", "frame_rate"):
+        stated = options.get(name, getattr(known.get(name), "default", None))
+        if isinstance(stated, int | float):
+            return float(stated)
+    name = type(loaded.pipe).__name__
+    return next((rate for pattern, rate in FRAME_RATES if re.search(pattern, name)), DEFAULT_FRAME_RATE)
+
+
+def _array(values: Any) -> Any:
+    """Return a numpy array of a tensor, a list of tensors, or an array."""
+    import numpy as np
+    import torch
+
+    if isinstance(values, list):
+        values = torch.stack(values)
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    cpu = values.detach().cpu()
+    return (cpu.float() if cpu.is_floating_point() else cpu).numpy()

@@ -1,101 +1,110 @@
-"""The table of what diffusers does here: for each task, the ways to do it, by the class of the model.
+"""The tasks that diffusers does here: for each, the pipelines to choose from by the model's class.
 
-TASK_WAYS["image-to-video"]      # Stable Video Diffusion, LTX, Wan, …
+PIPELINES["image-to-video"]      # Stable Video Diffusion, LTX, Wan, …
 
 A new family of pipelines is a name in a pattern; a new task is a row.
 """
 
 from __future__ import annotations
 
-from jarvis_agent.backends.diffusers import media as media
-from jarvis_agent.backends.diffusers.loading import PipelineSpec
+from jarvis_agent.backends.diffusers import generate as generate
+from jarvis_agent.backends.diffusers.loading import DiffusionPipelineSpec as Spec
 
 _IMAGE_TO_IMAGE = (
-    PipelineSpec(
+    Spec(
         r"StableDiffusion(XL)?InstructPix2PixPipeline|(Flux\w*Kontext|QwenImageEdit(Plus)?|Flux2(Klein)?)Pipeline"
         r"|(LongCatImageEdit|JoyImageEdit|BriaFiboEdit|StableDiffusionDepth2Img)Pipeline"
         r"|(StableDiffusion(Latent)?Upscale|LDMSuperResolution)Pipeline"
         r"|(StableDiffusionImageVariation|StableUnCLIPImg2Img|UnCLIPImageVariation)Pipeline",
-        media.redraw,
+        generate.image_to_image,
     ),
-    PipelineSpec(r"(?!.*(Control|Audio|Animate|Kandinsky|SuperRes))\w+Inpaint\w*Pipeline", media.fill),
-    PipelineSpec(r"(?!.*Control)\w+", media.redraw, loads="AutoPipelineForImage2Image"),
+    Spec(r"(?!.*(Control|Audio|Animate|Kandinsky|SuperRes))\w+Inpaint\w*Pipeline", generate.inpaint),
+    Spec(r"(?!.*Control)\w+", generate.image_to_image, loads="AutoPipelineForImage2Image"),
 )
 
 _IMAGE_TO_VIDEO = (
-    PipelineSpec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", media.animate),
-    PipelineSpec(r"LTX(ImageToVideo)?Pipeline", media.animate, loads="LTXImageToVideoPipeline"),
-    PipelineSpec(
+    Spec(r"(StableVideoDiffusion|I2VGenXL|PIA)Pipeline", generate.image_to_video),
+    Spec(r"LTX(ImageToVideo)?Pipeline", generate.image_to_video, loads="LTXImageToVideoPipeline"),
+    Spec(
         r"(Wan|LTX2|CogVideoX|SkyReelsV2|HunyuanVideo(15)?|Sana)ImageToVideoPipeline"
         r"|(HunyuanSkyreelsImageToVideo|Kandinsky5I2V|HunyuanVideoFramepack|MotifVideoImage2Video)Pipeline",
-        media.animate,
+        generate.image_to_video,
     ),
 )
 
 _CONTROLLED = (
-    PipelineSpec(
+    Spec(
         r"(SD3|Flux|HunyuanDiT2D|QwenImage)?ControlNetModel",
-        media.follow,
+        generate.controlled_image,
         loads="AutoPipelineForText2Image",
         part="controlnet",
     ),
-    PipelineSpec(
-        r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline", media.follow
+    Spec(
+        r"(?!.*(Img2Img|Inpaint|Union|Video|Animate|Blip|XS))\w*Control(Net)?(PAG)?Pipeline",
+        generate.controlled_image,
     ),
 )
 
-PIPELINES: dict[str, tuple[PipelineSpec, ...]] = {
+PIPELINES: dict[str, tuple[Spec, ...]] = {
     "text-to-image": (
-        PipelineSpec(
-            r"(?!.*(Control|Kontext|Inpaint|Helios))\w+", media.paint, loads="AutoPipelineForText2Image"
+        Spec(
+            r"(?!.*(Control|Kontext|Inpaint|Helios))\w+",
+            generate.text_to_image,
+            loads="AutoPipelineForText2Image",
         ),
-        PipelineSpec(
+        Spec(
             r"(UnCLIP|StableUnCLIP|LDMTextToImage|Amused|SanaSprint|HiDreamImage|OmniGen|Bria|BriaFibo"
             r"|HunyuanImage|LongCatImage|PRXPixel|Kandinsky5T2I|CogView3Plus)Pipeline",
-            media.paint,
+            generate.text_to_image,
         ),
     ),
     "image-to-image": _IMAGE_TO_IMAGE,
     "image-text-to-image": _IMAGE_TO_IMAGE,
     "unconditional-image-generation": (
-        PipelineSpec(
-            r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline", media.dream, exact=True
+        Spec(
+            r"(DDPM|DDIM|PNDM|KarrasVe|ScoreSdeVe|ConsistencyModel|LDM)Pipeline",
+            generate.unconditional_image,
+            exact=True,
         ),
     ),
     "text-to-video": (
-        PipelineSpec("MotionAdapter", media.film, loads="AnimateDiffPipeline", part="motion_adapter"),
-        PipelineSpec(
+        Spec("MotionAdapter", generate.text_to_video, loads="AnimateDiffPipeline", part="motion_adapter"),
+        Spec(
             r"(TextToVideoSD|AnimateDiff(SDXL|PAG)?|Wan|LTX|LTX2|CogVideoX|HunyuanVideo(15)?|Mochi|Allegro|Latte"
             r"|SkyReelsV2|SanaVideo|EasyAnimate|Kandinsky5T2V|CosmosTextToWorld|MotifVideo)Pipeline",
-            media.film,
+            generate.text_to_video,
         ),
     ),
     "image-to-video": _IMAGE_TO_VIDEO,
     "image-text-to-video": _IMAGE_TO_VIDEO,
     "video-to-video": (
-        PipelineSpec(
+        Spec(
             r"AnimateDiff(VideoToVideo)?Pipeline",
-            media.reshoot,
+            generate.video_to_video,
             loads="AnimateDiffVideoToVideoPipeline",
         ),
-        PipelineSpec(
+        Spec(
             "MotionAdapter",
-            media.reshoot,
+            generate.video_to_video,
             loads="AnimateDiffVideoToVideoPipeline",
             part="motion_adapter",
         ),
-        PipelineSpec(r"Wan(VideoToVideo)?Pipeline", media.reshoot, loads="WanVideoToVideoPipeline"),
-        PipelineSpec(
-            r"CogVideoX(VideoToVideo)?Pipeline", media.reshoot, loads="CogVideoXVideoToVideoPipeline"
+        Spec(r"Wan(VideoToVideo)?Pipeline", generate.video_to_video, loads="WanVideoToVideoPipeline"),
+        Spec(
+            r"CogVideoX(VideoToVideo)?Pipeline",
+            generate.video_to_video,
+            loads="CogVideoXVideoToVideoPipeline",
         ),
-        PipelineSpec(
-            r"TextToVideoSDPipeline|VideoToVideoSDPipeline", media.reshoot, loads="VideoToVideoSDPipeline"
+        Spec(
+            r"TextToVideoSDPipeline|VideoToVideoSDPipeline",
+            generate.video_to_video,
+            loads="VideoToVideoSDPipeline",
         ),
     ),
-    "text-to-3d": (PipelineSpec("ShapEPipeline", media.sculpt),),
-    "image-to-3d": (PipelineSpec("ShapEImg2ImgPipeline", media.sculpt),),
+    "text-to-3d": (Spec("ShapEPipeline", generate.generate_shape),),
+    "image-to-3d": (Spec("ShapEImg2ImgPipeline", generate.generate_shape),),
     "text-to-audio": (
-        PipelineSpec(r"(AudioLDM2?|MusicLDM|StableAudio3?|LongCatAudioDiT)Pipeline", media.sound),
+        Spec(r"(AudioLDM2?|MusicLDM|StableAudio3?|LongCatAudioDiT)Pipeline", generate.text_to_audio),
     ),
     **{
         f"{control}-text-to-image": _CONTROLLED

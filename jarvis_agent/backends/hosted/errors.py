@@ -1,7 +1,7 @@
-"""What goes wrong with those who run models for others, as errors that the ladder understands.
+"""Errors of providers as `ExpertError`s, and how long to wait for them.
 
-429, 5xx, a dropped connection    TransientError (RateLimitedError, if they say when to come back)
-a refused token, 4xx              UnsupportedError: this provider will not do it, another one may
+429, 5xx, a dropped connection    TransientError (RateLimitedError if the provider says when to retry)
+a refused token, 4xx              UnsupportedError: another provider may accept the call
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
+from jarvis_agent.core.settings import Settings
 
 _REFUSALS = {
     401: "it refuses the token (401); check HF_TOKEN",
@@ -23,47 +24,53 @@ _REFUSALS = {
 }
 
 
+def reply_timeout(settings: Settings) -> float:
+    """Seconds to wait for a reply: less than an attempt, so that silence is the provider's failure."""
+    return 0.9 * settings.attempt_timeout
+
+
 def expert_error(error: Exception, provider: str) -> ExpertError:
-    """The error for what huggingface_hub's client raised."""
+    """The error for an exception of huggingface_hub's client."""
     response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
     if response is not None:
-        return _by_status(response, error, provider)
+        if response.status_code in _REFUSALS:
+            return UnsupportedError(f"{provider}: {_REFUSALS[response.status_code]}")
+        return status_error(response, provider, _message(response, error))
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    said = brief_text(str(error)) or type(error).__name__
+    message = brief_text(str(error)) or type(error).__name__
     if isinstance(error, httpx.HTTPError | OSError):
-        return TransientError(f"{provider} can not be reached: {said}")
-    return UnsupportedError(f"{provider}: {said}")
+        return TransientError(f"{provider} cannot be reached: {message}")
+    return UnsupportedError(f"{provider}: {message}")
 
 
-def _by_status(response: Any, error: Exception, provider: str) -> ExpertError:
+def status_error(response: Any, server: str, message: str) -> ExpertError:
+    """The error for an HTTP response with an error status."""
     status = int(response.status_code)
-    if status in _REFUSALS:
-        return UnsupportedError(f"{provider}: {_REFUSALS[status]}")
-    said = f"{provider} answered {status}: {_message(response, error)}"
+    text = f"{server} answered {status}: {message}"
     if status not in (408, 429) and status < 500:
-        return UnsupportedError(said)
+        return UnsupportedError(text)
     wait = retry_after(response.headers)
     if status == 429 or wait is not None:
-        return RateLimitedError(said, wait)
-    return TransientError(said)
+        return RateLimitedError(text, wait)
+    return TransientError(text)
 
 
 def _message(response: Any, error: Exception) -> str:
-    """What the server said, else what the client made of it."""
+    """The error message of the server, or of the client."""
     try:
-        said = response.json()["error"]
+        message = response.json()["error"]
     except (ValueError, LookupError, TypeError):
-        said = None
-    return brief_text(said if isinstance(said, str) else str(error), 200)
+        message = None
+    return brief_text(message if isinstance(message, str) else str(error), 200)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, from the header Retry-After (a number of seconds, or a date), or Retry-After-Ms."""
     value, milliseconds = headers.get("retry-after", "").strip(), headers.get("retry-after-ms", "")
-    for said, unit in ((milliseconds, 0.001), (value, 1.0)):
-        if re.fullmatch(r"\d+(\.\d+)?", said):
-            return float(said) * unit
+    for given, unit in ((milliseconds, 0.001), (value, 1.0)):
+        if re.fullmatch(r"\d+(\.\d+)?", given):
+            return float(given) * unit
     try:
         when = parsedate_to_datetime(value)
     except ValueError:
@@ -71,13 +78,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (when - datetime.now(UTC)).total_seconds()) if when.tzinfo else None
 
 
-def failures(model: str, failed: Sequence[ExpertError]) -> ExpertError:
-    """One error for all providers of a model: worth another try if any of them is."""
-    said = f"{model}: " + "; ".join(str(error) for error in failed)
-    passing = [error for error in failed if isinstance(error, TransientError)]
-    if not passing:
-        return UnsupportedError(said)
-    waits = [error.retry_after for error in passing if isinstance(error, RateLimitedError)]
-    if len(waits) < len(passing):
-        return TransientError(said)
-    return RateLimitedError(said, min((wait for wait in waits if wait is not None), default=None))
+def combine_errors(model: str, failed: Sequence[ExpertError]) -> ExpertError:
+    """One error for all providers of a model: transient if any of them is."""
+    message = f"{model}: " + "; ".join(str(error) for error in failed)
+    transient = [error for error in failed if isinstance(error, TransientError)]
+    if not transient:
+        return UnsupportedError(message)
+    waits = [error.retry_after for error in transient if isinstance(error, RateLimitedError)]
+    if len(waits) < len(transient):
+        return TransientError(message)
+    return RateLimitedError(message, min((wait for wait in waits if wait is not None), default=None))

@@ -1,11 +1,11 @@
-"""Models that others run: Hugging Face's Inference Providers, and inference endpoints of the user's own.
+"""Hugging Face's Inference Providers, and the user's inference endpoints.
 
     Candidate("facebook/detr-resnet-50", …, providers=("hf-inference",))      served live by a provider
     Candidate("my/detr", …, metadata={"url": "https://….endpoints.huggingface.cloud"})    an endpoint
 
-How a task is asked for is a row of the table in hosted_calls.py. The providers of a model are tried in turn:
-after an error the next is asked at once, and after a silence when that took two thirds of the time that was
-left, so that slow tasks can succeed. Waiting and trying again is the ladder's part.
+The call for each task is a row of provider_calls.py. The providers of a model are tried in order: after an
+error the next one follows at once, after silence when two thirds of the remaining time have passed. Retries
+with backoff are done by the fallback chain.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from jarvis_agent.backends import circuit_breaker as breaker
-from jarvis_agent.backends.base import Call, patience
-from jarvis_agent.backends.hosted.errors import expert_error, failures
-from jarvis_agent.backends.hosted.provider_calls import CALLS, ask
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.hosted.errors import combine_errors, expert_error, reply_timeout
+from jarvis_agent.backends.hosted.provider_calls import CALLS, run_call
 from jarvis_agent.core.errors import (
     BadInputError,
     ExpertError,
@@ -29,27 +29,24 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import tell
 from jarvis_agent.core.types import Candidate
 
-__all__ = ["CALLS", "HostedBackend", "Serving", "is_hugging_face", "serving"]
-
 _HF = "hf-inference"
-_PATIENCE_WITH_ONE = 2 / 3
-"""The part of the time left for which a provider may be silent, while there are others to ask."""
+_SHARE = 2 / 3
+"""Share of the remaining time for a provider that is not the last."""
 
-_MOST_KNOWN = 1024
-"""How many models of a provider the client is told of; the last ones count."""
+_MAX_MAPPINGS = 1024
+"""Model mappings of a provider in the client; the oldest are removed."""
 
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
 
-_HOSTS_OF_HF = ("huggingface.co", "huggingface.cloud", "hf.space")
-"""The domains, with all below them, at which an endpoint is sent the user's Hugging Face token."""
+_HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
+"""Domains, with their subdomains, whose endpoints get the user's Hugging Face token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Somebody who serves a model: a provider, with the model's id and task there, or an endpoint."""
+    """A provider of a model, with the model's id and task there, or an endpoint."""
 
     provider: str
     model: str
@@ -58,7 +55,7 @@ class Serving:
 
 
 class HostedBackend:
-    """Runs candidates where they are served, with the user's token where that is Hugging Face."""
+    """Runs candidates on inference providers and endpoints."""
 
     name: ClassVar[str] = "hf-inference"
     local: ClassVar[bool] = False
@@ -67,56 +64,54 @@ class HostedBackend:
         self._settings = settings
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if somebody serves the candidate and may be asked, else the reason."""
+        """Return None if the candidate is served and may be called, else the reason."""
         row = CALLS.get(spec.name)
         if row is None:
-            return f"inference clients have no call for {spec.name}"
-        served = serving(candidate)
-        if not served:
+            return f"inference providers have no call for {spec.name}"
+        providers = serving(candidate)
+        if not providers:
             return "no inference provider serves it"
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
         if missing := [name for name in row.needs if find_spec(name) is None]:
             return str(MissingExtraError(f"{spec.name} by a provider ({', '.join(missing)})", "starter"))
-        if self._settings.token is None and not served[0].url:
-            return "inference providers want a token: set HF_TOKEN (https://huggingface.co/settings/tokens)"
+        if self._settings.token is None and not providers[0].url:
+            return "inference providers need a token: set HF_TOKEN (https://huggingface.co/settings/tokens)"
         return None
 
     async def run(self, call: Call) -> Any:
-        """Ask the model's providers in turn; the first reply counts.
+        """Call the model's providers in order; the first reply counts.
 
         Raises:
-            TransientError: all failed, at least one of them in a way that may pass.
-            RateLimitedError: the same, and each said when to come back.
+            TransientError: all failed, at least one of them temporarily.
+            RateLimitedError: the same, and each said when to retry.
             UnsupportedError: they refuse the token, the model or the input.
-            BadInputError: the input can not be sent to anybody.
+            BadInputError: the input cannot be sent.
         """
-        served = serving(call.candidate)
+        providers = serving(call.candidate)
         clock = asyncio.get_running_loop().time
-        ends = clock() + patience(self._settings)
+        ends = clock() + reply_timeout(self._settings)
         failed: list[ExpertError] = []
-        for one in served:
+        for one in providers:
             left = ends - clock()
-            share = left if one is served[-1] else _PATIENCE_WITH_ONE * left
+            share = left if one is providers[-1] else _SHARE * left
             try:
-                with breaker.shared.call((self.name, one.provider), self._settings):
-                    told = await self._in_time(one, call, share)
-                    tell({"jarvis.provider": one.provider})
-                    return told
+                with breaker.shared.call((self.name, one.provider)):
+                    return await self._call_within(one, call, share)
             except BadInputError:
                 raise
             except ExpertError as error:
                 failed.append(error)
-        raise failures(call.candidate.id, failed)
+        raise combine_errors(call.candidate.id, failed)
 
-    async def _in_time(self, one: Serving, call: Call, share: float) -> Any:
+    async def _call_within(self, one: Serving, call: Call, share: float) -> Any:
         try:
             async with asyncio.timeout(share):
-                return await self._ask(one, call)
-        except TimeoutError as late:
-            raise TransientError(f"{one.provider} did not answer within {share:g} s") from late
+                return await self._call(one, call)
+        except TimeoutError as error:
+            raise TransientError(f"{one.provider} did not answer within {share:g} s") from error
 
-    async def _ask(self, one: Serving, call: Call) -> Any:
+    async def _call(self, one: Serving, call: Call) -> Any:
         """One provider's reply as a raw output."""
         from huggingface_hub import AsyncInferenceClient
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -127,47 +122,48 @@ class HostedBackend:
             model=_address(one, call.candidate),
             provider=None if one.url else one.provider,  # type: ignore[arg-type]
             token=self._settings.token if trusted else None,
-            # Without a token the client takes the one stored on this machine; the header replaces it.
+            # None would mean the token stored on this machine; the header replaces it.
             headers=None if trusted else {"authorization": ""},
             timeout=self._settings.attempt_timeout,
             bill_to=self._settings.bill_to if trusted else None,
         )
         try:
             async with client:
-                return await ask(client, row, call)
+                return await run_call(client, row, call)
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise expert_error(error, one.provider) from redacted_cause(error)
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: no connection is kept between calls."""
 
 
 def serving(candidate: Candidate) -> list[Serving]:
-    """Who serves a candidate: its own endpoint, or the providers that the Hub names."""
+    """The servings of a candidate: its own endpoint, or the providers that the Hub lists."""
     task = "conversational" if candidate.task == "text-generation" else candidate.task
     url = candidate.metadata.get("url")
     if isinstance(url, str):
         return [Serving(url, candidate.id, task, url)]
     known = candidate.metadata.get("providers") or {}
-    told = [(provider, known.get(provider, {})) for provider in candidate.providers]
+    entries = [(provider, known.get(provider, {})) for provider in candidate.providers]
     return [
-        Serving(provider, entry.get("id", candidate.id), entry.get("task", task)) for provider, entry in told
+        Serving(provider, entry.get("id", candidate.id), entry.get("task", task))
+        for provider, entry in entries
     ]
 
 
 def is_hugging_face(url: str) -> bool:
-    """Whether a URL is of Hugging Face, or of the Hub that HF_ENDPOINT names."""
+    """Whether a URL belongs to Hugging Face, or to the Hub in HF_ENDPOINT."""
     from huggingface_hub import constants
 
     at, hub = urlsplit(url), urlsplit(constants.ENDPOINT)
     if (at.scheme, at.netloc) == (hub.scheme, hub.netloc):
         return True
     host = at.hostname or ""
-    return at.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in _HOSTS_OF_HF)
+    return at.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in _HF_DOMAINS)
 
 
 def _address(one: Serving, candidate: Candidate) -> str:
-    """What the client takes as the model. It must not look anything up: it would block the event loop."""
+    """The client's `model`, such that it looks nothing up: a lookup would block the event loop."""
     if one.url:
         return one.url
     if one.provider == _HF:
@@ -175,25 +171,21 @@ def _address(one: Serving, candidate: Candidate) -> str:
 
         base = constants.INFERENCE_PROXY_TEMPLATE.format(provider=_HF)
         return f"{base}/models/{one.model}" + (f"/pipeline/{one.task}" if one.task in _TWO_TASKS else "")
-    return _make_known(one, candidate.id)
+    return _add_mapping(one, candidate.id)
 
 
-def _make_known(one: Serving, model_id: str) -> str:
-    """Tell the client what the list of models said already: the provider's own id of a model.
-
-    Returns:
-        The name to give the client: one for each task, since the provider may have an id for each.
-    """
+def _add_mapping(one: Serving, model_id: str) -> str:
+    """Add the provider's id of a model to the client's mapping; returns the key, one for each task."""
     from huggingface_hub.hf_api import InferenceProviderMapping
     from huggingface_hub.inference._providers._common import HARDCODED_MODEL_INFERENCE_MAPPING
 
     name = f"{model_id} for {one.task} as {one.model}"
     known = HARDCODED_MODEL_INFERENCE_MAPPING.setdefault(one.provider, {})
-    told = InferenceProviderMapping(  # type: ignore[no-untyped-call]
+    mapping = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
     )
-    known.pop(name, None)  # it comes last again, or the next new one might take its place before it is used
-    known[name] = told
-    for oldest in list(known)[:-_MOST_KNOWN]:
+    known.pop(name, None)  # insert it last, so that it is not removed before its use
+    known[name] = mapping
+    for oldest in list(known)[:-_MAX_MAPPINGS]:
         known.pop(oldest, None)
     return name

@@ -1,27 +1,28 @@
-"""Chat and vision models on a server of the user's own: vLLM, TGI, Ollama, llama.cpp, or OpenAI itself.
+"""Chat and vision models on any OpenAI-compatible server: vLLM, TGI, Ollama, llama.cpp, or OpenAI itself.
 
     RegisteredSource({"id": "qwen3:8b", "tasks": ["text-generation", "translation"],
                       "base_url": "http://localhost:11434/v1", "api_key_env": "MY_KEY"})
 
-The id is the model's name on the server. What such a model is asked for each task is a row of ORDERS. What it
-writes is data: it is given no tools, and nothing that it says is followed.
+The id is the model's name on the server. The prompt for each task is a row of PROMPTS. The reply is data: the
+model gets no tools, and no instruction in its reply is followed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent.backends.base import Call, patience
-from jarvis_agent.backends.hosted.chat_messages import answer_of, messages
-from jarvis_agent.backends.hosted.errors import retry_after
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.hosted.errors import reply_timeout, status_error
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.core.errors import (
+    BadInputError,
     ExpertError,
-    RateLimitedError,
     TransientError,
     UnsupportedError,
     redacted_cause,
@@ -30,8 +31,7 @@ from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.tracing import counted, tell
-from jarvis_agent.core.types import Candidate, Usage
+from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.llm.client import ThinkingFilter
 
 if TYPE_CHECKING:
@@ -39,8 +39,57 @@ if TYPE_CHECKING:
 
 MAX_NEW_TOKENS = 1024
 
+MAX_FILE_BYTES = 20_000_000
+"""Bytes of a file in a message; the usual limit of servers."""
+
 _NO_KEY = "none"
-"""What is sent as the key to a server that wants none; the client must be given something."""
+"""The key for a server that needs none; the client requires a value."""
+
+_ANSWERS = frozenset({"question-answering", "visual-question-answering", "document-question-answering"})
+_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def chat_messages(inputs: Mapping[str, Any], text: str | None = None) -> list[dict[str, Any]]:
+    """One user message with `text` (default: the argument of that name) and the files among the inputs.
+
+    Images are sent as data URLs, recordings as `input_audio`.
+
+    Raises:
+        BadInputError: a file is too large.
+        UnsupportedError: a message cannot contain a file of this kind.
+    """
+    prompt = text if text is not None else str(inputs.get("text") or "")
+    files = [value for value in inputs.values() if isinstance(value, Resource)]
+    if not files:
+        return [{"role": "user", "content": prompt}]
+    content = [{"type": "text", "text": prompt}, *(_content_part(file) for file in files)]
+    return [{"role": "user", "content": content}]
+
+
+def _content_part(file: Resource) -> dict[str, Any]:
+    mime = file.mime or ""
+    if file.kind == "image":
+        url = f"data:{mime or 'image/png'};base64,{_base64(file)}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if file.kind == "audio" and mime in _AUDIO_FORMATS:
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": _base64(file), "format": _AUDIO_FORMATS[mime]},
+        }
+    raise UnsupportedError(f"a chat message cannot contain {mime or file.kind}")
+
+
+def _base64(file: Resource) -> str:
+    path = Path(file.path or "")
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise BadInputError(f"{path.name} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; make it smaller")
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def answer_output(spec: TaskSpec, reply: str) -> Any:
+    """A model's reply as a raw output of the task: answers are a list of one, without a score."""
+    return [{"answer": reply, "score": None}] if spec.name in _ANSWERS else reply
 
 
 def _text(call: Call) -> str:
@@ -49,15 +98,15 @@ def _text(call: Call) -> str:
 
 def _translate(call: Call) -> str:
     source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))
-    ways = (f" from {source}" if source else "") + f" into {target or 'English'}"
-    return f"Translate the following text{ways}. Answer with the translation alone.\n\n{_text(call)}"
+    languages = (f" from {source}" if source else "") + f" into {target or 'English'}"
+    return f"Translate the following text{languages}. Answer with the translation alone.\n\n{_text(call)}"
 
 
 def _language(call: Call, argument: str) -> str:
-    """A language in the words of a person ("French"), from whatever the plan calls it."""
-    said = str(call.inputs.get(argument) or "")
-    found = find_language(said)
-    return found.name if found else said
+    """The English name of a language ("French") from any spelling in the plan."""
+    given = str(call.inputs.get(argument) or "")
+    found = find_language(given)
+    return found.name if found else given
 
 
 def _summarize(call: Call) -> str:
@@ -71,7 +120,7 @@ def _answer_from_context(call: Call) -> str:
     )
 
 
-def _look(call: Call) -> str:
+def _describe_image(call: Call) -> str:
     if call.hints.get("ocr"):
         return "Write down the text in the image exactly as it stands there, and nothing else."
     return "Describe the image in one sentence."
@@ -81,19 +130,19 @@ def _answer_briefly(call: Call) -> str:
     return f"Answer in as few words as possible: {_text(call)}"
 
 
-ORDERS: dict[str, Callable[[Call], str]] = {
+PROMPTS: dict[str, Callable[[Call], str]] = {
     "text-generation": _text,
     "translation": _translate,
     "summarization": _summarize,
     "question-answering": _answer_from_context,
-    "image-to-text": _look,
+    "image-to-text": _describe_image,
     "visual-question-answering": _answer_briefly,
     "document-question-answering": _answer_briefly,
     "image-text-to-text": _text,
     "audio-text-to-text": _text,
     "any-to-any": _text,
 }
-"""The tasks that a chat model does well, and what it is told to do for each."""
+"""The tasks that chat models do well, and the prompt for each."""
 
 
 class OpenAIBackend:
@@ -106,97 +155,88 @@ class OpenAIBackend:
         self._settings = settings
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if the candidate is on a server that may be asked, else the reason."""
+        """Return None if the candidate is on a server that may be called, else the reason."""
         if "base_url" not in candidate.metadata:
-            return "it is on no server of yours (base_url)"
-        if spec.name not in ORDERS:
-            return f"a chat model is not asked for {spec.name}"
+            return "it has no base_url of a server"
+        if spec.name not in PROMPTS:
+            return f"there is no chat prompt for {spec.name}"
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
         if find_spec("openai") is None:
             return "the package openai is missing: pip install openai"
         variable = candidate.metadata.get("api_key_env")
         if variable and not os.environ.get(variable):
-            return f"its key is to be in the environment variable {variable}, which is not set"
+            return f"the environment variable {variable} for its key is not set"
         return None
 
     async def run(self, call: Call) -> Any:
-        """Ask the model once.
+        """Call the model once.
 
         Raises:
-            TransientError: the server can not be reached, is in trouble, or is silent for too long.
+            TransientError: the server cannot be reached, fails, or takes too long.
             RateLimitedError: it asks to wait.
-            UnsupportedError: it refuses the key, the model or the input, or answers nothing.
+            UnsupportedError: it refuses the key, the model or the input, or its reply is empty.
         """
-        order = ORDERS[call.spec.name](call)
-        limit = patience(self._settings)
-        asked = await asyncio.to_thread(messages, call.inputs, order)
+        prompt = PROMPTS[call.spec.name](call)
+        limit = reply_timeout(self._settings)
+        messages = await asyncio.to_thread(chat_messages, call.inputs, prompt)
         client = await asyncio.to_thread(_client, call.candidate, limit)
         try:
             async with client, asyncio.timeout(limit):
-                said = await _complete(client, call, asked)
+                reply = await _complete(client, call, messages)
         except TimeoutError as error:
             raise TransientError(f"{client.base_url} did not answer within {limit:g} s") from error
-        return answer_of(call.spec, said)
+        return answer_output(call.spec, reply)
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: no connection is kept between calls."""
 
 
 def _client(candidate: Candidate, timeout: float) -> AsyncOpenAI:
-    """A client for the candidate's server; made in a thread, since openai takes a second to import."""
+    """A client for the candidate's server. Importing openai takes a second, so this runs in a thread."""
     from openai import AsyncOpenAI
 
     key = os.environ.get(candidate.metadata.get("api_key_env") or "") or _NO_KEY
     register_secret(key)
     base_url = candidate.metadata["base_url"]
     client = AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0)
-    # It takes them from the variables of the user's account with OpenAI, which are not for other servers.
+    # The defaults are the user's OpenAI account, which other servers must not see.
     client.organization = client.project = None
     return client
 
 
-async def _complete(client: AsyncOpenAI, call: Call, asked: list[Any]) -> str:
-    """What the model writes, without its thinking."""
+async def _complete(client: AsyncOpenAI, call: Call, messages: list[Any]) -> str:
+    """The model's reply without its thinking."""
     import openai
 
     own = call.candidate.metadata.get("options") or {}
     options = {"max_tokens": MAX_NEW_TOKENS, "seed": call.settings.seed, **own}
-    # What the user sets to null is left to the server.
+    # An option set to null is left to the server's default.
     options = {name: value for name, value in options.items() if value is not None}
     try:
-        reply = await client.chat.completions.create(model=call.candidate.id, messages=asked, **options)
+        response = await client.chat.completions.create(model=call.candidate.id, messages=messages, **options)
     except openai.OpenAIError as error:
         raise _expert_error(error, call.candidate) from redacted_cause(error)
-    if used := reply.usage:
-        tell(counted(Usage(calls=1, input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens)))
-    message = reply.choices[0].message if reply.choices else None
+    message = response.choices[0].message if response.choices else None
     thinking = ThinkingFilter()
-    said = thinking.feed((message and message.content) or "") + thinking.finish()
-    if not said.strip():
+    reply = thinking.feed((message and message.content) or "") + thinking.finish()
+    if not reply.strip():
         refusal = brief_text((message and message.refusal) or "")
         raise UnsupportedError(f"{call.candidate.id} answered nothing{': ' + refusal if refusal else ''}")
-    return said
+    return reply
 
 
 def _expert_error(error: Any, candidate: Candidate) -> ExpertError:
-    """The error for what openai's client raised."""
+    """The error for an exception of openai's client."""
     server = candidate.metadata["base_url"]
     status = getattr(error, "status_code", None)
-    said = brief_text(str(error), 200)
+    message = brief_text(str(error), 200)
     if status is None:
-        return TransientError(f"{server} can not be reached: {said.rstrip('.')}; check that the server runs")
+        return TransientError(f"{server} cannot be reached: {message.rstrip('.')}; check that it runs")
     if status in (401, 403):
         variable = candidate.metadata.get("api_key_env")
-        where = f"check the variable {variable}" if variable else "name the key's variable as api_key_env"
-        return UnsupportedError(f"{server} refuses the key ({status}); {where}")
+        advice = f"check the variable {variable}" if variable else "set api_key_env to the key's variable"
+        return UnsupportedError(f"{server} refuses the key ({status}); {advice}")
     if status == 404:
-        return UnsupportedError(
-            f"{server} has no model {candidate.id} (404); the id is to be one that it lists under /models"
-        )
-    wait = retry_after(error.response.headers)
-    if status == 429 or (status >= 500 and wait is not None):
-        return RateLimitedError(f"{server} answered {status}: {said}", wait)
-    if status == 408 or status >= 500:
-        return TransientError(f"{server} answered {status}: {said}")
-    return UnsupportedError(f"{server} answered {status}: {said}")
+        return UnsupportedError(f"{server} has no model {candidate.id} (404); use an id listed under /models")
+    return status_error(error.response, server, message)

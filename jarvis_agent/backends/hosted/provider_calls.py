@@ -1,10 +1,9 @@
-"""How each task is asked of those who host models: the table CALLS.
+"""The table of calls to inference providers: a method of AsyncInferenceClient for each task.
 
-    CALLS["object-detection"]       # Hosted("object_detection", gives image)
-    reply = await ask(client, CALLS["object-detection"], call)
+    raw = await run_call(client, CALLS["object-detection"], call)
 
-A row names the method of huggingface_hub's AsyncInferenceClient, says what it is given, and what makes the
-reply a raw output. Every method that the client has for a task stands here.
+A row names the method, its arguments, and the conversion of its reply to a raw output. All task methods of
+huggingface_hub's client are in the table.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.hosted.chat_messages import messages
+from jarvis_agent.backends.hosted.openai_compatible import chat_messages
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.media.tables import read_table
 
@@ -27,40 +26,36 @@ if TYPE_CHECKING:
 MAX_NEW_TOKENS = 512
 
 
-def _as_it_is(reply: Any, call: Call) -> Any:
-    return reply
-
-
 @dataclass(frozen=True, slots=True)
-class Hosted:
-    """How a task is asked for.
+class ProviderCall:
+    """The call for one task.
 
     Attributes:
         method: name of the method of AsyncInferenceClient.
-        given: its arguments by name; called in a worker thread, since it may read files.
-        finish: makes the reply a raw output, in a worker thread too.
-        needs: import names of what is used beyond the core.
+        arguments: returns its arguments by name. Runs in a worker thread, since it may read files.
+        finish: converts the reply to a raw output, in a worker thread.
+        needs: modules that it imports.
     """
 
     method: str
-    given: Callable[[Call], Mapping[str, Any]]
-    finish: Callable[[Any, Call], Any] = _as_it_is
+    arguments: Callable[[Call], Mapping[str, Any]]
+    finish: Callable[[Any, Call], Any] = lambda reply, call: reply
     needs: tuple[str, ...] = ()
 
 
-async def ask(client: AsyncInferenceClient, row: Hosted, call: Call) -> Any:
-    """The raw output that a client's provider gives for a call.
+async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) -> Any:
+    """The raw output of a client's provider for a call.
 
     Raises:
         UnsupportedError: the model's own options (`metadata["options"]`) are unknown to the method.
     """
-    given = await asyncio.to_thread(row.given, call)
+    arguments = await asyncio.to_thread(row.arguments, call)
     method = getattr(client, row.method)
-    reply = await method(**{**given, **_options(method, call)})
-    return await asyncio.to_thread(_finished, row, reply, call)
+    reply = await method(**{**arguments, **_options(method, call)})
+    return await asyncio.to_thread(_finish, row, reply, call)
 
 
-def _finished(row: Hosted, reply: Any, call: Call) -> Any:
+def _finish(row: ProviderCall, reply: Any, call: Call) -> Any:
     try:
         return row.finish(reply, call)
     finally:
@@ -68,7 +63,7 @@ def _finished(row: Hosted, reply: Any, call: Call) -> Any:
 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
-    """The settings' seed where the method takes one, and the options in the model's description."""
+    """The seed of the settings if the method has one, and the options in the model's description."""
     known = signature(method).parameters
     seed = {"seed": call.settings.seed} if "seed" in known else {}
     own = call.candidate.metadata.get("options") or {}
@@ -79,59 +74,59 @@ def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     if not beyond:
         return taken
     if "extra_body" not in known:
-        raise UnsupportedError(f"{call.spec.name} takes no option {', '.join(beyond)} where it is hosted")
+        raise UnsupportedError(f"{call.spec.name} has no option {', '.join(beyond)} on inference providers")
     return {**taken, "extra_body": {**beyond, **taken.get("extra_body", {})}}
 
 
 def _inputs(**names: str) -> Callable[[Call], Mapping[str, Any]]:
-    """Arguments of the method that are arguments of the task: `_inputs(prompt="text")`; files as paths."""
+    """The method's arguments from the task's: `_inputs(prompt="text")`; files become paths."""
 
-    def given(call: Call) -> Mapping[str, Any]:
+    def arguments(call: Call) -> Mapping[str, Any]:
         values = {name: call.inputs.get(argument) for name, argument in names.items()}
         return {name: getattr(value, "path", value) for name, value in values.items() if value is not None}
 
-    return given
+    return arguments
 
 
 _TEXT = _inputs(text="text")
 _IMAGE = _inputs(image="image")
 _AUDIO = _inputs(audio="audio")
-_ASKED_IMAGE = _inputs(image="image", question="text")
-_DRAWN = _inputs(image="image", prompt="text")
+_IMAGE_QUESTION = _inputs(image="image", question="text")
+_IMAGE_PROMPT = _inputs(image="image", prompt="text")
 _LABELLED = {"candidate_labels": "labels"}
 
 
-def _labels(call: Call) -> Mapping[str, Any]:
+def _token_labels(call: Call) -> Mapping[str, Any]:
     return {**_TEXT(call), "aggregation_strategy": "simple"}
 
 
 def _translation(call: Call) -> Mapping[str, Any]:
-    # The client takes both languages or none.
+    # The client accepts both languages or none.
     languages = _inputs(src_lang="src_lang", tgt_lang="tgt_lang")(call)
     return {**_TEXT(call), **(languages if len(languages) == 2 else {})}
 
 
-def _written(call: Call) -> Mapping[str, Any]:
+def _generation(call: Call) -> Mapping[str, Any]:
     return {"prompt": call.inputs["text"], "max_new_tokens": MAX_NEW_TOKENS}
 
 
 def _chat(call: Call) -> Mapping[str, Any]:
-    return {"messages": messages(call.inputs), "max_tokens": MAX_NEW_TOKENS}
+    return {"messages": chat_messages(call.inputs), "max_tokens": MAX_NEW_TOKENS}
 
 
 def _table(call: Call) -> Mapping[str, Any]:
-    """A table as the client wants it: columns of texts by name."""
+    """A table in the client's form: columns of texts by name."""
     columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
     return {
         "table": {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
     }
 
 
-def _asked_table(call: Call) -> Mapping[str, Any]:
+def _table_question(call: Call) -> Mapping[str, Any]:
     return {**_table(call), "query": call.inputs["text"]}
 
 
-def _said(reply: Any, call: Call) -> str:
+def _chat_reply(reply: Any, call: Call) -> str:
     return str(reply.choices[0].message.content or "")
 
 
@@ -146,7 +141,7 @@ def _sound(data: bytes) -> dict[str, Any]:
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise UnsupportedError(f"it sent a sound that can not be read: {error}") from error
+        raise UnsupportedError(f"it sent a sound that cannot be read: {error}") from error
     return {"audio": samples.mean(axis=1), "sampling_rate": rate}
 
 
@@ -164,48 +159,48 @@ def _video(reply: bytes, call: Call) -> dict[str, str]:
     return {"path": str(path)}
 
 
-_CHAT = Hosted("chat_completion", _chat, _said)
-_HEARD = ("soundfile",)
+_CHAT = ProviderCall("chat_completion", _chat, _chat_reply)
+_SOUNDFILE = ("soundfile",)
 
-CALLS: dict[str, Hosted] = {
-    "text-classification": Hosted("text_classification", _TEXT),
-    "token-classification": Hosted("token_classification", _labels),
-    "question-answering": Hosted("question_answering", _inputs(question="text", context="context")),
-    "table-question-answering": Hosted("table_question_answering", _asked_table),
-    "zero-shot-classification": Hosted("zero_shot_classification", _inputs(text="text", **_LABELLED)),
-    "fill-mask": Hosted("fill_mask", _TEXT),
-    "translation": Hosted("translation", _translation),
-    "summarization": Hosted("summarization", _TEXT),
-    "text-generation": Hosted("text_generation", _written),
+CALLS: dict[str, ProviderCall] = {
+    "text-classification": ProviderCall("text_classification", _TEXT),
+    "token-classification": ProviderCall("token_classification", _token_labels),
+    "question-answering": ProviderCall("question_answering", _inputs(question="text", context="context")),
+    "table-question-answering": ProviderCall("table_question_answering", _table_question),
+    "zero-shot-classification": ProviderCall("zero_shot_classification", _inputs(text="text", **_LABELLED)),
+    "fill-mask": ProviderCall("fill_mask", _TEXT),
+    "translation": ProviderCall("translation", _translation),
+    "summarization": ProviderCall("summarization", _TEXT),
+    "text-generation": ProviderCall("text_generation", _generation),
     "conversational": _CHAT,
-    "feature-extraction": Hosted("feature_extraction", _TEXT, needs=("numpy",)),
-    "sentence-similarity": Hosted(
+    "feature-extraction": ProviderCall("feature_extraction", _TEXT, needs=("numpy",)),
+    "sentence-similarity": ProviderCall(
         "sentence_similarity", _inputs(sentence="text", other_sentences="sentences")
     ),
-    "image-classification": Hosted("image_classification", _IMAGE),
-    "zero-shot-image-classification": Hosted(
+    "image-classification": ProviderCall("image_classification", _IMAGE),
+    "zero-shot-image-classification": ProviderCall(
         "zero_shot_image_classification", _inputs(image="image", **_LABELLED)
     ),
-    "object-detection": Hosted("object_detection", _IMAGE),
-    "image-segmentation": Hosted("image_segmentation", _IMAGE),
-    "image-to-text": Hosted("image_to_text", _IMAGE),
-    "image-to-image": Hosted("image_to_image", _DRAWN),
-    "image-text-to-image": Hosted("image_to_image", _DRAWN),
-    "text-to-image": Hosted("text_to_image", _inputs(prompt="text")),
-    "text-to-video": Hosted("text_to_video", _inputs(prompt="text"), _video),
-    "image-to-video": Hosted("image_to_video", _DRAWN, _video),
-    "image-text-to-video": Hosted("image_to_video", _DRAWN, _video),
-    "text-to-speech": Hosted("text_to_speech", _TEXT, _speech, _HEARD),
-    "automatic-speech-recognition": Hosted("automatic_speech_recognition", _AUDIO),
-    "audio-classification": Hosted("audio_classification", _AUDIO),
-    "audio-to-audio": Hosted("audio_to_audio", _AUDIO, _sounds, _HEARD),
-    "visual-question-answering": Hosted("visual_question_answering", _ASKED_IMAGE),
-    "document-question-answering": Hosted("document_question_answering", _ASKED_IMAGE),
+    "object-detection": ProviderCall("object_detection", _IMAGE),
+    "image-segmentation": ProviderCall("image_segmentation", _IMAGE),
+    "image-to-text": ProviderCall("image_to_text", _IMAGE),
+    "image-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT),
+    "image-text-to-image": ProviderCall("image_to_image", _IMAGE_PROMPT),
+    "text-to-image": ProviderCall("text_to_image", _inputs(prompt="text")),
+    "text-to-video": ProviderCall("text_to_video", _inputs(prompt="text"), _video),
+    "image-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video),
+    "image-text-to-video": ProviderCall("image_to_video", _IMAGE_PROMPT, _video),
+    "text-to-speech": ProviderCall("text_to_speech", _TEXT, _speech, _SOUNDFILE),
+    "automatic-speech-recognition": ProviderCall("automatic_speech_recognition", _AUDIO),
+    "audio-classification": ProviderCall("audio_classification", _AUDIO),
+    "audio-to-audio": ProviderCall("audio_to_audio", _AUDIO, _sounds, _SOUNDFILE),
+    "visual-question-answering": ProviderCall("visual_question_answering", _IMAGE_QUESTION),
+    "document-question-answering": ProviderCall("document_question_answering", _IMAGE_QUESTION),
     "image-text-to-text": _CHAT,
     "audio-text-to-text": _CHAT,
     "any-to-any": _CHAT,
-    "tabular-classification": Hosted("tabular_classification", _table, _predictions),
-    # The client's own method for this one asks a table of providers that lacks it; the request is the same.
-    "tabular-regression": Hosted("tabular_classification", _table, _predictions),
+    "tabular-classification": ProviderCall("tabular_classification", _table, _predictions),
+    # The client's method for this task fails on its own provider table; the request is the same.
+    "tabular-regression": ProviderCall("tabular_classification", _table, _predictions),
 }
-"""The tasks that are asked of others, by the name that the provider gives them."""
+"""Calls by the provider's task name."""

@@ -1,11 +1,11 @@
-"""How the files of a model lie in its folder, library by library: which of them are read, and which are not.
+"""The file layouts of libraries: which files of a model's folder each library reads.
 
     names = DIFFUSERS.choose("org/model", files_in(folder), DIFFUSERS.read_index(folder), settings)
-    variant(DIFFUSERS.weights(folder, settings))            # "fp16": what from_pretrained must be told
+    variant(DIFFUSERS.weights(folder, settings))            # "fp16", the parameter of from_pretrained
 
 A layout is a row. Of every folder that belongs to the model it takes the small files and one copy of the
-weights: safetensors, and a pickle only where the settings allow it; never ONNX, Flax, OpenVINO, or a
-checkpoint in one file beside the folders.
+weights: safetensors, or a pickle if the settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one
+file beside the folders.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def _weights(stems: str, suffix: str, *, variants: bool = False) -> re.Pattern[s
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How one library lays its models out.
+    """The file layout of one library.
 
     Attributes:
         library: its name.
-        markers: files at the top of which one must be there; none: any model is taken for whole.
-        index: the marker that tells which folders belong to the model, where the library has one.
-        safe, pickled: names of its weight files in either format; groups `variant` and `shard`.
-        example: the weight file that a model usually has, for people.
-        folders: gives the folders that belong to the model by the content of its index; "" is the top.
-        variants: precisions in which the weights may be stored, the preferred one first.
-        unpickles: whether JARVIS_ALLOW_PICKLE=1 lets pickles be read; otherwise nothing does.
+        markers: files at the top, of which one must exist; empty: no check.
+        index: the marker that lists the folders of the model, if the library has one.
+        safe, pickled: patterns of its weight files in either format; groups `variant` and `shard`.
+        example: the usual weight file, for messages.
+        folders: returns the folders of the model from the content of its index; "" is the top.
+        variants: precisions of stored weights, the preferred one first.
+        unpickles: whether JARVIS_ALLOW_PICKLE=1 allows pickles; otherwise they are never read.
     """
 
     library: str
@@ -60,20 +60,20 @@ class Layout:
     unpickles: bool = True
 
     def marker(self, names: Iterable[str]) -> str | None:
-        """The marker among a model's files; None if there is none, or the layout knows none."""
-        there = set(names)
-        return next((name for name in self.markers if name in there), None)
+        """The marker among a model's files; None if there is none."""
+        present = set(names)
+        return next((name for name in self.markers if name in present), None)
 
     def choose(self, model: str, names: Iterable[str], index: Any, settings: Settings) -> list[str]:
-        """Which of a model's files are read.
+        """The files of a model that are read.
 
         Args:
             model: its id, for the error.
             names: paths of its files in its folder, with slashes.
-            index: content of its index; None if it has none, which means that all lies at the top.
+            index: content of its index; None: it has none, and all files are at the top.
 
         Raises:
-            UnsupportedError: it has no weights, or only such as may not be read.
+            UnsupportedError: it has no weights, or none that may be read.
         """
         suffixes = (*_SMALL, ".py") if settings.trust_remote_code else _SMALL
         every = list(names)
@@ -81,7 +81,7 @@ class Layout:
         weights: list[str] = []
         folders = ("",) if index is None else self.folders(index)
         if not any(self._match(name) and _is_in(folder, name) for folder in folders for name in every):
-            folders = ("", *folders)  # early pipelines have the files of their parts at the top
+            folders = ("", *folders)  # early pipelines keep the files of their components at the top
         for folder in folders:
             inside = [name for name in every if _is_in(folder, name)]
             small += [name for name in inside if name.endswith(suffixes)]
@@ -91,20 +91,12 @@ class Layout:
         return list(dict.fromkeys([*small, *weights]))
 
     def weights(self, folder: Path, settings: Settings) -> list[Path]:
-        """The weight files in a model's folder that are read.
-
-        Raises:
-            UnsupportedError: as `choose`.
-        """
+        """The weight files in a model's folder that are read. Raises as `choose`."""
         chosen = self.choose(folder.name, files_in(folder), self.read_index(folder), settings)
         return [folder / name for name in chosen if self._match(name)]
 
     def read_index(self, folder: Path) -> Any:
-        """The content of a model's index; None if it has none.
-
-        Raises:
-            UnsupportedError: it is damaged.
-        """
+        """The content of a model's index; None if it has none. Raises UnsupportedError if it is damaged."""
         if self.index is None or not (file := folder / self.index).exists():
             return None
         try:
@@ -117,9 +109,9 @@ class Layout:
         safe = [name for name in names if self.safe.fullmatch(PurePosixPath(name).name)]
         pickled = [name for name in names if self.pickled.fullmatch(PurePosixPath(name).name)]
         if pickled and not safe and not (settings.allow_pickle and self.unpickles):
-            allow = "if you trust it, allow it with JARVIS_ALLOW_PICKLE=1"
+            allow = "if you trust it, set JARVIS_ALLOW_PICKLE=1"
             raise UnsupportedError(
-                f"{model} has its weights only as a pickle, which can run code when it is loaded; "
+                f"{model} has its weights only as a pickle, which can run code when loaded; "
                 + (allow if self.unpickles else f"it is never loaded: ask its author for {self.example}")
             )
         copies: dict[tuple[str, str], list[str]] = {}
@@ -139,7 +131,7 @@ class Layout:
         return variant([Path(name)]) or "" if len(self.variants) > 1 else ""
 
     def _preferred(self, stored: list[str], settings: Settings) -> str:
-        """The plain weights, or those of 16 bits where nothing else is there or no more is computed with."""
+        """The plain weights; the 16-bit ones if no others exist or models compute in 16 bits."""
         ranked = [name for name in self.variants if name in stored] or stored
         if len(ranked) > 1 and _HALF in ranked and computes_in_half(settings):
             return _HALF
@@ -147,13 +139,13 @@ class Layout:
 
 
 def _components(index: Any) -> tuple[str, ...]:
-    """The folders of a pipeline's components, as its model_index.json names them."""
+    """The folders of a pipeline's components, from its model_index.json."""
     rows = index.items() if isinstance(index, dict) else ()
     return tuple(name for name, value in rows if isinstance(value, list) and any(value))
 
 
 def _modules(index: Any) -> tuple[str, ...]:
-    """The top, and the folders of the modules that a modules.json names."""
+    """The top, and the folders of the modules in a modules.json."""
     rows = [row for row in index if isinstance(row, dict)] if isinstance(index, list) else []
     return tuple(dict.fromkeys(["", *(str(row.get("path", "")) for row in rows)]))
 
@@ -195,7 +187,7 @@ SKOPS = Layout(
 
 
 def variant(weights: Iterable[Path]) -> str | None:
-    """The precision that the names of weight files tell ("fp16", "bf16"); None: the plain one."""
+    """The precision in the names of weight files ("fp16", "bf16"); None: the plain one."""
     for path in weights:
         if found := re.search(r"\.(fp16|bf16)[.-]", path.name):
             return found[1]

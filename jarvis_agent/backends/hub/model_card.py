@@ -110,7 +110,7 @@ def first_tokens(text: str, most: int = LONGEST_DESCRIPTION) -> str:
     return (kept.rsplit(" ", 1)[0] if in_a_word else kept).rstrip() + " …"
 
 
-def facts(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
+def metadata(card: Mapping[str, Any], tags: Sequence[str]) -> dict[str, Any]:
     """The licence and the languages that a card names, as fields of a Candidate.
 
     A model for many languages ("multilingual") has none in the list, which means: unknown.
@@ -148,7 +148,7 @@ def first_paragraph(readme: str) -> str:
     return ""
 
 
-def traits(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
+def capabilities(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
     """What a model is good for within its task: reading text or captions, or a direction of translation."""
     if task == "image-to-text":
         return ("ocr",) if _READS_TEXT.search(" ".join((model_id, *tags)).lower()) else ("caption",)
@@ -157,7 +157,7 @@ def traits(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def base_of(card: Mapping[str, Any]) -> dict[str, list[str]]:
+def base_models(card: Mapping[str, Any]) -> dict[str, list[str]]:
     """The models that a model is made for or from, as metadata of a Candidate; {} if its card names none.
 
     Only ids of the Hub count: a card of a stranger's must not name a directory of this machine.
@@ -222,7 +222,7 @@ def model_at(path: Path) -> dict[str, Any]:
     return {"path": path.resolve(), "local": True, "size": size, "library": library}
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Whether every shard that the folder's weight indexes name is there."""
     for index in folder.rglob("*.index.json"):
         shards = set(read_json(index).get("weight_map", {}).values())

@@ -1,36 +1,47 @@
-"""Where a model's files are: a directory given, the Hub's cache, or a download that the settings allow.
+"""Files of a model: a given directory, the Hub's cache, or a download that the settings allow.
 
     folder = model_folder(Candidate(id="facebook/bart-large-cnn", task="summarization"), settings)
     folder = model_folder(candidate, settings, DIFFUSERS)
+    [str(download) for download in active_downloads()]     # ["org/model: 12.0 of 90.0 MB downloaded"]
 
-Of a repository only what its library reads is fetched (see layouts.py): configs, tokenizers, and one copy of
-the weights.
+Of a repository only the files that its library reads are downloaded (see layouts.py). Downloads use
+huggingface_hub's cache and locks and resume partial files. They run in daemon threads, so that neither a
+cancelled call nor the end of the process waits for a server that does not answer.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, Self
 
 from jarvis_agent.backends.hosted.errors import expert_error
-from jarvis_agent.backends.hub.downloads import fetch
 from jarvis_agent.backends.hub.layouts import TRANSFORMERS, Layout, files_in
-from jarvis_agent.core.errors import ExpertError, JarvisError, UnsupportedError
+from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.core.errors import ExpertError, JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Candidate
 
 CONFIG = "config.json"
 
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+_THREADS = 4
+_POLL_S = 0.1
+"""Seconds between two checks whether the call was cancelled."""
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def refusal(candidate: Candidate, settings: Settings) -> str | None:
-    """Why the settings do not let this model be loaded; None if they do."""
+    """The reason why the settings forbid to load this model; None if they allow it."""
     if "custom_code" in candidate.tags and not settings.trust_remote_code:
-        return "it runs code of its own, which JARVIS_TRUST_REMOTE_CODE=1 would allow"
+        return "it runs its own code, which JARVIS_TRUST_REMOTE_CODE=1 would allow"
     if candidate.local or candidate.path is not None:
         return None
     if settings.offline:
@@ -39,31 +50,19 @@ def refusal(candidate: Candidate, settings: Settings) -> str | None:
 
 
 def config_file(candidate: Candidate, settings: Settings) -> Path:
-    """The model's config.json, which is downloaded alone if need be: it tells whether the rest is worth it.
-
-    Raises:
-        UnsupportedError: the model is not there, or not allowed.
-        TransientError: the Hub does not answer.
-    """
-    if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
-    if _is_here(candidate, settings):
-        return _folder_here(candidate, TRANSFORMERS) / CONFIG
-    with _download_errors(candidate.id):
-        return fetch(candidate.id, {CONFIG: 0}, candidate.revision, settings.token) / CONFIG
+    """The model's config.json, downloaded alone if needed. Raises as `marker_folder`."""
+    return marker_folder(candidate, settings, TRANSFORMERS) / CONFIG
 
 
 def marker_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
-    """A directory with the file that says what the model is, which is downloaded alone if need be.
+    """A directory with the file that describes the model, downloaded alone if needed.
 
     Raises:
-        UnsupportedError: the model is not there, is not allowed, or is not laid out so.
+        UnsupportedError: the model is missing, not allowed, or of another layout.
         TransientError: the Hub does not answer.
     """
-    if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
-    if _is_here(candidate, settings):
-        return _folder_here(candidate, layout)
+    if (folder := _local_folder(candidate, settings, layout)) is not None:
+        return folder
     from huggingface_hub import HfApi
 
     model, revision, token = candidate.id, candidate.revision, settings.token
@@ -71,108 +70,87 @@ def marker_folder(candidate: Candidate, settings: Settings, layout: Layout) -> P
         tree = HfApi(token=token).list_repo_tree(model, revision=revision)
         marker = layout.marker(entry.path for entry in tree)
         if marker is None:
-            raise UnsupportedError(
-                f"{layout.library} can not load {model}: it has no {' and no '.join(layout.markers)}"
-            )
-        return fetch(model, {marker: 0}, revision, token)
+            markers = " and no ".join(layout.markers)
+            raise UnsupportedError(f"{layout.library} cannot load {model}: it has no {markers}")
+        return download_files(model, {marker: 0}, revision, token)
 
 
 def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
-    """The directory with the model's files as a library lays them out, downloaded if need be. Blocks.
+    """The directory with the files that a library reads of a model, downloaded if needed. Blocks.
 
     Raises:
-        UnsupportedError: the model is not there, is not allowed, is damaged, or has no weights in a safe
-            format.
+        UnsupportedError: the model is missing, not allowed, damaged, or has no weights in a safe format.
         TransientError: the Hub does not answer, or the call was cancelled meanwhile.
     """
-    if (reason := refusal(candidate, settings)) is not None:
-        raise UnsupportedError(f"{candidate.id} can not be loaded: {reason}")
-    if not _is_here(candidate, settings):
-        return _downloaded(candidate, settings, layout)
-    folder = _folder_here(candidate, layout)
+    if (folder := _local_folder(candidate, settings, layout)) is None:
+        return _download_model(candidate, settings, layout)
     layout.choose(candidate.id, files_in(folder), layout.read_index(folder), settings)
     return folder
 
 
-def _is_here(candidate: Candidate, settings: Settings) -> bool:
-    """Whether the model is looked for on this machine alone."""
-    return candidate.path is not None or candidate.local or settings.offline
-
-
-def _folder_here(candidate: Candidate, layout: Layout) -> Path:
-    """The model's folder on this machine, in which one of the layout's markers is."""
+def _local_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path | None:
+    """The model's folder on this machine, with one of the layout's markers; None if it may be downloaded."""
+    if (reason := refusal(candidate, settings)) is not None:
+        raise UnsupportedError(f"{candidate.id} cannot be loaded: {reason}")
     path = candidate.path
-    folder = _cached(candidate) if path is None else path if path.is_dir() else path.parent
+    if path is None and not candidate.local and not settings.offline:
+        return None
+    folder = _cached_folder(candidate) if path is None else path if path.is_dir() else path.parent
     if layout.markers and not any((folder / name).is_file() for name in layout.markers):
         if path is None:
-            raise _absent(candidate)
-        raise UnsupportedError(f"{candidate.id} can not be loaded: there is no {folder / layout.markers[0]}")
+            raise _not_here(candidate)
+        raise UnsupportedError(f"{candidate.id} cannot be loaded: there is no {folder / layout.markers[0]}")
     return folder
 
 
-def _cached(candidate: Candidate) -> Path:
+def _cached_folder(candidate: Candidate) -> Path:
     """The model's folder in the Hub's cache."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+    model, revision = candidate.id, candidate.revision
     try:
-        # The files are looked at afterwards: of a model not all are wanted.
-        return Path(
-            snapshot_download(
-                candidate.id, revision=candidate.revision, local_files_only=True, allow_patterns=[]
-            )
-        )
+        # The layout checks afterwards which files are present.
+        return Path(snapshot_download(model, revision=revision, local_files_only=True, allow_patterns=[]))
     except (LocalEntryNotFoundError, HFValidationError) as error:
-        raise _absent(candidate) from error
+        raise _not_here(candidate) from error
 
 
-def _absent(candidate: Candidate) -> UnsupportedError:
-    return UnsupportedError(
-        f"{candidate.id} is not on this machine; download it with: hf download {candidate.id}"
-    )
+def _not_here(candidate: Candidate) -> UnsupportedError:
+    command = f"hf download {candidate.id}"
+    return UnsupportedError(f"{candidate.id} is not on this machine; download it with: {command}")
 
 
-def _downloaded(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
-    from huggingface_hub import HfApi
+def _download_model(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
+    from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.hf_api import RepoFile
 
     model, revision, token = candidate.id, candidate.revision, settings.token
     with _download_errors(model):
         tree = HfApi(token=token).list_repo_tree(model, revision=revision, recursive=layout.index is not None)
         sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
-        index = _fetched_index(candidate, settings, layout) if layout.index in sizes else None
+        index = None
+        if layout.index in sizes:
+            index = layout.read_index(download_files(model, {layout.index: 0}, revision, token))
         wanted = layout.choose(model, sizes, index, settings)
-        missing = sum(sizes[name] for name in wanted if not _is_cached(candidate, name))
-        if (reason := _too_large(missing, settings)) is not None:
-            raise UnsupportedError(f"{model} can not be loaded: {reason}")
-        return fetch(model, {name: sizes[name] for name in wanted}, revision, token)
-
-
-def _fetched_index(candidate: Candidate, settings: Settings, layout: Layout) -> Any:
-    """The content of the file that tells which folders of a repository belong to the model."""
-    assert layout.index is not None
-    folder = fetch(candidate.id, {layout.index: 0}, candidate.revision, settings.token)
-    return layout.read_index(folder)
-
-
-def _is_cached(candidate: Candidate, name: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(candidate.id, name, revision=candidate.revision), str)
+        cached = [
+            name for name in wanted if isinstance(try_to_load_from_cache(model, name, revision=revision), str)
+        ]
+        if (reason := _too_large(sum(sizes[name] for name in {*wanted} - {*cached}), settings)) is not None:
+            raise UnsupportedError(f"{model} cannot be loaded: {reason}")
+        return download_files(model, {name: sizes[name] for name in wanted}, revision, token)
 
 
 def _too_large(size: int, settings: Settings) -> str | None:
     if size <= settings.max_download:
         return None
-    return (
-        f"{size / 1e9:.1f} GB would have to be downloaded, more than the limit of "
-        f"{settings.max_download / 1e9:.1f} GB (JARVIS_MAX_DOWNLOAD)"
-    )
+    limit = f"the limit of {settings.max_download / 1e9:.1f} GB (JARVIS_MAX_DOWNLOAD)"
+    return f"the download of {size / 1e9:.1f} GB exceeds {limit}"
 
 
 @contextmanager
 def _download_errors(model: str) -> Iterator[None]:
-    """What the Hub's client raises inside, as errors that the ladder understands."""
+    """Raise errors of the Hub's client as ExpertErrors."""
     try:
         yield
     except JarvisError:
@@ -182,19 +160,139 @@ def _download_errors(model: str) -> Iterator[None]:
 
 
 def _download_error(model: str, error: Exception) -> ExpertError:
-    """What the Hub's client raised, as an error that the ladder understands."""
     from huggingface_hub.errors import GatedRepoError, HFValidationError
 
     if isinstance(error, GatedRepoError):
         page = f"https://huggingface.co/{model}"
         return UnsupportedError(f"{model} is gated: accept its terms on {page} and set HF_TOKEN")
     if isinstance(error, HFValidationError):
-        return UnsupportedError(f"{model!r} can not be the id of a model on the Hub")
-    if isinstance(error, OSError) and error.errno in _DISK:
-        return UnsupportedError(
-            f"{model} could not be stored: {error}; check HF_HOME and the space on its disk"
-        )
+        return UnsupportedError(f"{model!r} is not a valid model id on the Hub")
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return UnsupportedError(f"{model} could not be stored: {error}; check HF_HOME and its disk space")
     status = getattr(getattr(error, "response", None), "status_code", 0)
     if status in (401, 403, 404):
-        return UnsupportedError(f"{model} can not be had from the Hub ({status}); check its id, and HF_TOKEN")
+        return UnsupportedError(f"the Hub refuses {model} ({status}); check its id, and HF_TOKEN")
     return expert_error(error, f"{model} could not be downloaded: the Hub")
+
+
+@dataclass(eq=False, slots=True)
+class Download:
+    """A running download: `done` of `total` bytes."""
+
+    model: str
+    total: int
+    done: int = 0
+    stopped: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __str__(self) -> str:
+        unit, name = (1e9, "GB") if self.total >= 1e9 else (1e6, "MB")
+        return f"{self.model}: {self.done / unit:.1f} of {self.total / unit:.1f} {name} downloaded"
+
+    def advance(self, count: float) -> None:
+        """Count received bytes.
+
+        Raises:
+            TransientError: the download was cancelled.
+        """
+        if self.stopped:
+            raise _cancelled(self.model)
+        with self._lock:
+            self.done += int(count)
+
+
+_active: list[Download] = []
+
+
+def active_downloads() -> list[Download]:
+    """The running downloads of this process, for a progress display."""
+    return list(_active)
+
+
+def download_files(model: str, sizes: Mapping[str, int], revision: str | None, token: str | None) -> Path:
+    """Download files of one commit of a model, except cached ones. Blocks.
+
+    Args:
+        sizes: bytes by path in the repository.
+
+    Returns:
+        The folder in the Hub's cache that holds the files.
+
+    Raises:
+        TransientError: the call was cancelled; received bytes are kept for the next attempt.
+        Exception: any error of huggingface_hub.
+    """
+    from huggingface_hub import hf_hub_download
+
+    download = Download(model, sum(sizes.values()))
+    bar = _progress_class(download)
+
+    def get(name: str, commit: str | None) -> Path:
+        return Path(hf_hub_download(model, name, revision=commit, token=token, tqdm_class=bar))
+
+    first, *rest = sizes
+    _active.append(download)
+    try:
+        [path] = _run_in_threads(lambda name: get(name, revision), [first], download)
+        folder = path.parents[first.count("/")]
+        _run_in_threads(lambda name: get(name, folder.name), rest, download)
+    finally:
+        download.stopped = True
+        _active.remove(download)
+    return folder
+
+
+def _run_in_threads(work: Callable[[str], Path], names: Sequence[str], download: Download) -> list[Path]:
+    """Run the work on every name in a few threads, and stop waiting when the call is cancelled."""
+    queue: SimpleQueue[str] = SimpleQueue()
+    for name in names:
+        queue.put(name)
+    jobs = [in_daemon(_work_off, work, queue, download) for _ in range(min(_THREADS, len(names)))]
+    waiting = set(jobs)
+    while waiting:
+        finished, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
+        for done in finished:
+            done.result()
+        if is_cancelled():
+            raise _cancelled(download.model)
+    return [path for job in jobs for path in job.result()]
+
+
+def _work_off(work: Callable[[str], Path], queue: SimpleQueue[str], download: Download) -> list[Path]:
+    made: list[Path] = []
+    while not download.stopped:
+        try:
+            name = queue.get_nowait()
+        except Empty:
+            break
+        made.append(work(name))
+    return made
+
+
+def _cancelled(model: str) -> TransientError:
+    return TransientError(f"the download of {model} was cancelled with its call")
+
+
+def _progress_class(download: Download) -> Any:
+    """A class like tqdm, through which huggingface_hub reports received bytes."""
+
+    class Bar:
+        def __init__(self, *args: Any, total: int = 0, initial: int = 0, **options: Any) -> None:
+            self.total = total
+            download.advance(initial)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            return None
+
+        def update(self, count: float | None = 1) -> None:
+            download.advance(count or 0)
+
+        def _ignore(self, *args: Any, **options: Any) -> None:
+            """Bytes on the wire are counted as bytes of the file; the rate is not shown."""
+
+        update_transfer = set_postfix_str = set_transfer_postfix_str = close = _ignore
+
+    return Bar

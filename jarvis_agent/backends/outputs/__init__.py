@@ -1,9 +1,8 @@
-"""The adapters, by what they adapt: labels, texts, finds in images, images, sounds, videos, solids, tables.
-
-An adapter is a function of an expert's raw output and the Call; it returns an Adapted:
+"""From a model's raw output to plain JSON, a summary and files. `adapters.py` maps tasks to adapters.
 
     adapted = classes([{"label": "cat", "score": 0.98}], call)
     adapted.output, adapted.summary      # [{"label": "cat", "score": 0.98}], "cat (0.98)"
 
-It raises UnexpectedError where the raw output has not the form that it takes.
+An adapter is a function of the raw output and the Call that returns an `Adapted`. It raises `UnexpectedError`
+for a raw output of another form.
 """

@@ -1,20 +1,19 @@
-"""From what an expert returned to what the user gets: plain JSON, and resources.
+"""The table of adapters: from a model's raw output to the user's result, plain JSON and resources.
 
     output, resources = adapt(TASKS["object-detection"], raw, call)
     output      [{"label": "cat", "score": 0.9981, "box": {"xmin": 13, "ymin": 52, "xmax": 314, "ymax": 470}}]
-    resources   the picture with the boxes drawn, the boxes as data, "1 object: 1 cat"
+    resources   the image with the boxes drawn, the boxes as data, "1 object: 1 cat"
 
-The output has the shape of huggingface_hub's inference types, whichever backend did the work; files that were
-written stand in it as paths. The adapters are in tools/results. A task that is not in ADAPTERS is adapted by
-the first kind that it makes.
+The output has the shape of huggingface_hub's inference types, whichever backend ran the model; written files
+appear in it as paths. A task without an own adapter uses the adapter of its first output kind.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jarvis_agent.backends.outputs.adapted import Adapted, Adapter
+from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.classification import (
     answers,
     classes,
@@ -27,47 +26,44 @@ from jarvis_agent.backends.outputs.classification import (
     speech,
     table_answer,
 )
-from jarvis_agent.backends.outputs.detection import nameless_masks, objects, people, segments
-from jarvis_agent.backends.outputs.files import made_file
-from jarvis_agent.backends.outputs.images import depth, frames, picture
-from jarvis_agent.backends.outputs.meshes import solid
-from jarvis_agent.backends.outputs.sounds import sound
+from jarvis_agent.backends.outputs.detection import objects, people, segments, unlabelled_masks
+from jarvis_agent.backends.outputs.files import written_file
+from jarvis_agent.backends.outputs.media import depth, frames, mesh, picture, sound, video
 from jarvis_agent.backends.outputs.tables import forecast, labelled_rows, numbered_rows
 from jarvis_agent.backends.outputs.text import image_text, spoken_text, text_as, transcript
-from jarvis_agent.backends.outputs.validators import UnexpectedError, plain, told
-from jarvis_agent.backends.outputs.videos import video
+from jarvis_agent.backends.outputs.validators import (
+    Adapted,
+    Adapter,
+    UnexpectedError,
+    describe_value,
+    to_builtin,
+)
 from jarvis_agent.core.errors import InputError, UnsupportedError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 
-if TYPE_CHECKING:
-    from jarvis_agent.backends.base import Call
-
-__all__ = ["ADAPTERS", "Adapted", "Adapter", "adapt"]
-
 
 def adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
-    """Turn an expert's raw output into JSON and resources; blocks while it draws and writes files.
+    """Convert a model's raw output into JSON and resources. Blocks while it draws and writes files.
 
     Returns:
-        The output, and the resources in the order of `spec.outputs`, further files after them.
+        The output, and the resources in the order of `spec.outputs`, followed by further files.
 
     Raises:
         UnsupportedError: the output does not have the task's form, or has NaN for scores.
         InputError: a file could not be written.
-        MissingExtraError: what writes such files (videos, 3D models) is not installed.
+        MissingExtraError: the package that writes such files (videos, 3D models) is not installed.
     """
     adapter = ADAPTERS.get(spec.name) or _BY_KIND[spec.outputs[0]]
     try:
         adapted = adapter(raw, call)
     except UnexpectedError as error:
-        raise UnsupportedError(
-            f"{call.candidate.id} returned {told(raw)} for {spec.name}; expected was {error}"
-        ) from error
+        model, found = call.candidate.id, describe_value(raw)
+        raise UnsupportedError(f"{model} returned {found} for {spec.name}; expected was {error}") from error
     except OSError as error:
         raise InputError(
-            f"the result of {spec.name} can not be written: {error}; "
-            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
+            f"the result of {spec.name} cannot be written: {error}; "
+            "check the output directory (JARVIS_OUTPUT_DIR) and its disk space"
         ) from error
     return adapted.output, _resources(spec, adapted)
 
@@ -86,13 +82,13 @@ def _resources(spec: TaskSpec, adapted: Adapted) -> list[Resource]:
 
 def _file(raw: Any, call: Call) -> Adapted:
     """A file that the backend wrote."""
-    file = made_file(raw, call.spec.outputs[0], call)
+    file = written_file(raw, call.spec.outputs[0], call)
     assert file.path is not None
     return Adapted({"path": str(file.path)}, f"the file {file.path.name}", (file,))
 
 
 def _data(raw: Any, call: Call) -> Adapted:
-    found = plain(raw)
+    found = to_builtin(raw)
     return Adapted(found, json.dumps(found, ensure_ascii=False))
 
 
@@ -115,7 +111,7 @@ ADAPTERS: dict[str, Adapter] = {
     "zero-shot-object-detection": objects,
     "keypoint-detection": people,
     "image-segmentation": segments,
-    "mask-generation": nameless_masks,
+    "mask-generation": unlabelled_masks,
     "depth-estimation": depth,
     "image-feature-extraction": features,
     "image-to-text": image_text,
@@ -132,14 +128,14 @@ ADAPTERS: dict[str, Adapter] = {
     "time-series-forecasting": forecast,
     "extract-frames": frames,
 }
-"""Adapters of the tasks whose output has a form of its own."""
+"""Adapters of the tasks whose output has its own form."""
 
 _BY_KIND: dict[str, Adapter] = {
     "text": text_as("generated_text"),
     "image": picture,
     "audio": sound,
     "video": video,
-    "3d": solid,
+    "3d": mesh,
     "table": _file,
     "file": _file,
     "data": _data,

@@ -1,4 +1,4 @@
-"""Draw what was found onto the picture it was found in: boxes, masks, skeletons, labels.
+"""Overlays: draw boxes, masks, skeletons and their captions onto an image.
 
 draw_boxes(image, [Box("cat", "cat 0.98", 10, 20, 110, 140)]).save("found.png")
 draw_masks(image, [Mask("cat", "cat", mask)])
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 Colour = tuple[int, int, int]
+Size = tuple[int, int]
 
 PALETTE: tuple[Colour, ...] = (
     (230, 159, 0),
@@ -27,14 +28,14 @@ PALETTE: tuple[Colour, ...] = (
     (204, 121, 167),
     (120, 94, 240),
 )
-"""Colours that colour-blind people tell apart too (Okabe and Ito 2008, and a violet instead of black)."""
+"""Colour-blind safe colours (Okabe and Ito 2008, with violet instead of black)."""
 
 _MASK_OPACITY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle in pixels of the picture; those with the same `label` get the same colour."""
+    """A rectangle in pixels; boxes with the same `label` get the same colour."""
 
     label: str
     caption: str
@@ -46,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where something is: `mask` is of mode L and any size, white there. An empty caption is not written."""
+    """A segment: `mask` has mode L and any size, white inside. An empty caption is not drawn."""
 
     label: str
     caption: str
@@ -55,14 +56,14 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """Joints in pixels of the picture (None: not seen), and bones as pairs of places among the joints."""
+    """Joints in pixels (None: not seen), and bones as pairs of indices of joints."""
 
     joints: Sequence[tuple[float, float] | None]
     bones: Sequence[tuple[int, int]]
 
 
 def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
-    """A copy of the image in RGB with each box and its caption; the first box lies on top."""
+    """A copy of the image in RGB with each box and its caption; the first box is on top."""
     from PIL import ImageDraw
 
     picture = _opaque(image)
@@ -70,15 +71,15 @@ def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
     width = max(2, min(picture.size) // 200)
     colours = _colours(box.label for box in boxes)
     for box in reversed(boxes):
-        left, right = _within(box.xmin, box.xmax, picture.width)
-        top, bottom = _within(box.ymin, box.ymax, picture.height)
+        left, right = _clamp(box.xmin, box.xmax, picture.width)
+        top, bottom = _clamp(box.ymin, box.ymax, picture.height)
         pen.rectangle((left, top, right, bottom), outline=colours[box.label], width=width)
-        _write(pen, box.caption, left, top, colours[box.label], picture.size)
+        _draw_caption(pen, box.caption, left, top, colours[box.label], picture.size)
     return picture
 
 
 def draw_masks(image: Image, masks: Sequence[Mask]) -> Image:
-    """A copy of the image in RGB, tinted where each mask is white and lined at its rim, with its caption."""
+    """A copy of the image in RGB with each mask tinted, outlined and captioned."""
     from PIL import Image as Images
     from PIL import ImageDraw
 
@@ -90,18 +91,18 @@ def draw_masks(image: Image, masks: Sequence[Mask]) -> Image:
         mask = found.mask
         fitted = mask if mask.size == picture.size else mask.resize(picture.size, Images.Resampling.NEAREST)
         picture.paste(colours[found.label], mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
-        picture.paste(colours[found.label], mask=_rim(fitted, rim))
+        picture.paste(colours[found.label], mask=_outline(fitted, rim))
         if found.caption and (bounds := fitted.getbbox()) is not None:
             places.append((found, bounds))
     pen = ImageDraw.Draw(picture)
     for found, (left, top, right, bottom) in places:
         middle = (left + right) / 2, (top + bottom) / 2
-        _write(pen, found.caption, *middle, colours[found.label], picture.size)
+        _draw_caption(pen, found.caption, *middle, colours[found.label], picture.size)
     return picture
 
 
 def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
-    """A copy of the image in RGB with each skeleton in a colour of its own: bones, and joints as dots."""
+    """A copy of the image in RGB with each skeleton in its own colour: bones, and joints as dots."""
     from PIL import ImageDraw
 
     picture = _opaque(image)
@@ -112,7 +113,7 @@ def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
         joints = skeleton.joints
         bones = [(joints[one], joints[other]) for one, other in skeleton.bones]
         seen = [(one, other) for one, other in bones if one is not None and other is not None]
-        # A dark line below each bone sets it off from a background of its own colour.
+        # A dark outline keeps bones visible on a background of their colour.
         for one, other in seen:
             pen.line((one, other), fill="black", width=width + 2)
         for one, other in seen:
@@ -123,7 +124,7 @@ def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
     return picture
 
 
-def _rim(mask: Image, width: int) -> Image:
+def _outline(mask: Image, width: int) -> Image:
     """The pixels of a mask that are at most `width` from its outside."""
     from PIL import ImageChops, ImageFilter
 
@@ -145,14 +146,14 @@ def _colours(labels: Iterable[str]) -> dict[str, Colour]:
     return {label: PALETTE[place % len(PALETTE)] for place, label in enumerate(dict.fromkeys(labels))}
 
 
-def _within(low: float, high: float, size: int) -> tuple[float, float]:
-    """Two coordinates in order and inside the picture."""
+def _clamp(low: float, high: float, size: int) -> tuple[float, float]:
+    """Two coordinates in order and inside the image."""
     low, high = sorted((low, high))
     return min(max(low, 0), size - 1), min(max(high, 0), size - 1)
 
 
-def _write(pen: ImageDraw, caption: str, x: float, y: float, colour: Colour, size: tuple[int, int]) -> None:
-    """A caption on a plate of its colour: above the point if there is room, never outside the picture."""
+def _draw_caption(pen: ImageDraw, caption: str, x: float, y: float, colour: Colour, size: Size) -> None:
+    """Draw a caption on a coloured plate: above the point if possible, never outside the image."""
     from PIL import ImageFont
 
     font = ImageFont.load_default(max(11, min(size) // 32))

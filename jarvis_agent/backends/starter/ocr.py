@@ -42,7 +42,7 @@ class Line:
 
 
 def load(weights: Path, settings: Settings) -> Expert:
-    """The reader with `weights` as its recogniser; every model is named, so that none is downloaded."""
+    """RapidOCR with `weights` as its recogniser; all models are given, so that none is downloaded."""
     from rapidocr import RapidOCR
 
     engine = RapidOCR(
@@ -65,15 +65,15 @@ def load(weights: Path, settings: Settings) -> Expert:
 
 
 def in_reading_order(lines: list[Line]) -> list[Line]:
-    """From top to bottom, and from left to right within a row. Columns are not told apart."""
+    """From top to bottom, and from left to right within a row. Columns are not detected."""
     return [line for row in _rows(lines) for line in row]
 
 
 def as_text(lines: list[Line]) -> str:
     """The lines as running text.
 
-    A line goes on in the next one where it reaches the right margin, else there is a line break; a wider gap
-    makes a blank line. A word that is hyphenated over two lines is joined.
+    A line that reaches the right margin continues in the next one; other lines end with a line break, or with
+    a blank line before a wider gap. Hyphenated words are joined.
     """
     rows = _rows(lines)
     if not rows:
@@ -94,7 +94,7 @@ def as_text(lines: list[Line]) -> str:
 
 
 def _rows(lines: list[Line]) -> list[list[Line]]:
-    """Lines that stand side by side, together."""
+    """Lines grouped into rows of lines side by side."""
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: line.top + line.bottom):
         if rows:
@@ -121,7 +121,7 @@ def _join(text: str, following: str) -> str:
 
 
 def _space(before: str, after: str) -> str:
-    """What stands between two pieces of text: nothing between Chinese characters, else a space."""
+    """The separator of two texts: none between Chinese characters, else a space."""
     return "" if _CJK.match(before[-1:]) and _CJK.match(after[:1]) else " "
 
 

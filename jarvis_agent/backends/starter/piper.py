@@ -2,7 +2,7 @@
 
 Raw output: {"audio": float32 array of shape (samples,), "sampling_rate": Hz of the voice}.
 
-piper-tts is under the GPL, version 3: it is an extra of its own ("starter-tts"), and imported nowhere else.
+piper-tts is under the GPL, version 3: it has its own extra ("starter-tts") and is imported only here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
@@ -26,9 +26,9 @@ def load(weights: Path, settings: Settings) -> Expert:
     import onnxruntime
     from piper import PiperConfig, PiperVoice
 
-    # The voice draws random numbers; a session takes their seed when it is made.
+    # The voice uses random numbers; a session takes the seed when it is created.
     onnxruntime.set_seed(settings.seed)
-    # Optimising this graph takes a second, more than it saves on a page of speech.
+    # Optimising this graph takes a second, longer than it saves on a page.
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
@@ -38,10 +38,10 @@ def load(weights: Path, settings: Settings) -> Expert:
     def expert(call: Call) -> dict[str, Any]:
         import numpy as np
 
-        # Piper reads what stands between double brackets as phonemes.
+        # Piper interprets text in double brackets as phonemes.
         text = " ".join(call.inputs["text"].replace("[[", "[ [").split())
-        # A sentence is spoken when it is asked for.
-        sentences = takewhile(lambda _: not abandoned(), voice.synthesize(text))
+        # Sentences are synthesised lazily.
+        sentences = takewhile(lambda _: not is_cancelled(), voice.synthesize(text))
         spoken = [chunk.audio_float_array for chunk in sentences]
         if not spoken:
             raise BadInputError("there is nothing to speak: the text has no words")

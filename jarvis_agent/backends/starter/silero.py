@@ -1,9 +1,9 @@
 """Reader of Silero VAD with onnxruntime: voice-activity-detection.
 
-Raw output: [{"start": float, "end": float}], the stretches of speech in seconds.
+Raw output: [{"start": float, "end": float}], the segments of speech in seconds.
 
-The package is not imported, since that would set torch to one thread for the whole process: its ONNX file is
-read, and its rule for stretches (hysteresis on the probability of speech) is written out here.
+The package is not imported, since that limits torch to one thread in the whole process. Its ONNX file is
+read, and its segmentation rule (hysteresis on the probability of speech) is implemented here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BLOCK = 512
 
 STARTS, ENDS = 0.5, 0.35
 SHORTEST, PAUSE, MARGIN = 0.25, 0.1, 0.03
-"""Seconds: the shortest speech that counts, the pause that ends it, and what is added around it."""
+"""Seconds: the shortest segment, the pause that ends one, and the margin added around it."""
 
 
 def load(weights: Path, settings: Settings) -> Expert:
-    """The model; it keeps no state between calls."""
+    """The model; it has no state between calls."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -40,16 +40,16 @@ def load(weights: Path, settings: Settings) -> Expert:
 
     def expert(call: Call) -> list[dict[str, float]]:
         samples = read_audio(call.inputs["audio"].path, RATE)
-        return stretches(_probabilities(session, samples), len(samples) / RATE)
+        return speech_segments(_probabilities(session, samples), len(samples) / RATE)
 
     return expert
 
 
-def stretches(probabilities: Iterable[float], seconds: float) -> list[dict[str, float]]:
-    """Where somebody speaks, from the probability of speech in each frame of 32 ms.
+def speech_segments(probabilities: Iterable[float], seconds: float) -> list[dict[str, float]]:
+    """Segments of speech, from the probability of speech in each frame of 32 ms.
 
-    Speech starts when it is likely (0.5), ends at a pause of 0.1 s in which it is not (0.35), and counts if
-    it lasts 0.25 s. `seconds` is the length of the recording.
+    A segment starts at a probability of 0.5, ends at a pause of 0.1 s below 0.35, and lasts at least 0.25 s.
+    `seconds` is the length of the recording.
     """
     found: list[dict[str, float]] = []
     for start, end in _spoken(probabilities, seconds):
@@ -57,7 +57,7 @@ def stretches(probabilities: Iterable[float], seconds: float) -> list[dict[str, 
             continue
         before = found[-1]["end"] if found else 0.0
         found.append({"start": max(start - MARGIN, before), "end": min(end + MARGIN, seconds)})
-    return [{side: round(at, 3) for side, at in stretch.items()} for stretch in found]
+    return [{side: round(at, 3) for side, at in segment.items()} for segment in found]
 
 
 def _spoken(probabilities: Iterable[float], seconds: float) -> Iterator[tuple[float, float]]:
@@ -76,7 +76,7 @@ def _spoken(probabilities: Iterable[float], seconds: float) -> Iterator[tuple[fl
 
 
 def _probabilities(session: Any, samples: NDArray[np.float32]) -> list[float]:
-    """The probability of speech in each frame. The network sees the end of the frame before it, too."""
+    """The probability of speech in each frame. The network also gets the end of the previous frame."""
     import numpy as np
 
     count = -(-len(samples) // FRAME)

@@ -12,8 +12,7 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
-LONGEST = 200
-"""Most tokens of an answer."""
+MAX_NEW_TOKENS = 200
 
 
 def load(weights: Path, settings: Settings) -> Expert:
@@ -39,7 +38,7 @@ def load(weights: Path, settings: Settings) -> Expert:
         )
         with torch.inference_mode():
             answer = model.generate(
-                **prompt, max_new_tokens=LONGEST, do_sample=False, repetition_penalty=1.1,
+                **prompt, max_new_tokens=MAX_NEW_TOKENS, do_sample=False, repetition_penalty=1.1,
                 pad_token_id=tokenizer.eos_token_id,
             )  # fmt: skip
         return str(

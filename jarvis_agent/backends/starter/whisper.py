@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.pool import abandoned
+from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.files import read_audio
 
@@ -24,16 +24,16 @@ def load(weights: Path, settings: Settings) -> Expert:
     model = WhisperModel(str(weights.parent), device="cpu", compute_type="int8", local_files_only=True)
 
     def expert(call: Call) -> dict[str, Any]:
-        # A fixed temperature keeps transcripts the same from run to run, and the voice filter keeps the
-        # model from inventing words where nobody speaks.
+        # A fixed temperature makes transcripts reproducible; the voice filter prevents invented words in
+        # silence.
         segments, _ = model.transcribe(
             read_audio(call.inputs["audio"].path, RATE),
             temperature=0.0,
             vad_filter=True,
             condition_on_previous_text=False,
         )
-        # A segment is transcribed when it is asked for.
-        heard = takewhile(lambda _: not abandoned(), segments)
+        # Segments are transcribed lazily.
+        heard = takewhile(lambda _: not is_cancelled(), segments)
         found = [(s.text.strip(), s.start, s.end) for s in heard]
         return {
             "text": " ".join(text for text, _, _ in found),

@@ -1,1 +1,1 @@
-"""Models of tables: scikit-learn's by skops, and time series by Chronos."""
+"""Models of tables: scikit-learn (sklearn.py) and time series (time_series.py)."""

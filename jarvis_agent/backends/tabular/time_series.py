@@ -1,10 +1,10 @@
-"""Forecasts time series with the Chronos models: Chronos-Bolt, Chronos-2, and those built on T5.
+"""Forecast time series with Chronos models: Chronos-Bolt, Chronos-2, and those based on T5.
 
     backend = ChronosBackend(pool, settings)
     raw = await backend.run(call)
     # [{"series": "sales", "values": [48.1, 50.2], "low": [45.0, 46.1], "high": [51.3, 54.9]}]
 
-Every number column of the table is a series by itself; a column that tells the time only orders the rows.
+Each numeric column is one series. Columns of dates or row numbers only order the rows.
 """
 
 from __future__ import annotations
@@ -14,34 +14,32 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.chance import seeded
-from jarvis_agent.backends.devices import pick_dtype, place
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
+from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.model_card import read_json
-from jarvis_agent.backends.hub.snapshot import model_folder, refusal
-from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.transformers.loading import LOADING, hush
-from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.backends.hub.snapshot import model_folder
+from jarvis_agent.backends.transformers.loading import LOADING, silence_library
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.tables import Cell, Columns, read_table
 
-TASK = "time-series-forecasting"
+FORECASTING = "time-series-forecasting"
 
 HORIZON, MAX_HORIZON = 12, 1024
-"""Rows that are forecast unless asked otherwise, and at most."""
+"""Rows to forecast: default and maximum."""
 
 QUANTILES = [0.1, 0.5, 0.9]
-"""The lower bound, the forecast and the upper bound: four of five true values lie between the bounds."""
+"""Lower bound, forecast and upper bound: 80 % of true values lie between the bounds."""
 
 _TIME = re.compile(
     r"(.*[\W_])?(date|datetime|timestamp)([\W_].*)?"
     r"|time|year|quarter|month|week|day|weekday|hour|minute|second|period|ds|index|unnamed: 0|",
     re.IGNORECASE,
 )
-"""Names of columns that tell the time or number the rows; a column without a name is such a one."""
+"""Names of columns that hold times or row numbers; the empty name is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ class Forecaster:
             torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
             for cells in series.values()
         ]
-        with seeded(call.settings.seed), warnings.catch_warnings():  # the models built on T5 draw samples
-            # That a long forecast is less sure shows in its bounds.
+        with seeded(call.settings.seed), warnings.catch_warnings():  # the models based on T5 draw samples
+            # The bounds show how uncertain a long forecast is.
             warnings.filterwarnings("ignore", message="We recommend keeping prediction length")
             quantiles, _ = self.pipeline.predict_quantiles(
                 contexts, prediction_length=horizon, quantile_levels=QUANTILES
@@ -73,69 +71,50 @@ class Forecaster:
         ]
 
 
-class ChronosBackend(LocalBackend):
+class ChronosBackend(FileBackend):
     """Runs Chronos models."""
 
     name = "chronos"
     needs = ("torch", "chronos")
     extra = "tabular"
+    library = "Chronos"
+    libraries = ("chronos-forecasting", "chronos")
+    tasks = (FORECASTING,)
 
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if chronos-forecasting is there, is for the task and the model, and may load it."""
-        if spec.name != TASK:
-            return f"Chronos does not do {spec.name}"
-        if not _is_chronos(candidate):
-            return f"it is made for {candidate.library or 'another library'}, and is no Chronos model"
-        if lacking := self.lacking(candidate):
-            return str(lacking)
-        return refusal(candidate, self.settings)
+    def mismatch(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """Return why Chronos does not fit; models of transformers are recognised by config or name."""
+        if spec.name in self.tasks and candidate.library in (None, "transformers") and _is_chronos(candidate):
+            return None
+        return super().mismatch(spec, candidate)
 
-    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the files and load the pipeline that their config names.
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Find the files and load the pipeline that their config names."""
+        from chronos import BaseChronosPipeline
 
-        Raises:
-            UnsupportedError: it is not there, not allowed, damaged, or no Chronos model.
-            TransientError: it could not be downloaded.
-            ConfigError: the device or the dtype is not there.
-        """
-        if lacking := self.lacking(candidate):
-            raise lacking
-        with load_errors(spec, candidate):
-            return _load(candidate, settings)
-
-
-def _load(candidate: Candidate, settings: Settings) -> Expert:
-    from chronos import BaseChronosPipeline
-
-    hush()
-    folder, device = model_folder(candidate, settings), place(settings)
-    with LOADING:
-        pipeline = BaseChronosPipeline.from_pretrained(
-            str(folder),
-            dtype=pick_dtype(settings.dtype, device),
-            use_safetensors=None if settings.allow_pickle else True,
-        )
-        pipeline.inner_model.to(device).eval()
-    return Forecaster(candidate.id, pipeline, weight_bytes(pipeline.inner_model))
+        silence_library()
+        folder, device = model_folder(candidate, settings), place(settings)
+        with LOADING:
+            pipeline = BaseChronosPipeline.from_pretrained(
+                str(folder),
+                dtype=pick_dtype(settings.dtype, device),
+                use_safetensors=None if settings.allow_pickle else True,
+            )
+            pipeline.inner_model.to(device).eval()
+        return Forecaster(candidate.id, pipeline, weight_bytes(pipeline.inner_model))
 
 
 def _is_chronos(candidate: Candidate) -> bool:
-    """Whether a model is one of Chronos, by its library, its name, or the config in its folder."""
-    if candidate.library in ("chronos-forecasting", "chronos"):
-        return True
-    if candidate.library not in (None, "transformers"):
-        return False
-    if candidate.path is not None:
-        config = read_json(candidate.path / "config.json")
-        return "chronos_config" in config or "chronos_pipeline_class" in config
-    return "chronos" in candidate.id.lower()
+    if candidate.path is None:
+        return "chronos" in candidate.id.lower()
+    config = read_json(candidate.path / "config.json")
+    return "chronos_config" in config or "chronos_pipeline_class" in config
 
 
 def horizon_of(call: Call) -> int:
-    """How many rows ahead to forecast; plans may say it as text.
+    """Return how many rows to forecast; the argument may be text.
 
     Raises:
-        BadInputError: it is no whole number from 1 to MAX_HORIZON.
+        BadInputError: it is not a whole number from 1 to MAX_HORIZON.
     """
     given = call.inputs.get("horizon")
     if given is None or given == "":
@@ -147,13 +126,13 @@ def horizon_of(call: Call) -> int:
 
 
 def series_of(columns: Columns) -> dict[str, list[Any]]:
-    """The columns to forecast: those of numbers which do not tell the time.
+    """Return the columns to forecast: numeric ones that do not hold times.
 
     Raises:
-        BadInputError: there is none.
+        BadInputError: there are none.
     """
     found = {
-        name: cells for name, cells in columns.items() if _are_numbers(cells) and not _TIME.fullmatch(name)
+        name: cells for name, cells in columns.items() if _is_numeric(cells) and not _TIME.fullmatch(name)
     }
     if not found:
         raise BadInputError(
@@ -162,16 +141,14 @@ def series_of(columns: Columns) -> dict[str, list[Any]]:
     return found
 
 
-def _are_numbers(cells: list[Cell]) -> bool:
+def _is_numeric(cells: list[Cell]) -> bool:
     return any(cell is not None for cell in cells) and not any(isinstance(cell, str) for cell in cells)
 
 
 def _forecast(name: str, rows: Any) -> dict[str, Any]:
-    """A series' forecast from its quantiles, float (horizon, 3)."""
+    """Return the forecast of a series from its quantiles, float (horizon, 3)."""
     if not rows.isfinite().all():
-        raise UnsupportedError(
-            f"the forecast of {name!r} came out as no numbers; another model may do better"
-        )
-    # The quantiles of a network may cross; in order they are no worse (doi:10.3982/ECTA7880).
+        raise UnsupportedError(f"the forecast of {name!r} is not finite; another model may do better")
+    # Quantiles of a network may cross; sorting them does not make them worse (doi:10.3982/ECTA7880).
     low, values, high = rows.sort(dim=1).values.T.tolist()
     return {"series": name, "values": values, "low": low, "high": high}

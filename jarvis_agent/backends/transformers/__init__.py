@@ -1,1 +1,1 @@
-"""Models of the Hub, run with transformers: what it can do is the table in tasks.py."""
+"""Models of the Hub run with transformers; pipelines.py is the table of tasks."""

@@ -1,4 +1,4 @@
-"""Tasks on sound with transformers: functions of a loaded model and a call that give the raw output."""
+"""Audio tasks with transformers: functions of a loaded model and a call that return the raw output."""
 
 from __future__ import annotations
 
@@ -7,32 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.chance import seeded
+from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.pool import abandoned
-from jarvis_agent.backends.transformers.generation import pieces, stopping
-from jarvis_agent.backends.transformers.loading import LOADING, Loaded
-from jarvis_agent.backends.transformers.text import BEST, text_of
+from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.transformers.generation import split_text, stopping
+from jarvis_agent.backends.transformers.loading import LOADING, LoadedModel
+from jarvis_agent.backends.transformers.text import MAX_LABELS, text_of
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.files import read_audio
 
-LONG = 30.0
-"""Seconds of sound beyond which it is heard in pieces."""
+CHUNK_SECONDS = 30.0
+"""Longer recordings are transcribed in chunks of this length."""
 
 TRANSCRIPT_TOKENS = 440
-SPOKEN_TOKENS = 150
-"""Tokens of text that are spoken at once; longer texts are spoken sentence by sentence."""
+SPEECH_TOKENS = 150
+"""Tokens of text per synthesis; longer texts are split."""
 
-SOUND_TOKENS = 512
-"""Tokens of music that are made; MusicGen hears 50 of them in a second."""
+MUSIC_TOKENS = 512
+"""Length of generated music; MusicGen makes 50 tokens a second."""
 
 VOCODER = "microsoft/speecht5_hifigan"
 
+Synthesis = tuple[Any, int]
+"""Samples and their rate in Hz."""
 
-def transcribe(loaded: Loaded, call: Call) -> Any:
-    """{text, chunks} from a model that writes what it hears (Whisper); chunks have times in seconds."""
+
+def transcribe(loaded: LoadedModel, call: Call) -> Any:
+    """Return {text, chunks} from a sequence-to-sequence model (Whisper); chunks have times in seconds."""
     sound, seconds = _sound(loaded, call)
     longest = getattr(loaded.model.config, "max_target_positions", 448) - 8
     options: dict[str, Any] = {
@@ -43,49 +46,66 @@ def transcribe(loaded: Loaded, call: Call) -> Any:
     }
     if hasattr(loaded.model.generation_config, "no_timestamps_token_id"):
         options["return_timestamps"] = True
-    elif seconds > LONG:
-        options["chunk_length_s"] = LONG
+    elif seconds > CHUNK_SECONDS:
+        options["chunk_length_s"] = CHUNK_SECONDS
     return loaded.pipe(sound, **options)
 
 
-def transcribe_by_frames(loaded: Loaded, call: Call) -> Any:
-    """{text} from a model that names the letter of each moment (Wav2Vec2 with CTC)."""
+def transcribe_ctc(loaded: LoadedModel, call: Call) -> Any:
+    """Return {text} from a CTC model (Wav2Vec2)."""
     sound, seconds = _sound(loaded, call)
-    return loaded.pipe(sound, **({"chunk_length_s": LONG} if seconds > LONG else {}))
+    return loaded.pipe(sound, **({"chunk_length_s": CHUNK_SECONDS} if seconds > CHUNK_SECONDS else {}))
 
 
-def classify(loaded: Loaded, call: Call) -> Any:
-    """[{label, score}]."""
-    return loaded.pipe(_sound(loaded, call)[0], top_k=BEST)
+def classify(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score}]."""
+    return loaded.pipe(_sound(loaded, call)[0], top_k=MAX_LABELS)
 
 
-def _sound(loaded: Loaded, call: Call) -> tuple[dict[str, Any], float]:
-    """The sound at the rate that the model hears, and its length in seconds."""
+def _sound(loaded: LoadedModel, call: Call) -> tuple[dict[str, Any], float]:
+    """Return the recording at the model's sampling rate, and its length in seconds."""
     rate = loaded.parts["feature_extractor"].sampling_rate
     samples = read_audio(call.inputs["audio"].path, rate)
     return {"raw": samples, "sampling_rate": rate}, len(samples) / rate
 
 
-def speak(loaded: Loaded, call: Call) -> dict[str, Any]:
-    """{audio, sampling_rate}; a long text is spoken in pieces."""
-    return _in_pieces(loaded, call, lambda piece: _heard(loaded.pipe(piece)))
+def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return {audio, sampling_rate}; a long text is spoken piece by piece."""
+    return _speak(loaded, call, lambda piece: _samples(loaded.pipe(piece)))
 
 
-def speak_in_stages(loaded: Loaded, call: Call) -> dict[str, Any]:
-    """As `speak`, with Bark, which writes tokens of meaning, then of sound: either ends with the call."""
+def synthesize_bark(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return the result of `synthesize` with Bark, whose two generation stages each need a stop."""
     stops = {f"{stage}_stopping_criteria": stopping() for stage in ("semantic", "coarse")}
-    return _in_pieces(loaded, call, lambda piece: _heard(loaded.pipe(piece, generate_kwargs=stops)))
+    return _speak(loaded, call, lambda piece: _samples(loaded.pipe(piece, generate_kwargs=stops)))
 
 
-def compose(loaded: Loaded, call: Call) -> dict[str, Any]:
-    """{audio, sampling_rate}: music from a description of it (MusicGen), with chance from the settings' seed.
+def synthesize_with_voice(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return the result of `synthesize` with SpeechT5, which needs a speaker's voice and a vocoder."""
+    import torch
 
-    The length is that of SOUND_TOKENS, unless the model's description says otherwise (`max_new_tokens`).
+    model, vocoder = loaded.model, loaded.extras["vocoder"]
+    vocoder.to(model.device, model.dtype)
+    voice = torch.tensor(loaded.extras["voice"], dtype=model.dtype, device=model.device).reshape(1, -1)
+
+    def say(piece: str) -> Synthesis:
+        ids = loaded.tokenizer(piece, return_tensors="pt").input_ids.to(model.device)
+        with torch.inference_mode():
+            sound = model.generate_speech(ids, voice, vocoder=vocoder)
+        return sound.float().cpu(), vocoder.config.sampling_rate
+
+    return _speak(loaded, call, say)
+
+
+def generate_music(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return {audio, sampling_rate}: music from a description (MusicGen), sampled with the settings' seed.
+
+    The length is MUSIC_TOKENS unless `LoadedModel.options` has `max_new_tokens`.
     """
     import torch
 
     batch = loaded.tokenizer(text_of(call), return_tensors="pt")
-    wanted = {"max_new_tokens": SOUND_TOKENS, **loaded.options}
+    wanted = {"max_new_tokens": MUSIC_TOKENS, **loaded.options}
     with seeded(call.settings.seed), torch.inference_mode():
         sound = loaded.model.generate(**loaded.inputs(batch), stopping_criteria=stopping(), **wanted)
     return {
@@ -94,46 +114,31 @@ def compose(loaded: Loaded, call: Call) -> dict[str, Any]:
     }
 
 
-def _heard(spoken: Mapping[str, Any]) -> tuple[Any, int]:
-    return spoken["audio"], int(spoken["sampling_rate"])
+def _samples(output: Mapping[str, Any]) -> Synthesis:
+    return output["audio"], int(output["sampling_rate"])
 
 
-def speak_with_voice(loaded: Loaded, call: Call) -> dict[str, Any]:
-    """As `speak`, with SpeechT5: a speaker's voice and a vocoder are needed beside the model."""
-    import torch
-
-    model, vocoder = loaded.model, loaded.extras["vocoder"]
-    vocoder.to(model.device, model.dtype)
-    voice = torch.tensor(loaded.extras["voice"], dtype=model.dtype, device=model.device).reshape(1, -1)
-
-    def say(piece: str) -> tuple[Any, int]:
-        ids = loaded.tokenizer(piece, return_tensors="pt").input_ids.to(model.device)
-        with torch.inference_mode():
-            sound = model.generate_speech(ids, voice, vocoder=vocoder)
-        return sound.float().cpu(), vocoder.config.sampling_rate
-
-    return _in_pieces(loaded, call, say)
-
-
-def _in_pieces(loaded: Loaded, call: Call, say: Callable[[str], tuple[Any, int]]) -> dict[str, Any]:
+def _speak(loaded: LoadedModel, call: Call, say: Callable[[str], Synthesis]) -> dict[str, Any]:
+    """Join the synthesised pieces of the call's text; stop early if the call is cancelled."""
     import numpy as np
 
-    spoken: list[tuple[Any, int]] = []
+    made: list[Synthesis] = []
     with seeded(call.settings.seed):
-        for piece in pieces(text_of(call), loaded, SPOKEN_TOKENS):
-            if spoken and abandoned():
+        for piece in split_text(text_of(call), loaded, SPEECH_TOKENS):
+            if made and is_cancelled():
                 break
-            spoken.append(say(piece))
-    sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in spoken]
-    return {"audio": np.concatenate(sounds), "sampling_rate": spoken[0][1]}
+            made.append(say(piece))
+    sounds = [np.asarray(sound, dtype=np.float32).reshape(-1) for sound, _ in made]
+    return {"audio": np.concatenate(sounds), "sampling_rate": made[0][1]}
 
 
-def voice_of(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """What SpeechT5 needs beside its weights: a speaker's voice, which the candidate's metadata must name,
-    and the vocoder that makes sound of its spectrograms.
+def load_voice(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
+    """Return {voice, vocoder}: what SpeechT5 needs beside its weights.
+
+    The candidate's metadata must name the voice, and may name the vocoder.
 
     Raises:
-        UnsupportedError: no voice is named, or the vocoder is not to be had.
+        UnsupportedError: no voice is named, or the vocoder is not available.
     """
     import numpy as np
     from transformers import SpeechT5HifiGan

@@ -1,10 +1,10 @@
-"""Runs models of the Hub with transformers, from a directory, the Hub's cache, or a download.
+"""Run models of the Hub with transformers.
 
     backend = TransformersBackend(pool, settings)
-    backend.unsupported_reason(spec, candidate)       # None, or why it can not run this candidate
+    backend.unsupported_reason(spec, candidate)       # None, or why it cannot run this candidate
     raw = await backend.run(call)
 
-What it can do is the table in tasks.py.
+pipelines.py lists the supported tasks.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert, LocalBackend
-from jarvis_agent.backends.hub.snapshot import config_file, model_folder, refusal
-from jarvis_agent.backends.load_errors import load_errors
-from jarvis_agent.backends.transformers.control import CONTROL_MAPS
+from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.devices import weight_bytes
+from jarvis_agent.backends.file_backend import FileBackend
+from jarvis_agent.backends.hub.snapshot import config_file, model_folder
+from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
-    Loaded,
+    LoadedModel,
     PipelineSpec,
-    choose_way,
-    hush,
+    choose_pipeline,
+    dry_run,
     load_model,
-    try_out,
+    silence_library,
 )
 from jarvis_agent.backends.transformers.pipelines import PIPELINES
-from jarvis_agent.backends.weights import weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -36,69 +36,51 @@ from jarvis_agent.core.types import Candidate
 
 @dataclass(frozen=True, slots=True)
 class TransformersExpert:
-    """A loaded model that does one task, and the control maps that are drawn from it."""
+    """A loaded model for one task and for the control maps drawn from that task's output."""
 
-    way: PipelineSpec
-    loaded: Loaded
+    pipeline: PipelineSpec
+    loaded: LoadedModel
     nbytes: int
 
     def __call__(self, call: Call) -> Any:
         options = call.candidate.metadata.get("options") or {}
-        raw = self.way.run(replace(self.loaded, options=options), call)
+        raw = self.pipeline.run(replace(self.loaded, options=options), call)
         draw = CONTROL_MAPS.get(call.spec.name)
         return draw(raw, self.loaded, call) if draw else raw
 
     @property
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
-        """What computes several calls at once; None if the way knows no such thing."""
-        return None if self.way.batch is None else partial(self.way.batch, self.loaded)
+        """The function that computes several calls at once, or None."""
+        return None if self.pipeline.batch is None else partial(self.pipeline.batch, self.loaded)
 
 
-class TransformersBackend(LocalBackend):
-    """Runs the tasks of TASK_WAYS."""
+class TransformersBackend(FileBackend):
+    """Runs the tasks of PIPELINES."""
 
     name = "transformers"
     needs = ("torch", "transformers")
-
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """None if transformers is there, has a way to do the task, and may load the candidate."""
-        if spec.name not in PIPELINES:
-            return f"transformers has no way here to do {spec.name}"
-        if candidate.library not in (None, "transformers"):
-            return f"it is made for {candidate.library}, not for transformers"
-        if lacking := self.lacking(candidate):
-            return str(lacking)
-        return refusal(candidate, self.settings)
+    library = "transformers"
+    libraries = (None, "transformers")
+    tasks = PIPELINES
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
-        """A task and the control maps that are drawn from it share a model."""
+        """A task and the control maps drawn from it share a model."""
         return (self.name, spec.models_of or spec.name, candidate.id, candidate.revision or "")
 
-    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Find the files, choose the way by the model's config, and load it.
+    def load_files(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+        """Read the config, choose the pipeline that fits it, then download and load the weights."""
+        from transformers import AutoConfig
 
-        Raises:
-            UnsupportedError: it is not there, not allowed, damaged, or of a kind that can not do the task.
-            TransientError: it could not be downloaded.
-            ConfigError: the device or the dtype is not there.
-        """
-        if lacking := self.lacking(candidate):
-            raise lacking
-        with load_errors(spec, candidate):
-            return _load(spec, candidate, settings)
-
-
-def _load(spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-    from transformers import AutoConfig
-
-    hush()
-    remote = settings.trust_remote_code
-    folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
-    config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
-    way = choose_way(PIPELINES[spec.name], config)
-    if way is None:
-        raise UnsupportedError(f"{candidate.id} is a {config.model_type} model, which can not do {spec.name}")
-    if not remote and not candidate.local and candidate.path is None:
-        try_out(way, config)
-    loaded = load_model(way, model_folder(candidate, settings), candidate, settings)
-    return TransformersExpert(way, loaded, weight_bytes(loaded.model, *loaded.extras.values()))
+        silence_library()
+        remote = settings.trust_remote_code
+        folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
+        pipeline = choose_pipeline(PIPELINES[spec.name], config)
+        if pipeline is None:
+            raise UnsupportedError(
+                f"{candidate.id} is a {config.model_type} model, which cannot do {spec.name}"
+            )
+        if not remote and not candidate.local and candidate.path is None:
+            dry_run(pipeline, config)
+        loaded = load_model(pipeline, model_folder(candidate, settings), candidate, settings)
+        return TransformersExpert(pipeline, loaded, weight_bytes(loaded.model, *loaded.extras.values()))

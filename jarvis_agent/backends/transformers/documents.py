@@ -1,79 +1,110 @@
-"""Pages of documents with transformers: an answer from the words and looks of one, and which fit a query.
+"""Pages of documents with transformers: answers from a page, and which pages match a query.
 
 answer_from_layout(loaded, call)     # [{"answer": "42", "score": 0.93, "start": 2, "end": 2}, …]
-score_pages(loaded, call)            # [14.2, 9.7]: how well each page answers a query
+score_pages(loaded, call)            # [14.2, 9.7]: the score of each page
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.backends.transformers.text import ANSWERS, best_spans, text_of
-from jarvis_agent.backends.transformers.vision import page_words, picture
-from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.core.types import Resource
+from jarvis_agent.backends.transformers.generation import generate
+from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.transformers.multimodal import ANSWER_TOKENS
+from jarvis_agent.backends.transformers.text import answer_spans, text_of
+from jarvis_agent.backends.transformers.vision import image_of
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Words = list[tuple[str, list[int]]]
+"""Words with their boxes in thousandths of the page: xmin, ymin, xmax, ymax."""
 
-def answer_from_layout(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{answer, score, start, end}] from a page's words, where they stand, and its looks (LayoutLMv3).
 
-    `start` and `end` are places in the list of words. A page with many words is read in windows that overlap
-    by a quarter.
+def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
+    return loaded.pipe(image_of(call), text_of(call), word_boxes=_read_words(loaded, call))
+
+
+def answer_from_layout(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{answer, score, start, end}] from words, positions and pixels of a page (LayoutLMv3).
+
+    `start` and `end` are indices of words.
     """
-    import torch
-
-    texts, boxes = zip(*page_words(loaded, call), strict=True)
-    tokenizer = loaded.tokenizer
-    windows = tokenizer(
-        [text_of(call)],
-        [list(texts)],
-        boxes=[list(boxes)],
-        truncation="only_second",
-        max_length=tokenizer.model_max_length,
-        stride=tokenizer.model_max_length // 4,
-        return_overflowing_tokens=True,
-        padding=True,
-        return_tensors="pt",
+    words, boxes = zip(*_read_words(loaded, call), strict=True)
+    pixels = loaded.parts["image_processor"](image_of(call), apply_ocr=False, return_tensors="pt")
+    spans = answer_spans(
+        loaded, [text_of(call)], [list(words)], {"pixel_values": pixels["pixel_values"]}, boxes=[list(boxes)]
     )
-    windows.pop("overflow_to_sample_mapping", None)
-    looks = loaded.parts["image_processor"](picture(call), apply_ocr=False, return_tensors="pt")
-    spans: dict[tuple[int, int], float] = {}
-    for number in range(len(windows["input_ids"])):
-        window = {name: rows[number : number + 1] for name, rows in windows.items()}
-        with torch.inference_mode():
-            output = loaded.model(**loaded.inputs({**window, "pixel_values": looks["pixel_values"]}))
-        on_page = [kind == 1 for kind in windows.sequence_ids(number)]
-        places = windows.word_ids(number)
-        # Behind the tokens of the text stand those of the image, of which no answer consists.
-        start, end = (
-            scores[0, : len(places)].float().cpu() for scores in (output.start_logits, output.end_logits)
-        )
-        for first, last, score in best_spans(start, end, on_page):
-            span = (places[first], places[last])
-            spans[span] = max(score, spans.get(span, 0.0))
-    best = sorted(spans.items(), key=lambda item: -item[1])[:ANSWERS]
     return [
-        {"answer": " ".join(texts[a : b + 1]), "score": score, "start": a, "end": b} for (a, b), score in best
+        {"answer": " ".join(words[a : b + 1]), "score": score, "start": a, "end": b}
+        for (a, b), score in spans
     ]
 
 
-def score_pages(loaded: Loaded, call: Call) -> list[float]:
-    """How well each page answers the query: the sum over the query's tokens of their best match in the page.
+def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{answer}] from a model that reads the page itself (Donut)."""
+    prompt = f"<s_docvqa><s_question>{text_of(call)}</s_question><s_answer>"
+    pixels = loaded.parts["image_processor"](images=image_of(call), return_tensors="pt")["pixel_values"]
+    start = loaded.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
+    batch = {"pixel_values": pixels, "decoder_input_ids": start}
+    ids = generate(loaded, batch, max_new_tokens=ANSWER_TOKENS)
+    text = loaded.tokenizer.decode(ids, skip_special_tokens=False).split("</s_answer>")[0]
+    return [{"answer": re.sub(r"<[^>]*>", "", text).strip()}]
 
-    Late interaction, as of ColPali (arXiv 2407.01449). Pages are looked at one by one, so that many fit.
+
+def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
+    """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page.
+
+    Raises:
+        MissingExtraError: the extra `starter` is not installed.
     """
-    import torch
+    from jarvis_agent.backends.starter.backend import READERS
+    from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
+
+    reader = next(model for model in STARTERS.values() if model.reader == "ocr")
+    if any(find_spec(module) is None for module in reader.needs):
+        raise MissingExtraError(f"{candidate.id}, which answers from the words of a page,", "starter")
+    return {"reader": READERS["ocr"](fetch_weights(reader, settings), settings)}
+
+
+def _read_words(loaded: LoadedModel, call: Call) -> Words:
+    words = words_of(loaded.extras["reader"](call)["lines"], image_of(call).size)
+    if not words:
+        raise UnsupportedError(
+            f"{loaded.id} answers from the words of a page, and there are none on this one"
+        )
+    return words
+
+
+def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> Words:
+    """Return the words of lines of text. A word's position is its letters' share of the line."""
+    words = []
+    for line in lines:
+        box, text = line["box"], line["text"]
+        letter = (box["xmax"] - box["xmin"]) / max(len(text), 1)
+        for word in re.finditer(r"\S+", text):
+            left, right = box["xmin"] + word.start() * letter, box["xmin"] + word.end() * letter
+            places = (left / size[0], box["ymin"] / size[1], right / size[0], box["ymax"] / size[1])
+            words.append((word.group(), [min(max(round(1000 * place), 0), 1000) for place in places]))
+    return words
+
+
+def score_pages(loaded: LoadedModel, call: Call) -> list[float]:
+    """Return the score of each page: the sum over query tokens of their best match in the page.
+
+    Late interaction as in ColPali (arXiv 2407.01449). Pages are embedded one by one to bound memory.
+    """
 
     def embed(**given: Any) -> Any:
-        batch = loaded.processor(**given, return_tensors="pt")
-        with torch.inference_mode():
-            return loaded.model(**loaded.inputs(batch)).embeddings[0].float().cpu()
+        return loaded.forward(loaded.processor(**given, return_tensors="pt")).embeddings[0].float().cpu()
 
     query = embed(text=[text_of(call)])
     pages = [embed(images=[page]) for page in _pages(call)]
@@ -81,23 +112,20 @@ def score_pages(loaded: Loaded, call: Call) -> list[float]:
     return scores
 
 
-def compare_pages(loaded: Loaded, call: Call) -> list[float]:
-    """As `score_pages`, with a model that makes one vector of an image or a text (CLIP, SigLIP): cosines."""
+def compare_pages(loaded: LoadedModel, call: Call) -> list[float]:
+    """Return the cosine of the query with each page, from a model with one vector each (CLIP, SigLIP)."""
     import torch
 
-    pages = list(_pages(call))
     batch = loaded.processor(
-        text=[text_of(call)], images=pages, padding="max_length", truncation=True, return_tensors="pt"
+        text=[text_of(call)], images=_pages(call), padding="max_length", truncation=True, return_tensors="pt"
     )
-    with torch.inference_mode():
-        found = loaded.model(**loaded.inputs(batch))
+    found = loaded.forward(batch)
     cosines = torch.nn.functional.cosine_similarity(found.text_embeds, found.image_embeds, dim=-1)
     return [float(cosine) for cosine in cosines]
 
 
-def _pages(call: Call) -> Iterator[Image]:
-    given: list[Resource] = list(call.inputs["image"])
-    if not given:
+def _pages(call: Call) -> list[Image]:
+    pages = [page.to_pil().convert("RGB") for page in call.inputs["image"]]
+    if not pages:
         raise BadInputError(f"{call.spec.name} needs a list of images of pages, and this one is empty")
-    for page in given:
-        yield page.to_pil().convert("RGB")
+    return pages

@@ -1,22 +1,23 @@
-"""Joints of people and other points in an image, with transformers: ViTPose, SuperPoint.
+"""Keypoints with transformers (ViTPose, SuperPoint), and control maps drawn from the output of other tasks.
 
-ViTPose looks at one person at a time, so the people are found first, by a detector: the one that the
-candidate's metadata names ("detector": an id or a path), or DETECTOR for models of the Hub. Where that one is
-not to be had, and for a model in a directory without such a name, the whole image is taken for one person.
+ViTPose needs the box of each person, so a detector runs first: the one in the candidate's metadata
+("detector": an id or a path), or DETECTOR for models of the Hub. Without one the whole image counts as one
+person; this is logged. A new control map is a function and a row of CONTROL_MAPS.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis_agent.backends.algorithms import control_maps
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.transformers.loading import Loaded, PipelineSpec, load_model
-from jarvis_agent.backends.transformers.vision import LEAST_SCORE, detect, picture
-from jarvis_agent.core.errors import ExpertError
+from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, load_model
+from jarvis_agent.backends.transformers.vision import MIN_SCORE, detect, image_of
+from jarvis_agent.core.errors import ExpertError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
@@ -26,53 +27,46 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DETECTOR = "PekingU/rtdetr_r50vd"
-"""The model that finds people where none is named: 172 MB, Apache 2.0."""
+"""Default detector of people: 172 MB, Apache 2.0."""
 
-MOST_POINTS = 500
-"""How many of the points of a model without people are given, the best ones."""
+MAX_POINTS = 500
+"""Keypoints returned by a model without skeletons, best first."""
 
-_DETECTION = PipelineSpec(
-    "AutoModelForObjectDetection", ("image_processor",), detect, "object-detection", exact=True
-)
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_DETECTION = PipelineSpec("ObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
 
 
-def detector_of(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """{"detector": a pipeline that finds people}, or nothing, which the log tells.
+def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
+    """Return {"detector": pipeline}, or {} if no detector is available.
 
     Raises:
-        ExpertError: the detector that the candidate names is not to be had.
+        ExpertError: the detector that the candidate names is not available.
     """
     named = candidate.metadata.get("detector")
     if named is None and candidate.path is not None:
         return {}
-    finder = _detector(str(named or DETECTOR), candidate, settings)
-    try:
-        folder = model_folder(finder, settings)
-    except ExpertError as error:
-        if named is not None:
-            raise
-        logger.warning(
-            "%s takes each image for one person, as no people can be found: %s", candidate.id, error
-        )
-        return {}
-    return {"detector": load_model(_DETECTION, folder, finder, settings).pipe}
-
-
-def _detector(named: str, candidate: Candidate, settings: Settings) -> Candidate:
-    path = Path(named).expanduser()
-    return Candidate(
-        id=named,
+    path = Path(str(named or DETECTOR)).expanduser()
+    detector = Candidate(
+        id=str(named or DETECTOR),
         task="object-detection",
         local=settings.offline or candidate.local,
         path=path if path.exists() else None,
     )
+    try:
+        folder = model_folder(detector, settings)
+    except ExpertError as error:
+        if named is not None:
+            raise
+        logger.warning("%s treats each image as one person; no detector: %s", candidate.id, error)
+        return {}
+    return {"detector": load_model(_DETECTION, folder, detector, settings).pipe}
 
 
-def find_joints(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """For each person {score, box, keypoints: [{label, x, y, score}], edges: [[i, j], …]} (ViTPose)."""
+def find_poses(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return {score, box, keypoints: [{label, x, y, score}], edges: [[i, j]]} for each person (ViTPose)."""
     import torch
 
-    image = picture(call)
+    image = image_of(call)
     people = _people(loaded, image)
     if not people:
         return []
@@ -80,70 +74,93 @@ def find_joints(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
     processor, config = loaded.parts["image_processor"], loaded.model.config
     batch = dict(processor(image, boxes=boxes, return_tensors="pt"))
     if getattr(config.backbone_config, "num_experts", 1) > 1:
-        batch["dataset_index"] = torch.zeros(len(people), dtype=torch.int64)  # the expert for COCO's joints
-    with torch.inference_mode():
-        seen = loaded.model(**loaded.inputs(batch))
-    found = processor.post_process_pose_estimation(seen, boxes=boxes)[0]
+        batch["dataset_index"] = torch.zeros(len(people), dtype=torch.int64)  # the expert for COCO joints
+    poses = processor.post_process_pose_estimation(loaded.forward(batch), boxes=boxes)[0]
     edges = [list(edge) for edge in getattr(config, "edges", None) or ()]
     return [
-        _person(pose, box, edges, config.id2label, image.size)
-        for pose, box in zip(found, people, strict=True)
+        {
+            **_person(pose, config.id2label, image.size),
+            "box": dict(zip(_SIDES, box, strict=True)),
+            "edges": edges,
+        }
+        for pose, box in zip(poses, people, strict=True)
     ]
 
 
-def _people(loaded: Loaded, image: Image) -> list[tuple[float, float, float, float]]:
-    """The people's boxes; the whole image where nothing looks for people."""
+def _people(loaded: LoadedModel, image: Image) -> list[tuple[float, ...]]:
+    """Return the people's boxes; without a detector, one box of the whole image."""
     detector = loaded.extras.get("detector")
     if detector is None:
         return [(0.0, 0.0, float(image.width), float(image.height))]
-    return [
-        (box["xmin"], box["ymin"], box["xmax"], box["ymax"])
-        for box in (
-            found["box"] for found in detector(image, threshold=LEAST_SCORE) if found["label"] == "person"
-        )
-    ]
+    found = [row for row in detector(image, threshold=MIN_SCORE) if row["label"] == "person"]
+    return [tuple(row["box"][side] for side in _SIDES) for row in found]
 
 
-def _person(
-    pose: Mapping[str, Any],
-    box: tuple[float, float, float, float],
-    edges: list[list[int]],
-    names: Mapping[int, str],
-    size: tuple[int, int],
-) -> dict[str, Any]:
+def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, int]) -> dict[str, Any]:
+    """Return {score, keypoints} of a pose, with joints within the image."""
     import numpy as np
 
-    # A joint that the model does not see may be told far outside, or nowhere at all.
+    # Positions of invisible joints may lie far outside the image, or be NaN.
     places = np.nan_to_num(pose["keypoints"].numpy()).clip(0, np.array(size) - 1).tolist()
     scores = np.nan_to_num(pose["scores"].numpy()).clip(0, 1).tolist()
-    points = [
-        {"label": names.get(n, str(n)), "x": x, "y": y, "score": score}
-        for n, ((x, y), score) in enumerate(zip(places, scores, strict=True))
-    ]
-    return {
-        "score": sum(scores) / len(scores),
-        "box": dict(zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)),
-        "keypoints": points,
-        "edges": edges,
-    }
+    labels = [names.get(n, str(n)) for n in range(len(places))]
+    return {"score": sum(scores) / len(scores), "keypoints": _points(labels, places, scores)}
 
 
-def find_points(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{score, keypoints, edges: []}] with the points that stand out; none has a name (SuperPoint)."""
-    import torch
-
-    image = picture(call)
+def find_points(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{score, keypoints, edges: []}] with salient points without labels (SuperPoint)."""
+    image = image_of(call)
     processor = loaded.parts["image_processor"]
-    with torch.inference_mode():
-        seen = loaded.model(**loaded.inputs(processor(image, return_tensors="pt")))
-    found = processor.post_process_keypoint_detection(seen, [image.size[::-1]])[0]
+    output = loaded.forward(processor(image, return_tensors="pt"))
+    found = processor.post_process_keypoint_detection(output, [image.size[::-1]])[0]
     best = found["scores"].float().cpu().sort(descending=True)
-    places = found["keypoints"].cpu()[best.indices[:MOST_POINTS]].tolist()
-    scores = best.values[:MOST_POINTS].tolist()
+    places = found["keypoints"].cpu()[best.indices[:MAX_POINTS]].tolist()
+    scores = best.values[:MAX_POINTS].tolist()
     if not scores:
         return []
-    points = [
-        {"label": "", "x": float(x), "y": float(y), "score": score}
-        for (x, y), score in zip(places, scores, strict=True)
+    return [{"score": scores[0], "keypoints": _points([""] * len(scores), places, scores), "edges": []}]
+
+
+def _points(labels: Sequence[str], places: Sequence[Any], scores: Sequence[float]) -> list[dict[str, Any]]:
+    return [
+        {"label": label, "x": float(x), "y": float(y), "score": score}
+        for label, (x, y), score in zip(labels, places, scores, strict=True)
     ]
-    return [{"score": scores[0], "keypoints": points, "edges": []}]
+
+
+def _draw_depth(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    return _resize(control_maps.depth_map(_nearness(raw)), call)
+
+
+def _draw_normals(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    return _resize(control_maps.normal_map(_nearness(raw)), call)
+
+
+def _draw_pose(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    names = loaded.model.config.id2label
+    if "nose" not in names.get(0, "").lower() or "shoulder" not in names.get(5, "").lower():
+        raise UnsupportedError(f"{loaded.id} does not find the joints of people (COCO's 17) of a pose map")
+    return control_maps.pose_map(raw, image_of(call).size)
+
+
+def _draw_segments(raw: Any, loaded: LoadedModel, call: Call) -> Image:
+    segments = [(str(row["label"]), row["mask"]) for row in raw]
+    return control_maps.segment_map(segments, image_of(call).size)
+
+
+def _nearness(raw: Any) -> Any:
+    return control_maps.nearness(raw["predicted_depth"].float().cpu(), distance=raw["metric"])
+
+
+def _resize(drawing: Image, call: Call) -> Image:
+    size = image_of(call).size
+    return drawing if drawing.size == size else drawing.resize(size)
+
+
+CONTROL_MAPS: dict[str, Callable[[Any, LoadedModel, Call], Image]] = {
+    "depth-control": _draw_depth,
+    "normal-control": _draw_normals,
+    "openpose-control": _draw_pose,
+    "seg-control": _draw_segments,
+}
+"""Task type → function that draws the map from the raw output of the task in `TaskSpec.models_of`."""

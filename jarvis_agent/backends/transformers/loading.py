@@ -1,10 +1,13 @@
-"""Load a model with transformers: the right class for the task, on the right device, with all of its weights.
+"""Load a model with transformers: the right class for the task, on its device, with all of its weights.
 
-    way = choose_way(TASK_WAYS["image-classification"], config)
-    loaded = load_model(way, folder, candidate, settings)     # Loaded: .model .tokenizer .pipe …
-    way.run(loaded, call)                                     # raw output
+    pipeline = choose_pipeline(PIPELINES["image-classification"], config)
+    loaded = load_model(pipeline, folder, candidate, settings)     # LoadedModel: .model .tokenizer .pipe
+    pipeline.run(loaded, call)                                     # raw output
 
-Weights that are missing are an error, and not, as in transformers itself, random numbers.
+Notes:
+- Missing weights are an error here; transformers itself initialises them at random.
+- A video is shown to a model as images, so the video part of a processor is never needed. Models with such
+  a part (Qwen-VL, InternVL, SmolVLM) are loaded without it and therefore without torchvision.
 """
 
 from __future__ import annotations
@@ -12,36 +15,42 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import pick_dtype, place
-from jarvis_agent.backends.transformers.processors import check_packages, load_processor
-from jarvis_agent.backends.weights import weight_bytes
+from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
 LOADING = threading.Lock()
-"""transformers (and diffusers, which uses it) changes torch's default dtype and initialisers while it builds
-a model: one at a time."""
+"""Held while a model is built: transformers and diffusers change torch's default dtype and initialisers."""
 
+_VIDEO_PART = "video_processor"
 _PARTS = {
     "tokenizer": "AutoTokenizer",
     "image_processor": "AutoImageProcessor",
     "feature_extractor": "AutoFeatureExtractor",
-    "processor": "AutoProcessor",
-    "video_processor": "AutoVideoProcessor",
+    _VIDEO_PART: "AutoVideoProcessor",
 }
+_PROCESSOR_SUBSTITUTES = {"SmolVLMProcessor": "Idefics3Processor"}
+"""Processor class that needs extra packages → the class that treats images the same way."""
+
+_MISTRAL = ("voxtral", "voxtral_realtime")
+"""Model types whose chat format is written by the package mistral-common."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model on its device, and what prepares its inputs.
+class LoadedModel:
+    """A model on its device with what prepares its inputs.
 
-    `parts` are those that the Way names; `pipe` is the transformers pipeline, if the Way has one; `options`
-    are what the user's description of the model says about the writing of text, for `generate`.
+    Attributes:
+        parts: tokenizer, image processor, … as named by the PipelineSpec.
+        extras: result of `PipelineSpec.prepare`.
+        pipe: the transformers pipeline, if the PipelineSpec names one.
+        options: generation options from the candidate's metadata.
     """
 
     id: str
@@ -60,7 +69,7 @@ class Loaded:
         return self.parts["processor"]
 
     def inputs(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Tensors of a batch on the model's device, those of floats in its dtype."""
+        """Move the tensors of a batch to the model's device, and floats to its dtype."""
         import torch
 
         def placed(value: Any) -> Any:
@@ -71,45 +80,58 @@ class Loaded:
 
         return {name: placed(value) for name, value in batch.items()}
 
+    def forward(self, batch: Mapping[str, Any]) -> Any:
+        """Return the model's output for a batch, without gradients."""
+        import torch
+
+        with torch.inference_mode():
+            return self.model(**self.inputs(batch))
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """One way to do a task with transformers.
 
     Attributes:
-        auto: name of the auto class, which knows the models that fit.
-        parts: what prepares the inputs, by the names in _PARTS.
-        run: gives the raw output. Called in a worker thread, for one call at a time.
-        pipeline: name of the transformers pipeline that `run` uses.
-        only: model types to which the way is limited; empty: all that the auto class knows.
-        prepare: loads what else is needed; its result is `Loaded.extras`.
-        exact: the model is loaded in float32, whatever the settings say: what follows it needs that.
-        batch: gives the raw outputs of several calls at once, if that can be done; see ModelPool.
+        auto: suffix of the auto class that knows the fitting models: "CausalLM" is AutoModelForCausalLM;
+            empty is AutoModel.
+        parts: what prepares the inputs: "processor" or names of _PARTS.
+        run: returns the raw output of one call. Runs in a worker thread, one call at a time.
+        pipe: name of the transformers pipeline that `run` uses.
+        only: model types that fit; empty means every type the auto class knows.
+        prepare: loads further models or data; its result becomes `LoadedModel.extras`.
+        exact: load in float32 whatever the settings say, because later steps need the precision.
+        batch: returns the raw outputs of several calls computed at once.
     """
 
     auto: str
     parts: tuple[str, ...]
-    run: Callable[[Loaded, Call], Any]
-    pipeline: str | None = None
-    only: frozenset[str] = frozenset()
+    run: Callable[[LoadedModel, Call], Any]
+    pipe: str | None = None
+    only: tuple[str, ...] = ()
     prepare: Callable[[Candidate, Settings], Mapping[str, Any]] | None = None
     exact: bool = False
-    batch: Callable[[Loaded, Sequence[Call]], list[Any]] | None = None
+    batch: Callable[[LoadedModel, Sequence[Call]], list[Any]] | None = None
+
+    @property
+    def auto_class(self) -> Any:
+        """The auto class of transformers."""
+        import transformers
+
+        return getattr(transformers, f"AutoModelFor{self.auto}" if self.auto else "AutoModel")
 
 
-def choose_way(ways: Sequence[PipelineSpec], config: Any) -> PipelineSpec | None:
-    """The way that fits a model's config: one for its very architecture if there is, else the first."""
-    import transformers
-
+def choose_pipeline(pipelines: Sequence[PipelineSpec], config: Any) -> PipelineSpec | None:
+    """Return the pipeline that fits a model's config: by its exact architecture, else the first."""
     fitting = []
-    for way in ways:
-        if way.only and config.model_type not in way.only:
+    for pipeline in pipelines:
+        if pipeline.only and config.model_type not in pipeline.only:
             continue
-        names = _class_names(getattr(transformers, way.auto), config)
+        names = _class_names(pipeline.auto_class, config)
         if names & set(config.architectures or ()):
-            return way
+            return pipeline
         if names:
-            fitting.append(way)
+            fitting.append(pipeline)
     return fitting[0] if fitting else None
 
 
@@ -123,85 +145,151 @@ def _class_names(auto: Any, config: Any) -> set[str]:
     return {cls.__name__ for cls in (found if isinstance(found, tuple) else (found,))}
 
 
-def hush() -> None:
-    """Take away transformers' progress bars and, unless somebody set its level, its advice to developers."""
+def silence_library(log: Any = None) -> None:
+    """Disable progress bars, and warnings unless the user set a log level.
+
+    `log` is the logging module of a library with transformers' conventions; default: transformers'.
+    """
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
-    if logging.get_verbosity() == logging.WARNING:
-        logging.set_verbosity_error()
+    log = log or logging
+    log.disable_progress_bar()
+    if log.get_verbosity() == log.WARNING:
+        log.set_verbosity_error()
 
 
-def try_out(way: PipelineSpec, config: Any) -> None:
-    """Build the model without weights or memory: what its code needs and lacks shows before a download.
-
-    So does what its processor needs, where that is known.
+def dry_run(pipeline: PipelineSpec, config: Any) -> None:
+    """Build the model without weights or memory, to find missing packages before a download.
 
     Raises:
-        ImportError: a package that it needs is not installed.
+        ImportError: a package that the model or its processor needs is not installed.
     """
     import torch
-    import transformers
 
-    if {"image_processor", "processor"} & set(way.parts):
+    if {"image_processor", "processor"} & set(pipeline.parts):
         check_packages(config)
     with LOADING, torch.device("meta"):
-        getattr(transformers, way.auto).from_config(config)
+        pipeline.auto_class.from_config(config)
 
 
-def load_model(way: PipelineSpec, folder: Path, candidate: Candidate, settings: Settings) -> Loaded:
+def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, settings: Settings) -> LoadedModel:
     """Load the model in a directory.
 
     Raises:
-        UnsupportedError: weights that the task needs are missing from it.
-        ConfigError: the settings name a device or dtype that is not there.
+        UnsupportedError: weights that the task needs are missing.
+        ConfigError: the device or dtype of the settings does not exist here.
     """
     import transformers
 
-    device, source = place(settings), str(folder)
     code = {"trust_remote_code": settings.trust_remote_code}
-    extras = way.prepare(candidate, settings) if way.prepare else {}  # it may download: not under the lock
+    # `prepare` may download, so it runs before the lock is taken.
+    extras = pipeline.prepare(candidate, settings) if pipeline.prepare else {}
     with LOADING:
-        parts = {name: _load_part(name, folder, code) for name in way.parts}
-        model, report = getattr(transformers, way.auto).from_pretrained(
-            source,
-            dtype=pick_dtype("float32" if way.exact else settings.dtype, device),
+        parts = {name: _load_part(name, folder, code) for name in pipeline.parts}
+        model, report = pipeline.auto_class.from_pretrained(
+            str(folder),
+            dtype=pick_dtype("float32" if pipeline.exact else settings.dtype, place(settings)),
             use_safetensors=None if settings.allow_pickle else True,
             output_loading_info=True,
             **code,
         )
-        _check_whole(model, report["missing_keys"], candidate)
+        _check_weights(model, report["missing_keys"], candidate)
         device = place(settings, weight_bytes(model))
         model = model.to(device).eval()
-        pipe = (
-            transformers.pipeline(way.pipeline, model=model, device=device, **parts) if way.pipeline else None
-        )
+        pipe = pipeline.pipe and transformers.pipeline(pipeline.pipe, model=model, device=device, **parts)
     if "tokenizer" in parts:
         _limit_length(parts["tokenizer"], model.config)
-    return Loaded(candidate.id, model, parts, extras, pipe)
+    return LoadedModel(candidate.id, model, parts, extras, pipe)
 
 
-def _load_part(name: str, folder: Path, code: dict[str, Any]) -> Any:
-    import transformers
-
-    if name == "processor":
-        return load_processor(folder, **code)
-    return getattr(transformers, _PARTS[name]).from_pretrained(str(folder), **code)
-
-
-def _check_whole(model: Any, missing: set[str], candidate: Candidate) -> None:
-    """Refuse a model whose head has no weights: transformers would fill it with random numbers."""
-    # A model without a head is whole without its pooler: many are trained without, and nothing here uses it.
-    spared = "pooler." if model.base_model is model else f"{model.base_model_prefix}."
-    if heads := sorted(name for name in missing if not name.startswith(spared)):
+def _check_weights(model: Any, missing: set[str], candidate: Candidate) -> None:
+    """Refuse a model whose head has no weights."""
+    # A headless model may lack its pooler: many are trained without one, and nothing here uses it.
+    optional = "pooler." if model.base_model is model else f"{model.base_model_prefix}."
+    if heads := sorted(name for name in missing if not name.startswith(optional)):
         raise UnsupportedError(
             f"{candidate.id} is not trained for {candidate.task}: it lacks the weights {', '.join(heads[:3])}"
         )
 
 
 def _limit_length(tokenizer: Any, config: Any) -> None:
-    """Give a tokenizer that knows no limit the model's own, so that long texts are read in pieces."""
+    """Set the model's own limit on a tokenizer without one, so that long texts are split."""
     positions = getattr(config, "max_position_embeddings", None)
     if tokenizer.model_max_length > 1_000_000 and isinstance(positions, int):
-        # RoBERTa and its kin number positions from 2.
-        tokenizer.model_max_length = positions - 2
+        tokenizer.model_max_length = positions - 2  # RoBERTa models number positions from 2
+
+
+def load_processor(folder: Path, **options: Any) -> Any:
+    """Return the processor in a model's directory; `options` are those of `from_pretrained`.
+
+    Raises:
+        ImportError: a package that it needs is not installed.
+    """
+    import transformers
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+
+    config = transformers.AutoConfig.from_pretrained(str(folder), **options)
+    kind = PROCESSOR_MAPPING.get(type(config), None)
+    if kind is None or _VIDEO_PART not in kind.get_attributes():
+        return transformers.AutoProcessor.from_pretrained(str(folder), **options)
+    kind = _accept_no_video(getattr(transformers, _PROCESSOR_SUBSTITUTES.get(kind.__name__, kind.__name__)))
+    described, unused = kind.get_processor_dict(str(folder), **options)
+    parts = [
+        NoVideoProcessor() if name == _VIDEO_PART else _load_part(name, folder, options)
+        for name in kind.get_attributes()
+    ]
+    unused.pop("trust_remote_code", None)
+    return kind.from_args_and_dict(parts, described, **unused)
+
+
+def _load_part(name: str, folder: Path, options: dict[str, Any]) -> Any:
+    import transformers
+
+    if name == "processor":
+        return load_processor(folder, **options)
+    if name not in _PARTS:
+        raise UnsupportedError(f"its processor has a part that is not supported here: {name}")
+    return getattr(transformers, _PARTS[name]).from_pretrained(str(folder), **options)
+
+
+class NoVideoProcessor(dict[str, Any]):
+    """Stand-in for a processor's video part. A dict, because processors are serialised as JSON."""
+
+    model_input_names: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> None:
+        """Every video setting is None; private names are left to Python."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        """Raise UnsupportedError: no video is processed."""
+        raise UnsupportedError(
+            "whole videos need torchvision (pip install torchvision); give frames as images"
+        )
+
+
+def _accept_no_video(kind: type[Any]) -> type[Any]:
+    """Return a subclass of a processor class that accepts NoVideoProcessor as its video part."""
+
+    def check(self: Any, name: str, part: Any) -> Any:
+        if name == _VIDEO_PART:
+            return NoVideoProcessor
+        return kind.check_argument_for_proper_class(self, name, part)
+
+    return type(kind.__name__, (kind,), {"check_argument_for_proper_class": check})
+
+
+def check_packages(config: Any) -> None:
+    """Check, before a download, that the packages which prepare a model's inputs are installed.
+
+    Raises:
+        ImportError: the images need torchvision (SAM 2, Llama 4), or the tokenizer needs a package.
+    """
+    from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
+
+    prepared_by = IMAGE_PROCESSOR_MAPPING_NAMES.get(config.model_type, {})
+    if set(prepared_by) == {"torchvision"} and find_spec("torchvision") is None:
+        raise ImportError(f"images for {config.model_type} are prepared with torchvision")
+    if config.model_type in _MISTRAL and find_spec("mistral_common") is None:
+        raise ImportError("mistral-common (pip install mistral-common)")

@@ -1,251 +1,163 @@
-"""The table of what transformers does here: for each task, the ways to do it. A new task is a row.
+"""The tasks that transformers does here: for each, the pipelines to choose from. A new task is a row.
 
-TASK_WAYS["visual-question-answering"]      # ViLT and BLIP first, then chat models that see
+PIPELINES["visual-question-answering"]      # ViLT and BLIP first, then chat models that see images
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from jarvis_agent.backends.transformers import audio as audio
-from jarvis_agent.backends.transformers import batches as batches
 from jarvis_agent.backends.transformers import documents as documents
 from jarvis_agent.backends.transformers import keypoints as keypoints
 from jarvis_agent.backends.transformers import multimodal as multimodal
-from jarvis_agent.backends.transformers import segmentation as masks
-from jarvis_agent.backends.transformers import tables as tables
+from jarvis_agent.backends.transformers import segmentation as segmentation
 from jarvis_agent.backends.transformers import text as text
-from jarvis_agent.backends.transformers import video as video
 from jarvis_agent.backends.transformers import vision as vision
 from jarvis_agent.backends.transformers import zero_shot as zero_shot
-from jarvis_agent.backends.transformers.loading import PipelineSpec
-
-_ENCODER_DECODER = frozenset({"vision-encoder-decoder"})
-_LAYOUT = frozenset({"layoutlm"})
-_LAYOUT_3 = frozenset({"layoutlmv3"})
-_BARK = frozenset({"bark"})
-_SPEECHT5 = frozenset({"speecht5"})
-_SAM = frozenset({"sam", "sam_hq"})
-_VITPOSE = frozenset({"vitpose"})
-_GROUNDING_DINO = frozenset({"grounding-dino", "mm-grounding-dino"})
-_VIDEO_BY_FRAMES = frozenset({"videomae", "timesformer", "vivit"})
-_MUSIC = frozenset({"musicgen", "musicgen_melody"})
-_FLAMINGO = frozenset({"audioflamingo3", "musicflamingo"})
-_PAGES = frozenset({"colpali", "colqwen2", "colmodernvbert"})
+from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
+from jarvis_agent.core.tasks.registry import TASKS
 
 _TOKENS = ("tokenizer",)
 _PIXELS = ("image_processor",)
 _SOUND = ("feature_extractor",)
+_WHOLE = ("processor",)
 
-PIPELINES: dict[str, tuple[PipelineSpec, ...]] = {
+_Exact = partial(Spec, exact=True)
+_SEGMENT = partial(_Exact, parts=_PIXELS, run=vision.segment, pipe="image-segmentation")
+_DOCUMENT = partial(Spec, "DocumentQuestionAnswering", prepare=documents.load_ocr)
+_VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
+_ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
+_SPEECH = (
+    _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), audio.synthesize_bark, "text-to-audio", only=("bark",)),
+    _Exact("TextToWaveform", _TOKENS, audio.synthesize, "text-to-audio"),
+)
+
+PIPELINES: dict[str, tuple[Spec, ...]] = {
     "text-classification": (
-        PipelineSpec(
-            "AutoModelForSequenceClassification",
-            _TOKENS,
-            text.classify,
-            "text-classification",
-            batch=batches.classify_texts,
+        Spec(
+            "SequenceClassification", _TOKENS, text.classify, "text-classification", batch=text.classify_batch
         ),
     ),
     "token-classification": (
-        PipelineSpec("AutoModelForTokenClassification", _TOKENS, text.name_entities, "token-classification"),
+        Spec("TokenClassification", _TOKENS, text.find_entities, "token-classification"),
     ),
-    "question-answering": (PipelineSpec("AutoModelForQuestionAnswering", _TOKENS, text.answer_from_context),),
+    "question-answering": (Spec("QuestionAnswering", _TOKENS, text.answer_from_context),),
     "table-question-answering": (
-        PipelineSpec(
-            "AutoModelForTableQuestionAnswering",
-            _TOKENS,
-            tables.point,
-            "table-question-answering",
-            exact=True,
-        ),
-        PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, tables.tell),
+        _Exact("TableQuestionAnswering", _TOKENS, text.answer_from_cells, "table-question-answering"),
+        Spec("Seq2SeqLM", _TOKENS, text.answer_about_table),
     ),
-    "fill-mask": (PipelineSpec("AutoModelForMaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),
+    "fill-mask": (Spec("MaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),
     "zero-shot-classification": (
-        PipelineSpec(
-            "AutoModelForSequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification"
-        ),
+        Spec("SequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification"),
     ),
-    "translation": (PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.translate),),
-    "summarization": (PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.summarize),),
+    "translation": (Spec("Seq2SeqLM", _TOKENS, text.translate),),
+    "summarization": (Spec("Seq2SeqLM", _TOKENS, text.summarize),),
     "text-generation": (
-        PipelineSpec("AutoModelForCausalLM", _TOKENS, text.write),
-        PipelineSpec("AutoModelForSeq2SeqLM", _TOKENS, text.write),
+        Spec("CausalLM", _TOKENS, text.generate_text),
+        Spec("Seq2SeqLM", _TOKENS, text.generate_text),
     ),
-    "feature-extraction": (PipelineSpec("AutoModel", _TOKENS, text.embed, batch=batches.embed_texts),),
+    "feature-extraction": (Spec("", _TOKENS, text.embed, batch=text.embed_batch),),
     "image-classification": (
-        PipelineSpec(
-            "AutoModelForImageClassification",
+        Spec(
+            "ImageClassification",
             _PIXELS,
             vision.classify,
             "image-classification",
-            batch=batches.classify_images,
+            batch=vision.classify_batch,
         ),
     ),
-    "object-detection": (
-        PipelineSpec("AutoModelForObjectDetection", _PIXELS, vision.detect, "object-detection", exact=True),
-    ),
+    "object-detection": (_Exact("ObjectDetection", _PIXELS, vision.detect, "object-detection"),),
     "image-segmentation": (
-        PipelineSpec(
-            "AutoModelForUniversalSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
-        ),
-        PipelineSpec(
-            "AutoModelForSemanticSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
-        ),
-        PipelineSpec(
-            "AutoModelForInstanceSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
-        ),
-        PipelineSpec(
-            "AutoModelForImageSegmentation", _PIXELS, vision.segment, "image-segmentation", exact=True
-        ),
+        _SEGMENT("UniversalSegmentation"),
+        _SEGMENT("SemanticSegmentation"),
+        _SEGMENT("InstanceSegmentation"),
+        _SEGMENT("ImageSegmentation"),
     ),
-    "depth-estimation": (
-        PipelineSpec(
-            "AutoModelForDepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation", exact=True
-        ),
-    ),
+    "depth-estimation": (_Exact("DepthEstimation", _PIXELS, vision.estimate_depth, "depth-estimation"),),
     "zero-shot-image-classification": (
-        PipelineSpec(
-            "AutoModelForZeroShotImageClassification",
+        _Exact(
+            "ZeroShotImageClassification",
             (*_PIXELS, *_TOKENS),
             zero_shot.classify,
             "zero-shot-image-classification",
-            exact=True,
         ),
     ),
     "zero-shot-object-detection": (
-        PipelineSpec(
-            "AutoModelForZeroShotObjectDetection",
-            ("processor",),
-            zero_shot.detect_by_phrases,
-            only=_GROUNDING_DINO,
-            exact=True,
+        _Exact(
+            "ZeroShotObjectDetection",
+            _WHOLE,
+            zero_shot.detect_phrases,
+            only=("grounding-dino", "mm-grounding-dino"),
         ),
-        PipelineSpec("AutoModelForZeroShotObjectDetection", ("processor",), zero_shot.detect, exact=True),
+        _Exact("ZeroShotObjectDetection", _WHOLE, zero_shot.detect),
     ),
     "mask-generation": (
-        PipelineSpec("AutoModelForMaskGeneration", _PIXELS, masks.mask_everything, only=_SAM, exact=True),
-        PipelineSpec(
-            "AutoModelForMaskGeneration", _PIXELS, masks.mask_by_pipeline, "mask-generation", exact=True
-        ),
+        _Exact("MaskGeneration", _PIXELS, segmentation.mask_everything, only=("sam", "sam_hq")),
+        _Exact("MaskGeneration", _PIXELS, segmentation.mask_by_pipeline, "mask-generation"),
     ),
     "keypoint-detection": (
-        PipelineSpec(
-            "AutoModelForPoseEstimation",
+        _Exact(
+            "PoseEstimation",
             _PIXELS,
-            keypoints.find_joints,
-            only=_VITPOSE,
-            prepare=keypoints.detector_of,
-            exact=True,
+            keypoints.find_poses,
+            only=("vitpose",),
+            prepare=keypoints.load_detector,
         ),
-        PipelineSpec("AutoModelForKeypointDetection", _PIXELS, keypoints.find_points, exact=True),
+        _Exact("KeypointDetection", _PIXELS, keypoints.find_points),
     ),
-    "image-feature-extraction": (PipelineSpec("AutoModel", _PIXELS, vision.embed),),
-    "image-to-image": (PipelineSpec("AutoModelForImageToImage", _PIXELS, vision.enlarge, exact=True),),
+    "image-feature-extraction": (Spec("", _PIXELS, vision.embed),),
+    "image-to-image": (_Exact("ImageToImage", _PIXELS, vision.upscale),),
     "video-classification": (
-        PipelineSpec("AutoModelForVideoClassification", _PIXELS, video.classify, only=_VIDEO_BY_FRAMES),
-        PipelineSpec("AutoModelForVideoClassification", ("video_processor",), video.classify),
+        Spec(
+            "VideoClassification", _PIXELS, vision.classify_video, only=("videomae", "timesformer", "vivit")
+        ),
+        Spec("VideoClassification", ("video_processor",), vision.classify_video),
     ),
     "image-to-text": (
-        PipelineSpec(
-            "AutoModelForImageTextToText",
-            (*_PIXELS, *_TOKENS),
-            vision.caption_by_decoder,
-            only=_ENCODER_DECODER,
-        ),
-        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.caption),
+        _VISION_ENCODER(multimodal.caption_with_decoder),
+        Spec("ImageTextToText", _WHOLE, multimodal.caption),
     ),
     "automatic-speech-recognition": (
-        PipelineSpec(
-            "AutoModelForSpeechSeq2Seq",
-            (*_SOUND, *_TOKENS),
-            audio.transcribe,
-            "automatic-speech-recognition",
-        ),
-        PipelineSpec(
-            "AutoModelForCTC", (*_SOUND, *_TOKENS), audio.transcribe_by_frames, "automatic-speech-recognition"
-        ),
+        Spec("SpeechSeq2Seq", (*_SOUND, *_TOKENS), audio.transcribe, "automatic-speech-recognition"),
+        Spec("CTC", (*_SOUND, *_TOKENS), audio.transcribe_ctc, "automatic-speech-recognition"),
     ),
-    "audio-classification": (
-        PipelineSpec("AutoModelForAudioClassification", _SOUND, audio.classify, "audio-classification"),
-    ),
+    "audio-classification": (Spec("AudioClassification", _SOUND, audio.classify, "audio-classification"),),
     "text-to-speech": (
-        PipelineSpec(
-            "AutoModelForTextToSpectrogram",
+        _Exact(
+            "TextToSpectrogram",
             _TOKENS,
-            audio.speak_with_voice,
-            only=_SPEECHT5,
-            prepare=audio.voice_of,
-            exact=True,
+            audio.synthesize_with_voice,
+            only=("speecht5",),
+            prepare=audio.load_voice,
         ),
-        PipelineSpec(
-            "AutoModelForTextToWaveform",
-            ("processor", *_TOKENS),
-            audio.speak_in_stages,
-            "text-to-audio",
-            only=_BARK,
-            exact=True,
-        ),
-        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
+        *_SPEECH,
     ),
     "visual-question-answering": (
-        PipelineSpec("AutoModelForVisualQuestionAnswering", ("processor",), vision.answer),
-        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
+        Spec("VisualQuestionAnswering", _WHOLE, multimodal.answer_question),
+        _ASK_CHAT,
     ),
     "document-question-answering": (
-        PipelineSpec(
-            "AutoModelForDocumentQuestionAnswering",
-            _TOKENS,
-            vision.answer_from_page,
-            "document-question-answering",
-            only=_LAYOUT,
-            prepare=vision.page_reader,
-        ),
-        PipelineSpec(
-            "AutoModelForDocumentQuestionAnswering",
-            (*_PIXELS, *_TOKENS),
-            documents.answer_from_layout,
-            only=_LAYOUT_3,
-            prepare=vision.page_reader,
-        ),
-        PipelineSpec(
-            "AutoModelForImageTextToText",
-            (*_PIXELS, *_TOKENS),
-            vision.answer_by_reading,
-            only=_ENCODER_DECODER,
-        ),
-        PipelineSpec("AutoModelForImageTextToText", ("processor",), vision.answer_by_chat),
+        _DOCUMENT(_TOKENS, documents.answer_from_page, "document-question-answering", only=("layoutlm",)),
+        _DOCUMENT((*_PIXELS, *_TOKENS), documents.answer_from_layout, only=("layoutlmv3",)),
+        _VISION_ENCODER(documents.answer_from_pixels),
+        _ASK_CHAT,
     ),
-    "image-text-to-text": (
-        PipelineSpec("AutoModelForImageTextToText", ("processor",), multimodal.reply_or_continue),
-    ),
-    "video-text-to-text": (PipelineSpec("AutoModelForImageTextToText", ("processor",), multimodal.reply),),
+    "image-text-to-text": (Spec("ImageTextToText", _WHOLE, multimodal.reply_or_continue),),
+    "video-text-to-text": (Spec("ImageTextToText", _WHOLE, multimodal.reply),),
     "audio-text-to-text": (
-        PipelineSpec("AutoModelForMultimodalLM", ("processor",), multimodal.reply),
-        PipelineSpec("AutoModelForSeq2SeqLM", ("processor",), multimodal.reply, only=_FLAMINGO),
+        Spec("MultimodalLM", _WHOLE, multimodal.reply),
+        Spec("Seq2SeqLM", _WHOLE, multimodal.reply, only=("audioflamingo3", "musicflamingo")),
     ),
-    "any-to-any": (PipelineSpec("AutoModelForMultimodalLM", ("processor",), multimodal.reply),),
+    "any-to-any": (Spec("MultimodalLM", _WHOLE, multimodal.reply),),
     "visual-document-retrieval": (
-        PipelineSpec("AutoModelForPreTraining", ("processor",), documents.score_pages, only=_PAGES),
-        PipelineSpec("AutoModelForZeroShotImageClassification", ("processor",), documents.compare_pages),
+        Spec("PreTraining", _WHOLE, documents.score_pages, only=("colpali", "colqwen2", "colmodernvbert")),
+        Spec("ZeroShotImageClassification", _WHOLE, documents.compare_pages),
     ),
     "text-to-audio": (
-        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.compose, only=_MUSIC, exact=True),
-        PipelineSpec(
-            "AutoModelForTextToWaveform",
-            ("processor", *_TOKENS),
-            audio.speak_in_stages,
-            "text-to-audio",
-            only=_BARK,
-            exact=True,
-        ),
-        PipelineSpec("AutoModelForTextToWaveform", _TOKENS, audio.speak, "text-to-audio", exact=True),
+        _Exact("TextToWaveform", _TOKENS, audio.generate_music, only=("musicgen", "musicgen_melody")),
+        *_SPEECH,
     ),
 }
 
-_DRAWN_FROM = {
-    "depth-control": "depth-estimation",
-    "normal-control": "depth-estimation",
-    "openpose-control": "keypoint-detection",
-    "seg-control": "image-segmentation",
-}
-PIPELINES.update({name: PIPELINES[source] for name, source in _DRAWN_FROM.items()})
+PIPELINES.update({name: PIPELINES[TASKS[name].models_of] for name in keypoints.CONTROL_MAPS})

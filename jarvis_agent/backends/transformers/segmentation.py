@@ -1,8 +1,7 @@
-"""Masks of everything in an image, with transformers: SAM is asked at each point of a grid what is there.
+"""Masks of everything in an image with transformers: SAM is prompted at each point of a grid.
 
-The answers are sifted while they are small and only those that are kept are brought to the image's size, so
-that a large image needs no more memory than a small one. None of this needs torchvision; SAM 2's image
-processor does.
+Masks are filtered at the model's resolution and only the remaining ones are resized, so that memory does not
+grow with the image. transformers' own pipeline needs torchvision; this code does not.
 """
 
 from __future__ import annotations
@@ -10,93 +9,93 @@ from __future__ import annotations
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.boxes import best_apart
-from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.backends.transformers.vision import picture
+from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.transformers.vision import image_of, non_max_suppression
 
 POINTS = 32
 """Points along each side of the grid."""
 
 BATCH = 64
-"""How many points are asked about at once."""
+"""Points per forward pass."""
 
-LEAST_SCORE = 0.88
-"""How good the model must think that a mask is (SAM, Kirillov et al., 2023)."""
+MIN_SCORE = 0.88
+"""Lowest predicted quality of a mask (SAM, Kirillov et al., 2023)."""
 
-LEAST_STABLE = 0.95
-"""Share of a mask that must stay when the cut is moved by one logit up and down (the same)."""
+MIN_STABILITY = 0.95
+"""Lowest share of a mask that stays when the threshold moves by one logit either way (the same paper)."""
 
 OVERLAP = 0.7
-"""Of two masks whose boxes share more than this (intersection over union), the better one is kept."""
+"""Intersection over union of boxes above which only the better of two masks is kept."""
 
 
-def mask_everything(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{mask: PIL L of the image's size, score}], the best first."""
+def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{mask: PIL image in mode L of the image's size, score}], best first."""
     import torch
 
-    image = picture(call)
-    batch = loaded.parts["image_processor"](image, return_tensors="pt")
+    image = image_of(call)
+    processor = loaded.parts["image_processor"]
+    batch = processor(image, return_tensors="pt")
     height, width = batch["reshaped_input_sizes"][0].tolist()
     with torch.inference_mode():
-        seen = _embeddings(loaded, batch)
-        answers = [_ask(loaded, seen, points) for points in _grid(width, height).split(BATCH)]
+        embeddings = _embed(loaded, batch)
+        answers = [_prompt(loaded, embeddings, points) for points in _grid(width, height).split(BATCH)]
     masks, scores = (torch.cat(part) for part in zip(*answers, strict=True))
-    masks = _unpadded(masks, (height, width), loaded.parts["image_processor"].pad_size)
-    good = _sound(masks, scores)
+    masks = _crop_padding(masks, (height, width), processor.pad_size)
+    good = _is_stable(masks) & (scores > MIN_SCORE)
     masks, scores = masks[good], scores[good]
-    kept = best_apart([_box(mask > 0) for mask in masks], scores, OVERLAP)
-    return [{"mask": _drawn(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
+    kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, OVERLAP)
+    return [{"mask": _resize(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
 
 
-def _embeddings(loaded: Loaded, batch: Any) -> dict[str, Any]:
-    """What the model made of the image, which is looked at only once. SAM-HQ keeps its middle layers too."""
+def _embed(loaded: LoadedModel, batch: Any) -> dict[str, Any]:
+    """Return the image embeddings, computed once for all points; SAM-HQ adds those of its middle layers."""
     pixels = loaded.inputs({"pixel_values": batch["pixel_values"]})["pixel_values"]
-    seen = loaded.model.get_image_embeddings(pixels)
+    found = loaded.model.get_image_embeddings(pixels)
     names = ("image_embeddings", "intermediate_embeddings")
-    return dict(zip(names, seen if isinstance(seen, tuple) else (seen,), strict=False))
+    return dict(zip(names, found if isinstance(found, tuple) else (found,), strict=False))
 
 
 def _grid(width: int, height: int) -> Any:
-    """Float (POINTS², 2): the middles of the cells into which the image, as the model sees it, is cut."""
+    """Return float (POINTS², 2): the centres of the cells of a grid over the resized image."""
     import torch
 
-    middles = (torch.arange(POINTS) + 0.5) / POINTS
-    down, across = torch.meshgrid(middles * height, middles * width, indexing="ij")
+    centres = (torch.arange(POINTS) + 0.5) / POINTS
+    down, across = torch.meshgrid(centres * height, centres * width, indexing="ij")
     return torch.stack([across, down], dim=-1).reshape(-1, 2)
 
 
-def _ask(loaded: Loaded, seen: dict[str, Any], points: Any) -> tuple[Any, Any]:
-    """Mask logits (n, h, w) and scores (n,): for each point three, from a part to the whole."""
+def _prompt(loaded: LoadedModel, embeddings: dict[str, Any], points: Any) -> tuple[Any, Any]:
+    """Return mask logits (n, h, w) and scores (n,): three masks a point, from a part to the whole object."""
     import torch
 
-    asked = loaded.inputs(
+    prompts = loaded.inputs(
         {"input_points": points[None, :, None, :], "input_labels": torch.ones(1, len(points), 1).long()}
     )
-    told = loaded.model(**asked, **seen, multimask_output=True)
-    return told.pred_masks[0].flatten(0, 1).float().cpu(), told.iou_scores[0].flatten().float().cpu()
+    output = loaded.model(**prompts, **embeddings, multimask_output=True)
+    return output.pred_masks[0].flatten(0, 1).float().cpu(), output.iou_scores[0].flatten().float().cpu()
 
 
-def _unpadded(masks: Any, size: tuple[int, int], padded: Any) -> Any:
-    """The part of the masks where the image is: it stands in the top left corner of a square."""
-    tall, wide = masks.shape[-2:]
-    height = max(round(tall * size[0] / padded["height"]), 1)
-    width = max(round(wide * size[1] / padded["width"]), 1)
+def _crop_padding(masks: Any, size: tuple[int, int], padded: Any) -> Any:
+    """Return the part of the masks that shows the image, which lies in the top left corner."""
+    mask_height, mask_width = masks.shape[-2:]
+    height = max(round(mask_height * size[0] / padded["height"]), 1)
+    width = max(round(mask_width * size[1] / padded["width"]), 1)
     return masks[:, :height, :width]
 
 
-def _sound(masks: Any, scores: Any) -> Any:
-    """Which masks are good and do not hang on where exactly the cut is made; empty ones are not."""
+def _is_stable(masks: Any) -> Any:
+    """Return bool (n,): whether a mask is not empty and depends little on the exact threshold."""
     smaller, larger = (masks > 1).sum((1, 2)), (masks > -1).sum((1, 2))
-    return (scores > LEAST_SCORE) & (smaller > 0) & (smaller / larger.clamp(min=1) > LEAST_STABLE)
+    return (smaller > 0) & (smaller / larger.clamp(min=1) > MIN_STABILITY)
 
 
 def _box(mask: Any) -> list[int]:
-    down, across = mask.any(1).nonzero(), mask.any(0).nonzero()
-    return [int(across[0]), int(down[0]), int(across[-1]) + 1, int(down[-1]) + 1]
+    rows, columns = mask.any(1).nonzero(), mask.any(0).nonzero()
+    return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
 
 
-def _drawn(mask: Any, size: tuple[int, int]) -> Any:
-    """A mask's logits as a PIL image in mode L, 0 and 255, of `size`."""
+def _resize(mask: Any, size: tuple[int, int]) -> Any:
+    """Return mask logits as a PIL image in mode L with values 0 and 255."""
     import torch
     from PIL import Image
 
@@ -106,9 +105,9 @@ def _drawn(mask: Any, size: tuple[int, int]) -> Any:
     return Image.fromarray(((whole[0, 0] > 0) * 255).to(torch.uint8).numpy())
 
 
-def mask_by_pipeline(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """As `mask_everything`, for models whose image processors need torchvision anyway (SAM 2)."""
-    found = loaded.pipe(picture(call))
+def mask_by_pipeline(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return the result of `mask_everything` for models whose image processor needs torchvision (SAM 2)."""
+    found = loaded.pipe(image_of(call))
     return [
         {"mask": mask, "score": min(float(score), 1.0)}
         for mask, score in zip(found["masks"], found["scores"], strict=True)

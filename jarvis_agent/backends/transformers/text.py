@@ -1,39 +1,42 @@
-"""Text tasks with transformers. Each function takes a loaded model and a call, and gives the raw output.
+"""Text tasks with transformers: functions of a loaded model and a call that return the raw output.
 
-Version 5 of transformers dropped the pipelines for question answering, summarization and translation: they
-are written out here. Long texts are read in windows, or rewritten in pieces. Tables: transformers_tables.py.
+Version 5 of transformers has no pipelines for question answering, summarization and translation, so these
+are implemented here. Long texts are read in overlapping windows or rewritten piece by piece.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.generation import generate, pieces, token_limit
-from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.core.errors import BadInputError, UnsupportedError
+from jarvis_agent.backends.transformers.generation import decode, generate, split_text, token_limit
+from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.languages import Language, find_language, language_of_script
+from jarvis_agent.media.tables import read_table
 
-BEST = 5
-"""Labels that a classification gives at most."""
+MAX_LABELS = 5
+"""Labels returned by a classification."""
 
-ANSWERS = 3
-LONGEST_ANSWER = 30
-"""Tokens of an extracted answer."""
+MAX_ANSWERS = 3
+ANSWER_TOKENS = 30
+"""Longest extracted answer, in tokens."""
 
-T5_KINDS = ("t5", "mt5", "umt5", "longt5")
-"""Model types that are told in words what to do with a text."""
-
+CELL_ANSWER_TOKENS = 64
 NEW_TOKENS = 256
-"""Most tokens that are written for a prompt."""
+
+T5_TYPES = ("t5", "mt5", "umt5", "longt5")
+"""Model types that read the task as words before the text."""
 
 _MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
-"""How people write the gap in a text, whatever the model's own mark for it is."""
+"""Spellings of the gap in a fill-mask text, whatever the model's own mask token is."""
 
 
 def text_of(call: Call, name: str = "text") -> str:
-    """A text argument.
+    """Return a text argument.
 
     Raises:
         BadInputError: it is empty.
@@ -44,21 +47,34 @@ def text_of(call: Call, name: str = "text") -> str:
     return text
 
 
-def classify(loaded: Loaded, call: Call) -> Any:
-    """[{label, score}]; of a text that is too long the beginning is read."""
-    return loaded.pipe(text_of(call), truncation=True, top_k=BEST)
+def top_labels(scores: Any, config: Any, key: str = "label") -> list[dict[str, Any]]:
+    """Return [{key, score}] for the best of a model's classes, float (classes,), best first."""
+    best = scores.topk(min(MAX_LABELS, len(scores)))
+    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [{key: config.id2label[index], "score": score} for index, score in found]
 
 
-def name_entities(loaded: Loaded, call: Call) -> Any:
-    """[{entity_group, score, word, start, end}], tokens of a name joined."""
+def classify(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score}]. Long texts are truncated."""
+    return loaded.pipe(text_of(call), truncation=True, top_k=MAX_LABELS)
+
+
+def classify_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
+    """Return the result of `classify` for each call."""
+    texts = [text_of(call) for call in calls]
+    return list(loaded.pipe(texts, truncation=True, top_k=MAX_LABELS, batch_size=len(texts)))
+
+
+def find_entities(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{entity_group, score, word, start, end}] with the tokens of a name joined."""
     text = text_of(call)
     found = loaded.pipe(text, aggregation_strategy="simple", stride=token_limit(loaded) // 4)
-    # Word pieces are joined with marks of the tokenizer; the text itself has the word as it was written.
+    # Joined word pieces contain marks of the tokenizer, so the word is taken from the text.
     return [{**entity, "word": text[entity["start"] : entity["end"]]} for entity in found]
 
 
-def classify_zero_shot(loaded: Loaded, call: Call) -> Any:
-    """{sequence, labels, scores}, by entailment of "This example is {label}."."""
+def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
+    """Return {sequence, labels, scores} by entailment of "This example is {label}."."""
     given = call.inputs.get("labels") or []
     labels = [str(label).strip() for label in (given.split(",") if isinstance(given, str) else given)]
     labels = [label for label in labels if label]
@@ -67,47 +83,64 @@ def classify_zero_shot(loaded: Loaded, call: Call) -> Any:
     return loaded.pipe(text_of(call), candidate_labels=labels)
 
 
-def fill_mask(loaded: Loaded, call: Call) -> Any:
-    """[{score, token, token_str, sequence}]: the likeliest words for the one gap of a text, the best first.
+def fill_mask(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{score, token, token_str, sequence}] for the one gap of a text, best first.
 
     Raises:
         BadInputError: the text has no gap, or several.
-        UnsupportedError: the model does not read as far as the gap.
+        UnsupportedError: the gap lies beyond the model's context.
     """
     text, mask = text_of(call), loaded.tokenizer.mask_token
-    gaps = len(_MASK.findall(text))
-    if gaps != 1:
+    count = len(_MASK.findall(text))
+    if count != 1:
         raise BadInputError(
-            f"{call.spec.name} needs a text with one [MASK], and this one has {gaps or 'none'}"
+            f"{call.spec.name} needs a text with one [MASK], and this one has {count or 'none'}"
         )
-    marked = _MASK.sub(lambda _: mask, text)
+    masked = _MASK.sub(lambda _: mask, text)
     limit = token_limit(loaded)
-    read = loaded.tokenizer(marked, truncation=True, max_length=limit, verbose=False)["input_ids"]
+    read = loaded.tokenizer(masked, truncation=True, max_length=limit, verbose=False)["input_ids"]
     if loaded.tokenizer.mask_token_id not in read:
         raise UnsupportedError(
             f"{loaded.id} reads {limit} tokens, and the gap comes later; take a shorter text"
         )
-    return loaded.pipe(marked, top_k=BEST, tokenizer_kwargs={"truncation": True, "max_length": limit})
+    return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs={"truncation": True, "max_length": limit})
 
 
-def embed(loaded: Loaded, call: Call) -> list[list[list[float]]]:
-    """[[vector]]: the mean of the vectors of the text's tokens."""
-    import torch
-
-    batch = loaded.tokenizer(text_of(call), truncation=True, return_tensors="pt")
-    with torch.inference_mode():
-        states = loaded.model(**loaded.inputs(batch)).last_hidden_state[0]
-    return [[states.float().mean(dim=0).tolist()]]
+def embed(loaded: LoadedModel, call: Call) -> Any:
+    """Return [[vector]]: the mean of the token vectors."""
+    return embed_batch(loaded, [call])[0]
 
 
-def answer_from_context(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{answer, score, start, end}]: the likeliest spans of the context, the best first.
+def embed_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
+    """Return the result of `embed` for each call."""
+    texts = [text_of(call) for call in calls]
+    batch = loaded.tokenizer(texts, truncation=True, padding=True, return_tensors="pt")
+    states = loaded.forward(batch).last_hidden_state.float()
+    mask = batch["attention_mask"].to(states.device).unsqueeze(-1)
+    means = (states * mask).sum(dim=1) / mask.sum(dim=1)
+    return [[[vector]] for vector in means.tolist()]
 
-    A long context is read in windows that overlap by a quarter.
+
+def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{answer, score, start, end}]: the most probable spans of the context, best first."""
+    context = text_of(call, "context")
+    spans = answer_spans(loaded, text_of(call), context, return_offsets_mapping=True)
+    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in spans]
+
+
+def answer_spans(
+    loaded: LoadedModel, question: Any, context: Any, extra: dict[str, Any] | None = None, **options: Any
+) -> list[tuple[tuple[int, int], float]]:
+    """Return ((start, end), probability) of the best answers, read in windows that overlap by a quarter.
+
+    Args:
+        loaded: a model for extractive question answering.
+        question: the question, as the tokenizer takes it.
+        context: the context, as the tokenizer takes it.
+        extra: further inputs of the model, the same for each window.
+        options: options of the tokenizer. With `return_offsets_mapping` spans count characters, and
+            otherwise words.
     """
-    import torch
-
-    question, context = text_of(call), text_of(call, "context")
     limit = token_limit(loaded)
     windows = loaded.tokenizer(
         question,
@@ -116,51 +149,102 @@ def answer_from_context(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
         max_length=limit,
         stride=limit // 4,
         return_overflowing_tokens=True,
-        return_offsets_mapping=True,
         return_tensors="pt",
         padding=True,
+        **options,
     )
-    places = windows.pop("offset_mapping").tolist()
     windows.pop("overflow_to_sample_mapping", None)
+    offsets = windows.pop("offset_mapping", None)
     spans: dict[tuple[int, int], float] = {}
-    for number, offsets in enumerate(places):
+    for number in range(len(windows["input_ids"])):
         window = {name: rows[number : number + 1] for name, rows in windows.items()}
-        with torch.inference_mode():
-            output = loaded.model(**loaded.inputs(window))
-        in_context = [kind == 1 for kind in windows.sequence_ids(number)]
-        logits = (output.start_logits[0].float().cpu(), output.end_logits[0].float().cpu())
-        for first, last, score in best_spans(*logits, in_context):
-            span = (offsets[first][0], offsets[last][1])
+        output = loaded.forward({**window, **(extra or {})})
+        places = [(n, n) for n in windows.word_ids(number)] if offsets is None else offsets[number].tolist()
+        in_context = [part == 1 for part in windows.sequence_ids(number)]
+        # Tokens of an image may follow those of the text; no answer lies there.
+        start, end = (
+            logits[0, : len(in_context)].float().cpu() for logits in (output.start_logits, output.end_logits)
+        )
+        for first, last, score in _best_spans(start, end, in_context):
+            span = (places[first][0], places[last][1])
             spans[span] = max(score, spans.get(span, 0.0))
-    best = sorted(spans.items(), key=lambda item: -item[1])[:ANSWERS]
-    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in best]
+    return sorted(spans.items(), key=lambda item: -item[1])[:MAX_ANSWERS]
 
 
-def best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
-    """(first token, last token, probability) of the best spans of a window."""
+def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
+    """Return (first token, last token, probability) of the best spans of a window."""
     import torch
 
     allowed = torch.tensor(in_context)
     starts = start.masked_fill(~allowed, -torch.inf).softmax(0)
     ends = end.masked_fill(~allowed, -torch.inf).softmax(0)
-    scores = torch.outer(starts, ends).triu().tril(LONGEST_ANSWER - 1)
-    best = scores.flatten().topk(min(ANSWERS, scores.numel()))
+    scores = torch.outer(starts, ends).triu().tril(ANSWER_TOKENS - 1)
+    best = scores.flatten().topk(min(MAX_ANSWERS, scores.numel()))
     width = len(in_context)
     found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return [(place // width, place % width, score) for place, score in found if score > 0]
 
 
-def summarize(loaded: Loaded, call: Call) -> str:
-    """The summary; a text that is too long is summarised piece by piece."""
-    prefix = "summarize: " if loaded.model.config.model_type in T5_KINDS else ""
-    own = loaded.model.generation_config.max_length or 0
-    most = own if own > 20 else NEW_TOKENS  # transformers' default, 20, is no model's choice
-    parts = pieces(text_of(call), loaded, token_limit(loaded) - 16)
-    return " ".join(_rewrite(loaded, prefix + part, max_new_tokens=most) for part in parts)
+def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return {answer, coordinates, cells, aggregator}: cells chosen by the model (TAPAS).
+
+    Raises:
+        MissingExtraError: pandas, which the pipeline needs, is not installed.
+    """
+    if find_spec("pandas") is None:
+        raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
+    found = loaded.pipe(table=_cells(call), query=text_of(call))
+    return {
+        "answer": found["answer"],
+        "coordinates": [[int(row), int(column)] for row, column in found["coordinates"]],
+        "cells": found["cells"],
+        "aggregator": found.get("aggregator", ""),
+    }
 
 
-def translate(loaded: Loaded, call: Call) -> str:
-    """The translation, made piece by piece; paragraphs are kept."""
+def answer_about_table(loaded: LoadedModel, call: Call) -> dict[str, Any]:
+    """Return {answer, coordinates: [], cells: [], aggregator: ""} with a generated answer (TAPEX).
+
+    The model reads lower case: "question col : a | b row 1 : x | y row 2 : …" (arXiv:2107.07653). Rows
+    beyond its context are left out.
+
+    Raises:
+        UnsupportedError: not even the first row fits into the context.
+    """
+    table, limit = _cells(call), token_limit(loaded)
+    rows = [" | ".join(cells) for cells in zip(*table.values(), strict=True)]
+    parts = [f"{text_of(call)} col : {' | '.join(table)}"]
+    parts += [f"row {number} : {row}" for number, row in enumerate(rows, start=1)]
+    fitting, end = 0, len(rows)
+    while fitting < end:
+        middle = (fitting + end + 1) // 2
+        tokens = loaded.tokenizer(" ".join(parts[: middle + 1]).lower(), verbose=False)["input_ids"]
+        fitting, end = (middle, end) if len(tokens) <= limit else (fitting, middle - 1)
+    if not fitting:
+        raise UnsupportedError(f"{loaded.id} reads {limit} tokens, less than the first row of the table has")
+    batch = loaded.tokenizer(" ".join(parts[: fitting + 1]).lower(), return_tensors="pt")
+    batch.pop("token_type_ids", None)
+    answer = decode(loaded, generate(loaded, batch, max_new_tokens=CELL_ANSWER_TOKENS))
+    return {"answer": answer, "coordinates": [], "cells": [], "aggregator": ""}
+
+
+def _cells(call: Call) -> dict[str, list[str]]:
+    """Return the columns of the call's table with each cell as text."""
+    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    return {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
+
+
+def summarize(loaded: LoadedModel, call: Call) -> str:
+    """Return the summary; a long text is summarised piece by piece."""
+    prefix = "summarize: " if loaded.model.config.model_type in T5_TYPES else ""
+    length = loaded.model.generation_config.max_length or 0
+    limit = length if length > 20 else NEW_TOKENS  # 20 is the default of transformers, not of the model
+    parts = split_text(text_of(call), loaded, token_limit(loaded) - 16)
+    return " ".join(_rewrite(loaded, prefix + part, max_new_tokens=limit) for part in parts)
+
+
+def translate(loaded: LoadedModel, call: Call) -> str:
+    """Return the translation, made piece by piece; line breaks are preserved."""
     text = text_of(call)
     named = _language(call.inputs.get("src_lang"))
     source = named or find_language(language_of_script(text))
@@ -170,14 +254,15 @@ def translate(loaded: Loaded, call: Call) -> str:
     if named is None and source == target:
         source = None  # the guess was wrong
     prefix, options = _direction(loaded, source, target)
-    return "\n".join(_translate_line(loaded, line, prefix, options) for line in text.splitlines())
-
-
-def _translate_line(loaded: Loaded, line: str, prefix: str, options: dict[str, Any]) -> str:
-    return " ".join(
-        _rewrite(loaded, prefix + part, max_new_tokens=2 * NEW_TOKENS, **options)
-        for part in pieces(line, loaded, min(token_limit(loaded) // 2, NEW_TOKENS))
+    limit = min(token_limit(loaded) // 2, NEW_TOKENS)
+    lines = (
+        " ".join(
+            _rewrite(loaded, prefix + part, max_new_tokens=2 * NEW_TOKENS, **options)
+            for part in split_text(line, loaded, limit)
+        )
+        for line in text.splitlines()
     )
+    return "\n".join(lines)
 
 
 def _language(name: Any) -> Language | None:
@@ -186,81 +271,78 @@ def _language(name: Any) -> Language | None:
     found = find_language(str(name))
     if found is None:
         raise BadInputError(
-            f'{name!r} is not a language that is known; name it in English, or by its code ("fr")'
+            f'{name!r} is not a known language; give its English name or its code, such as "fr"'
         )
     return found
 
 
 def _direction(
-    loaded: Loaded, source: Language | None, target: Language | None
+    loaded: LoadedModel, source: Language | None, target: Language | None
 ) -> tuple[str, dict[str, Any]]:
-    """What a kind of model is told of the two languages: words before the text, and options of `generate`.
+    """Return what selects the languages: a prefix of the text, and options of `generate`.
 
     Raises:
-        UnsupportedError: the model does not translate that way, or must be told into which language.
+        UnsupportedError: the model does not translate that way, or needs a language that is not given.
     """
     kind = loaded.model.config.model_type
     if kind == "marian":
         return _marian_prefix(loaded, target), {}
     if target is None:
-        raise UnsupportedError(f"{loaded.id} must be told into which language to translate (tgt_lang)")
+        raise UnsupportedError(f"{loaded.id} needs the target language (tgt_lang)")
     if source is None:
-        raise UnsupportedError(f"{loaded.id} must be told the language of the text (src_lang)")
-    if kind in T5_KINDS:
+        raise UnsupportedError(f"{loaded.id} needs the language of the text (src_lang)")
+    if kind in T5_TYPES:
         return f"translate {source.name} to {target.name}: ", {}
-    loaded.tokenizer.src_lang, _ = _spelling(loaded, source)
-    return "", {"forced_bos_token_id": _spelling(loaded, target)[1]}
+    loaded.tokenizer.src_lang, _ = _language_token(loaded, source)
+    return "", {"forced_bos_token_id": _language_token(loaded, target)[1]}
 
 
-def _marian_prefix(loaded: Loaded, target: Language | None) -> str:
-    """The mark of the target language for models with several; a model with one must be for the right one."""
+def _marian_prefix(loaded: LoadedModel, target: Language | None) -> str:
+    """Return the target-language token of a multilingual Marian model, or "" for a model of one language."""
     if target is None:
         return ""
     vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
-    marks = [token for token in vocabulary if token.startswith(">>") and token.endswith("<<")]
-    for mark in marks:
-        if find_language(mark.strip("<>")) == target:
-            return mark + " "
-    into = find_language(loaded.tokenizer.target_lang or "")
-    if marks or (into is not None and into != target):
+    tokens = [token for token in vocabulary if token.startswith(">>") and token.endswith("<<")]
+    for token in tokens:
+        if find_language(token.strip("<>")) == target:
+            return token + " "
+    only = find_language(loaded.tokenizer.target_lang or "")
+    if tokens or (only is not None and only != target):
         raise UnsupportedError(f"{loaded.id} does not translate into {target.name}")
     return ""
 
 
-def _spelling(loaded: Loaded, language: Language) -> tuple[str, int]:
-    """How a tokenizer spells a language, and its token: "fra_Latn" (NLLB), "fr_XX" (mBART), "fr" (M2M100)."""
+def _language_token(loaded: LoadedModel, language: Language) -> tuple[str, int]:
+    """Return a tokenizer's name of a language and its id: fra_Latn (NLLB), fr_XX (mBART), fr (M2M100)."""
     tokenizer = loaded.tokenizer
-    for spelling, known in getattr(tokenizer, "lang_code_to_id", {}).items():
-        if spelling.split("_")[0] == language.code:
-            return spelling, known
+    for name, known in getattr(tokenizer, "lang_code_to_id", {}).items():
+        if name.split("_")[0] == language.code:
+            return name, known
     token: int | None = tokenizer.convert_tokens_to_ids(language.flores)
     if token is None or token == tokenizer.unk_token_id:
         raise UnsupportedError(f"{loaded.id} does not know {language.name}")
     return language.flores, token
 
 
-def write(loaded: Loaded, call: Call) -> str:
-    """What the model writes after a prompt, or answers to it if it is a chat model."""
+def generate_text(loaded: LoadedModel, call: Call) -> str:
+    """Return the continuation of a prompt, or a chat model's reply to it."""
     prompt = text_of(call)
-    if loaded.tokenizer.chat_template:
-        chat = [{"role": "user", "content": prompt}]
-        asked = loaded.tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, tokenize=False, enable_thinking=False
-        )
-        batch = loaded.tokenizer(asked, add_special_tokens=False, return_tensors="pt", verbose=False)
-        batch.pop("token_type_ids", None)
-        return _decoded(loaded, generate(loaded, batch, max_new_tokens=NEW_TOKENS))
-    return _rewrite(loaded, prompt, max_new_tokens=NEW_TOKENS)
+    if not loaded.tokenizer.chat_template:
+        return _rewrite(loaded, prompt, max_new_tokens=NEW_TOKENS)
+    prompt = loaded.tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}],
+        add_generation_prompt=True,
+        tokenize=False,
+        enable_thinking=False,
+    )
+    return _rewrite(loaded, prompt, add_special_tokens=False, max_new_tokens=NEW_TOKENS)
 
 
-def _rewrite(loaded: Loaded, text: str, *, max_new_tokens: int, **options: Any) -> str:
-    batch = loaded.tokenizer(text, return_tensors="pt", verbose=False)
+def _rewrite(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, **options: Any) -> str:
+    """Return what the model generates for a text; `options` are those of `generate`."""
+    batch = loaded.tokenizer(text, add_special_tokens=add_special_tokens, return_tensors="pt", verbose=False)
     batch.pop("token_type_ids", None)
-    return _decoded(loaded, generate(loaded, batch, max_new_tokens=max_new_tokens, **options))
-
-
-def _decoded(loaded: Loaded, ids: Any) -> str:
-    # A tokenizer need not count the tokens of languages among its special ones.
+    ids = generate(loaded, batch, **options)
+    # Some tokenizers do not count language tokens among their special tokens.
     hidden = set(getattr(loaded.tokenizer, "lang_code_to_id", {}).values())
-    shown = [token for token in ids.tolist() if token not in hidden]
-    return str(loaded.tokenizer.decode(shown, skip_special_tokens=True)).strip()
+    return decode(loaded, [token for token in ids.tolist() if token not in hidden])

@@ -1,216 +1,149 @@
-"""Tasks on images with transformers: functions of a loaded model and a call that give the raw output."""
+"""Image and video tasks with transformers: functions of a loaded model and a call that return the raw output.
+
+kept = non_max_suppression(boxes, scores, 0.7)      # indices of the boxes to keep, best first
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.chat import Content, ask, decoded
-from jarvis_agent.backends.transformers.generation import generate
-from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.backends.transformers.text import BEST, text_of
-from jarvis_agent.core.errors import MissingExtraError, UnsupportedError
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.transformers.text import MAX_LABELS, top_labels
+from jarvis_agent.core.errors import UnsupportedError
+from jarvis_agent.media.video import spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CAPTION_TOKENS = 60
-READ_TOKENS = 512
-ANSWER_TOKENS = 60
-LEAST_SCORE = 0.5
-"""Score below which an object does not count as found."""
+MIN_SCORE = 0.5
+"""Lowest score of a detected object."""
 
-DISTANCE_KINDS = frozenset({"glpn", "zoedepth", "depth_pro"})
-"""Model types whose depth is a distance."""
+METRIC_DEPTH_TYPES = frozenset({"glpn", "zoedepth", "depth_pro"})
+"""Model types that predict depth as a distance."""
+
+_FRAME_COUNTS = ("num_frames", "frames_per_clip")
+"""Config fields for the number of frames that a video model reads."""
+
+FRAMES = 16
 
 
-def picture(call: Call) -> Image:
-    """The image argument in RGB."""
+def image_of(call: Call) -> Image:
+    """Return the image argument in RGB."""
     return call.inputs["image"].to_pil().convert("RGB")  # type: ignore[no-any-return]
 
 
-def classify(loaded: Loaded, call: Call) -> Any:
-    """[{label, score}]."""
-    return loaded.pipe(picture(call), top_k=min(BEST, loaded.model.config.num_labels))
+def classify(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score}]."""
+    return classify_batch(loaded, [call])[0]
 
 
-def detect(loaded: Loaded, call: Call) -> Any:
-    """[{label, score, box}]."""
-    return loaded.pipe(picture(call), threshold=LEAST_SCORE)
+def classify_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
+    """Return the result of `classify` for each call."""
+    images = [image_of(call) for call in calls]
+    most = min(MAX_LABELS, loaded.model.config.num_labels)
+    return list(loaded.pipe(images, top_k=most, batch_size=len(images)))
 
 
-def segment(loaded: Loaded, call: Call) -> Any:
-    """[{label, score or None, mask}]."""
-    return loaded.pipe(picture(call))
+def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{label, score}] from evenly spread frames, as many as the model reads."""
+    config = loaded.model.config
+    count = next((getattr(config, name) for name in _FRAME_COUNTS if hasattr(config, name)), FRAMES)
+    found = [image for _, image in spread_frames(call.inputs["video"].path, count)]
+    frames = [found[n * len(found) // count] for n in range(count)]  # a short video repeats some
+    prepare = loaded.parts.get("image_processor") or loaded.parts["video_processor"]
+    logits = loaded.forward(prepare(frames, return_tensors="pt")).logits[0]
+    return top_labels(logits.float().softmax(-1).cpu(), config)
 
 
-def estimate_depth(loaded: Loaded, call: Call) -> Any:
-    """{predicted_depth, depth, metric}."""
-    return {**loaded.pipe(picture(call)), "metric": tells_distance(loaded.model.config)}
+def detect(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score, box}]."""
+    return loaded.pipe(image_of(call), threshold=MIN_SCORE)
 
 
-def tells_distance(config: Any) -> bool:
-    """Whether a model's depth is a distance (metres), or, as MiDaS has it, the reciprocal of one."""
-    if config.model_type in DISTANCE_KINDS:
+def segment(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score or None, mask}]."""
+    return loaded.pipe(image_of(call))
+
+
+def estimate_depth(loaded: LoadedModel, call: Call) -> Any:
+    """Return {predicted_depth, depth, metric}."""
+    return {**loaded.pipe(image_of(call)), "metric": predicts_distance(loaded.model.config)}
+
+
+def predicts_distance(config: Any) -> bool:
+    """Return whether a model's depth is a distance in metres, and not an inverse distance as in MiDaS."""
+    if config.model_type in METRIC_DEPTH_TYPES:
         return True
-    if config.model_type == "dpt":  # those on DINOv2 were trained on metres (NYU, KITTI)
+    if config.model_type == "dpt":  # those with DINOv2 were trained on metres (NYU, KITTI)
         return bool(getattr(config.backbone_config, "model_type", "") == "dinov2")
     return bool(getattr(config, "depth_estimation_type", "relative") == "metric")
 
 
-def embed(loaded: Loaded, call: Call) -> Any:
-    """A vector, float (n,): CLIP's image vector, the class token's (ViT, DINOv2), or the mean over places."""
+def embed(loaded: LoadedModel, call: Call) -> Any:
+    """Return a vector, float (n,): CLIP's image features, the class token, or the mean over positions."""
     import torch
 
     model = loaded.model
-    batch = loaded.inputs(loaded.parts["image_processor"](picture(call), return_tensors="pt"))
-    with torch.inference_mode():
-        if hasattr(model, "get_image_features"):
-            vector = model.get_image_features(**batch).pooler_output
-        else:
-            vector = _pooled(model, model(**batch).last_hidden_state)
+    batch = loaded.parts["image_processor"](image_of(call), return_tensors="pt")
+    if hasattr(model, "get_image_features"):
+        with torch.inference_mode():
+            vector = model.get_image_features(**loaded.inputs(batch)).pooler_output
+    else:
+        vector = _pool(model, loaded.forward(batch).last_hidden_state)
     return vector[0].float().cpu()
 
 
-def _pooled(model: Any, states: Any) -> Any:
-    """(batch, n) of a model's last states: (batch, tokens, n), or (batch, n, height, width)."""
+def _pool(model: Any, states: Any) -> Any:
+    """Return (batch, n) from last states of shape (batch, tokens, n) or (batch, n, height, width)."""
     if states.ndim == 4:
         return states.mean((2, 3))
-    marks = ("cls_token", "class_embedding")
-    has_class = any(name.endswith(marks) for name, _ in model.named_parameters())
+    class_tokens = ("cls_token", "class_embedding")
+    has_class = any(name.endswith(class_tokens) for name, _ in model.named_parameters())
     return states[:, 0] if has_class else states.mean(1)
 
 
-def enlarge(loaded: Loaded, call: Call) -> Image:
-    """The image with more pixels (Swin2SR): as many times larger as the model's config says.
+def upscale(loaded: LoadedModel, call: Call) -> Image:
+    """Return the image enlarged by the factor in the model's config (Swin2SR).
 
     Raises:
-        UnsupportedError: a text or a mask says what to change, which such a model can not follow.
+        UnsupportedError: the call has a text or a mask, which such a model cannot follow.
     """
-    import torch
     from PIL import Image
 
     if any(call.inputs.get(name) for name in ("text", "mask")):
         raise UnsupportedError(f"{loaded.id} only makes images larger: it follows neither a text nor a mask")
-    image, times = picture(call), loaded.model.config.upscale
-    batch = loaded.parts["image_processor"](image, return_tensors="pt")
-    with torch.inference_mode():
-        made = loaded.model(**loaded.inputs(batch)).reconstruction[0]
-    pixels = made[:, : image.height * times, : image.width * times].float().clamp(0, 1).mul(255).round()
+    image, factor = image_of(call), loaded.model.config.upscale
+    made = loaded.forward(loaded.parts["image_processor"](image, return_tensors="pt")).reconstruction[0]
+    pixels = made[:, : image.height * factor, : image.width * factor].float().clamp(0, 1).mul(255).round()
     return Image.fromarray(pixels.byte().permute(1, 2, 0).cpu().numpy())
 
 
-def caption(loaded: Loaded, call: Call) -> str:
-    """What an image shows, or the text in it if `hints["ocr"]`; chat models are asked for it."""
-    image, reads = picture(call), bool(call.hints.get("ocr"))
-    most = READ_TOKENS if reads else CAPTION_TOKENS
-    if getattr(loaded.processor, "chat_template", None):
-        wanted = "Write out all the text in this image." if reads else "Describe this image in one sentence."
-        return _ask(loaded, image, wanted, most)
-    return decoded(
-        loaded, generate(loaded, loaded.processor(images=image, return_tensors="pt"), max_new_tokens=most)
-    )
+def non_max_suppression(boxes: Any, scores: Any, overlap: float) -> list[int]:
+    """Return the indices of the boxes to keep, best first.
 
-
-def caption_by_decoder(loaded: Loaded, call: Call) -> str:
-    """As `caption`, with a vision encoder and a text decoder: ViT-GPT2 captions, TrOCR reads a line."""
-    batch = loaded.parts["image_processor"](images=picture(call), return_tensors="pt")
-    written = generate(loaded, {"pixel_values": batch["pixel_values"]}, max_new_tokens=CAPTION_TOKENS)
-    return str(loaded.tokenizer.decode(written, skip_special_tokens=True)).strip()
-
-
-def answer(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{answer, score}] from a classifier (ViLT), or [{answer}] from a model that writes (BLIP)."""
-    import torch
-
-    image, question = picture(call), text_of(call)
-    batch = loaded.processor(images=image, text=question, truncation=True, return_tensors="pt")
-    if loaded.model.can_generate():
-        return [{"answer": decoded(loaded, generate(loaded, batch, max_new_tokens=ANSWER_TOKENS))}]
-    with torch.inference_mode():
-        scores = loaded.model(**loaded.inputs(batch)).logits[0].float().sigmoid().cpu()
-    best = scores.topk(min(BEST, len(scores)))
-    names = loaded.model.config.id2label
-    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [{"answer": names[place], "score": score} for place, score in found]
-
-
-def answer_by_chat(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{answer}] from a chat model that sees images."""
-    if not getattr(loaded.processor, "chat_template", None):
-        raise UnsupportedError(f"{loaded.id} is no chat model, so that it can not be asked about an image")
-    return [{"answer": _ask(loaded, picture(call), text_of(call), ANSWER_TOKENS)}]
-
-
-def answer_from_page(loaded: Loaded, call: Call) -> Any:
-    """[{answer, score, start, end}] from the words of a document and where they stand (LayoutLM)."""
-    return loaded.pipe(picture(call), text_of(call), word_boxes=page_words(loaded, call))
-
-
-def page_words(loaded: Loaded, call: Call) -> list[tuple[str, list[int]]]:
-    """The words of the page that is asked about, as `words_of`.
-
-    Raises:
-        UnsupportedError: there are none.
+    Args:
+        boxes: float (n, 4): xmin, ymin, xmax, ymax.
+        scores: float (n,).
+        overlap: intersection over union above which the lower-scored of two boxes is dropped.
     """
-    words = words_of(loaded.extras["reader"](call)["lines"], picture(call).size)
-    if not words:
-        raise UnsupportedError(
-            f"{loaded.id} answers from the words of a page, and there are none on this one"
-        )
-    return words
+    import numpy as np
+
+    boxes, left = np.asarray(boxes, dtype=np.float64).reshape(-1, 4), np.argsort(-np.asarray(scores))
+    kept = []
+    while len(left):
+        best, left = left[0], left[1:]
+        kept.append(int(best))
+        left = left[_intersection_over_union(boxes[best], boxes[left]) <= overlap]
+    return kept
 
 
-def answer_by_reading(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{answer}] from a model that reads the document itself (Donut)."""
-    prompt = f"<s_docvqa><s_question>{text_of(call)}</s_question><s_answer>"
-    batch = loaded.parts["image_processor"](images=picture(call), return_tensors="pt")
-    start = loaded.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").input_ids
-    written = generate(
-        loaded,
-        {"pixel_values": batch["pixel_values"], "decoder_input_ids": start},
-        max_new_tokens=ANSWER_TOKENS,
-    )
-    text = loaded.tokenizer.decode(written, skip_special_tokens=False).split("</s_answer>")[0]
-    return [{"answer": re.sub(r"<[^>]*>", "", text).strip()}]
+def _intersection_over_union(box: Any, others: Any) -> Any:
+    import numpy as np
 
-
-def page_reader(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """The starter models' reader of printed text, for those who answer from the words of a page.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    from jarvis_agent.backends.starter import READERS
-    from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
-
-    reader = next(model for model in STARTERS.values() if model.reader == "ocr")
-    if any(find_spec(module) is None for module in reader.needs):
-        raise MissingExtraError(f"{candidate.id}, which answers from the words of a page,", "starter")
-    return {"reader": READERS["ocr"](fetch_weights(reader, settings), settings)}
-
-
-def words_of(lines: Iterable[Mapping[str, Any]], size: tuple[int, int]) -> list[tuple[str, list[int]]]:
-    """The words of lines of text, each with its box in thousandths of the page's size.
-
-    Where a word stands in its line is taken from its letters' share of the line.
-    """
-    words = []
-    for line in lines:
-        box, text = line["box"], line["text"]
-        wide = (box["xmax"] - box["xmin"]) / max(len(text), 1)
-        for word in re.finditer(r"\S+", text):
-            left, right = box["xmin"] + word.start() * wide, box["xmin"] + word.end() * wide
-            places = (left / size[0], box["ymin"] / size[1], right / size[0], box["ymax"] / size[1])
-            words.append((word.group(), [min(max(round(1000 * place), 0), 1000) for place in places]))
-    return words
-
-
-def _ask(loaded: Loaded, image: Image, question: str, max_new_tokens: int) -> str:
-    content: list[Content] = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-    return ask(loaded, content, max_new_tokens)
+    top_left = np.maximum(box[:2], others[:, :2])
+    bottom_right = np.minimum(box[2:], others[:, 2:])
+    common = (bottom_right - top_left).clip(0).prod(axis=1)
+    areas = (others[:, 2:] - others[:, :2]).prod(axis=1) + (box[2:] - box[:2]).prod() - common
+    return common / np.maximum(areas, 1e-9)

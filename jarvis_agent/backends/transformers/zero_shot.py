@@ -1,4 +1,4 @@
-"""Images and labels that come with the call, with transformers: CLIP, SigLIP, OWL-ViT, Grounding DINO."""
+"""Labels given with the call, found in images with transformers: CLIP, SigLIP, OWL-ViT, Grounding DINO."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import re
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.boxes import best_apart
-from jarvis_agent.backends.transformers.loading import Loaded
-from jarvis_agent.backends.transformers.vision import picture
+from jarvis_agent.backends.transformers.loading import LoadedModel
+from jarvis_agent.backends.transformers.vision import image_of, non_max_suppression
 from jarvis_agent.core.errors import BadInputError
 
-LEAST_SCORE = 0.1
-"""Score below which OWL-ViT's finds do not count; its scores are low."""
-
-LEAST_PHRASE_SCORE = 0.3
-"""The same for Grounding DINO."""
+MIN_OWL_SCORE = 0.1
+MIN_GROUNDING_SCORE = 0.3
+"""Lowest scores of detections; those of OWL-ViT are low in general."""
 
 OVERLAP = 0.5
-"""Of two boxes for one label that share more than this (intersection over union), the better one is kept."""
+"""Intersection over union above which only the better of two boxes with one label is kept."""
 
 
 def labels_of(call: Call) -> list[str]:
-    """The labels argument: a list, or a text with commas.
+    """Return the labels argument, a list or a comma-separated text.
 
     Raises:
-        BadInputError: it names nothing.
+        BadInputError: it is empty.
     """
     given = call.inputs["labels"]
     named = re.split(r"[,;\n]", given) if isinstance(given, str) else [str(label) for label in given]
@@ -35,51 +32,43 @@ def labels_of(call: Call) -> list[str]:
     return labels
 
 
-def classify(loaded: Loaded, call: Call) -> Any:
-    """[{label, score}], one for each label."""
-    return loaded.pipe(picture(call), candidate_labels=labels_of(call))
+def classify(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score}] with one row for each label."""
+    return loaded.pipe(image_of(call), candidate_labels=labels_of(call))
 
 
-def detect(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{label, score, box}] of a model that compares each region with each label (OWL-ViT, OWLv2)."""
-    import torch
-
-    image, labels = picture(call), labels_of(call)
+def detect(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{label, score, box}] from a model that compares regions with labels (OWL-ViT, OWLv2)."""
+    image, labels = image_of(call), labels_of(call)
     prompts = [f"a photo of a {label}" for label in labels]
     batch = loaded.processor(text=[prompts], images=image, truncation=True, return_tensors="pt")
-    with torch.inference_mode():
-        seen = loaded.model(**loaded.inputs(batch))
     found = loaded.processor.post_process_grounded_object_detection(
-        seen, threshold=LEAST_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
+        loaded.forward(batch), threshold=MIN_OWL_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
     )[0]
-    return _apart(found["text_labels"], found["scores"], found["boxes"], image.size)
+    return _detections(found["text_labels"], found["scores"], found["boxes"], image.size)
 
 
-def detect_by_phrases(loaded: Loaded, call: Call) -> list[dict[str, Any]]:
-    """[{label, score, box}] of a model that is told all labels as one sentence (Grounding DINO)."""
+def detect_phrases(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
+    """Return [{label, score, box}] from a model that reads all labels as one sentence (Grounding DINO)."""
     import torch
 
-    image, labels = picture(call), labels_of(call)
+    image, labels = image_of(call), labels_of(call)
     sentence = " ".join(f"{label.lower().rstrip('.')}." for label in labels)
     batch = loaded.processor(images=image, text=sentence, truncation=True, return_tensors="pt")
-    with torch.inference_mode():
-        seen = loaded.model(**loaded.inputs(batch))
-    words = _tokens_of(labels, sentence, loaded.processor.tokenizer)
-    chances = seen.logits[0].float().sigmoid().cpu()
-    by_label = torch.stack(
-        [chances[:, places].amax(1) if places else chances[:, 0] * 0 for places in words], 1
-    )
-    scores, best = by_label.max(1)
-    sure = scores > LEAST_PHRASE_SCORE
-    middles, sizes = seen.pred_boxes[0].float().cpu()[sure].split(2, dim=1)
-    boxes = torch.cat([middles - sizes / 2, middles + sizes / 2], 1) * torch.tensor(
-        [*image.size, *image.size]
-    )
-    return _apart([labels[place] for place in best[sure].tolist()], scores[sure], boxes, image.size)
+    output = loaded.forward(batch)
+    tokens = _label_tokens(labels, sentence, loaded.processor.tokenizer)
+    chances = output.logits[0].float().sigmoid().cpu()
+    columns = [chances[:, places].amax(1) if places else chances[:, 0] * 0 for places in tokens]
+    scores, best = torch.stack(columns, 1).max(1)
+    found = scores > MIN_GROUNDING_SCORE
+    centres, sizes = output.pred_boxes[0].float().cpu()[found].split(2, dim=1)
+    scale = torch.tensor([*image.size, *image.size])
+    boxes = torch.cat([centres - sizes / 2, centres + sizes / 2], 1) * scale
+    return _detections([labels[n] for n in best[found].tolist()], scores[found], boxes, image.size)
 
 
-def _tokens_of(labels: list[str], sentence: str, tokenizer: Any) -> list[list[int]]:
-    """For each label, the places of its tokens in the sentence."""
+def _label_tokens(labels: list[str], sentence: str, tokenizer: Any) -> list[list[int]]:
+    """Return the indices of each label's tokens in the sentence."""
     spans = tokenizer(sentence, truncation=True, return_offsets_mapping=True)["offset_mapping"]
     found, start = [], 0
     for label in labels:
@@ -89,8 +78,8 @@ def _tokens_of(labels: list[str], sentence: str, tokenizer: Any) -> list[list[in
     return found
 
 
-def _apart(labels: Any, scores: Any, boxes: Any, size: tuple[int, int]) -> list[dict[str, Any]]:
-    """The finds without those that stand for the same thing: as detections, within the image, best first."""
+def _detections(labels: Any, scores: Any, boxes: Any, size: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return the detections without duplicates, boxes within the image, best first."""
     import numpy as np
 
     labels = list(labels)
@@ -99,7 +88,7 @@ def _apart(labels: Any, scores: Any, boxes: Any, size: tuple[int, int]) -> list[
     kept = []
     for label in set(labels):
         own = [n for n, name in enumerate(labels) if name == label]
-        kept += [own[n] for n in best_apart(boxes[own], scores[own], OVERLAP)]
+        kept += [own[n] for n in non_max_suppression(boxes[own], scores[own], OVERLAP)]
     return [
         {
             "label": labels[n],

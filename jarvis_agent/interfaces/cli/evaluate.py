@@ -47,10 +47,6 @@ Model = Annotated[
     typer.Option("--model", metavar="M", help='Language model to ask; "none": work without one.'),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
-Demos = Annotated[
-    Literal["paper", "default", "knn"] | None,
-    typer.Option("--demos", help="Demonstrations that the language model is shown."),
-]
 Predictions = Annotated[
     Path | None,
     typer.Option("--predictions", metavar="OUT", help="Write the plans there, as JSON lines; go on from it."),
@@ -69,7 +65,7 @@ Chart = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
-TELLING = ("demos_shown", "tools_offered", "structured", "repair_rounds")
+TELLING = ("structured_output",)
 """Further settings that make another planner of a language model."""
 
 
@@ -87,7 +83,6 @@ def taskbench(
     folder: Folder,
     model: Model = None,
     limit: Limit = None,
-    demos: Demos = None,
     predictions: Predictions = None,
     concurrency: Concurrency = None,
     mode: Modes = "both",
@@ -100,7 +95,7 @@ def taskbench(
     check_chart(chart)
     bench = read_folder(folder)
     requests = dict(list(bench.requests.items())[:limit])
-    contender = contender_of(model, demos)
+    contender = contender_of(model)
     made = plan_all(contender, requests, bench.specs, predictions, concurrency)
     gold = [graph for graph in bench.gold if graph.id in requests]
     if gold:
@@ -120,12 +115,8 @@ def check_chart(chart: Path | None) -> None:
         charts.check_chart(chart)
 
 
-def contender_of(model: str | None, demos: str | None) -> Contender:
-    """The planner that the options ask for.
-
-    Raises:
-        BadParameter: demonstrations are asked for where no language model would be shown them.
-    """
+def contender_of(model: str | None) -> Contender:
+    """The planner that the options ask for."""
     from jarvis_agent.core.settings import Settings, load_settings
     from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
     from jarvis_agent.llm.prompts import load_prompts
@@ -133,17 +124,14 @@ def contender_of(model: str | None, demos: str | None) -> Contender:
     from jarvis_agent.planning.chain import LLMPlanner
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    settings = load_settings(prompts="paper" if demos == "paper" else None, demos=demos)
+    settings = load_settings()
     chat = None if model == NO_MODEL else resolve_model(model, settings)
-    if chat is None and demos is not None:
-        raise typer.BadParameter("demonstrations are for a language model, and there is none: leave it out")
     if chat is None:
-        return Contender(OfflinePlanner(settings), "no model", has_model=False)
-    prompts = load_prompts(settings.prompts, settings.history_turns, window_of(chat, settings))
+        return Contender(OfflinePlanner(settings=settings), "no model", has_model=False)
+    prompts = load_prompts(settings.prompts, window=window_of(chat, settings))
     planner = LLMPlanner(LLMClient(chat, settings), settings, prompts)
     told = [describe_model(chat)]
     told += [f"{settings.prompts} prompts"] if settings.prompts != "default" else []
-    told += [f"{settings.demos} demos"] if settings.demos != "auto" else []
     told += [
         f"{name}={value}"
         for name in TELLING

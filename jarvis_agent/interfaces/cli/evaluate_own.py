@@ -19,7 +19,6 @@ from jarvis_agent.interfaces.cli.evaluate import (
     AsJson,
     Chart,
     Concurrency,
-    Demos,
     Limit,
     Model,
     Predictions,
@@ -56,7 +55,6 @@ def plans(
     half: Half = "all",
     requests: Requests = None,
     limit: Limit = None,
-    demos: Demos = None,
     predictions: Predictions = None,
     concurrency: Concurrency = None,
     failures: Failures = False,
@@ -70,7 +68,7 @@ def plans(
 
     check_chart(chart)
     asked = read_requests(half, requests)[:limit]
-    contender = contender_of(model, demos)
+    contender = contender_of(model)
     texts = {one.id: one.request for one in asked}
     briefs = {one.id: one.brief for one in asked}
     made = plan_all(contender, texts, TASKS, predictions, concurrency, briefs)

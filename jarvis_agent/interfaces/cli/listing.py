@@ -94,7 +94,7 @@ class Inventory:
 
     async def tasks(self) -> TaskList:
         """Every task type, and what here would run it."""
-        offered = await self._experts.offered()
+        offered = await self._experts.available_tasks()
         return TaskList(tasks=[await self._task(spec, spec.name in offered) for spec in TASKS.values()])
 
     async def models(self, spec: TaskSpec) -> ModelList:
@@ -108,7 +108,7 @@ class Inventory:
         done = find_task(selection.task) or spec
         return ModelList(
             task=spec.name,
-            models=[self._model(candidate, done) for candidate in selection.ladder],
+            models=[self._model(candidate, done) for candidate in selection.candidates],
             rejected=selection.rejected,
             notes=[selection.note] if selection.note else [],
         )

@@ -21,7 +21,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from jarvis_agent.backends.hub.downloads import under_way
+from jarvis_agent.backends.hub.snapshot import active_downloads
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -112,7 +112,7 @@ class Board:
     def __rich__(self) -> RenderableType:
         rows = list(self.rows.values())
         tree = _tree(rows, self.clock()) if rows else Text("Planning …", "dim")
-        downloads = [clean(str(download)) for download in under_way()]
+        downloads = [clean(str(download)) for download in active_downloads()]
         notes = [f"note: {shorten(note, 300)}" for note in self.notes]
         return Group(tree, *(Text(line, "dim") for line in (*downloads, *notes)))
 

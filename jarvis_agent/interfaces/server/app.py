@@ -36,18 +36,17 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
     uploads = Uploads(
         settings.output_dir / "uploads",
         settings.max_file_bytes,
-        seconds=settings.upload_seconds,
-        total=settings.upload_bytes,
+        seconds=settings.retention,
     )
 
     def sweep_all() -> None:
         uploads.sweep()
-        sweep(runs, seconds=settings.upload_seconds, total=settings.upload_bytes, busy=settings.run_timeout)
+        sweep(runs, seconds=settings.retention, busy=settings.run_timeout)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(
-            _sweep(sweep_all, every=min(max(settings.upload_seconds / 2, 1.0), _LONGEST_PAUSE))
+            _sweep(sweep_all, every=min(max(settings.retention / 2, 1.0), _LONGEST_PAUSE))
         )
         try:
             yield

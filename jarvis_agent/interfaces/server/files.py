@@ -85,7 +85,7 @@ class Uploads:
             OSError: it can not be written.
         """
         name = _plain(client_name)
-        for most, setting in ((self._limit, "JARVIS_MAX_FILE_BYTES"), (self._total, "JARVIS_UPLOAD_BYTES")):
+        for most, setting in ((self._limit, "JARVIS_MAX_FILE_BYTES"), (self._total, "all uploads")):
             if size > most:
                 raise InputError(f"{name} has {size:,} bytes, more than {most:,} ({setting})")
         head = file.read(_HEAD)

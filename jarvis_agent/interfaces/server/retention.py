@@ -68,7 +68,9 @@ def drop_oldest(
     return dropped
 
 
-def sweep(directory: Path, *, seconds: float, total: int, busy: float, now: float | None = None) -> None:
+def sweep(
+    directory: Path, *, seconds: float, busy: float, total: int = 20_000_000_000, now: float | None = None
+) -> None:
     """Delete what is too old in a directory, and what is too much for `total` bytes; see `drop_oldest`."""
     folders = folders_in(directory)
     surplus = sum(folder.size for folder in folders) - total

@@ -1,6 +1,6 @@
 """The rules of `data/chinese.json`: what a plain Chinese clause looks like, and what it means in English.
 
-    signs = as_signs("把\\ue000抠图", marked)      # "把ⓘ抠图"
+    signs = as_signs("把\\ue000抠图", masked)      # "把ⓘ抠图"
     next(r for r in load_rules().all if r.pattern.search(signs)).english     # "segment the image {it}"
 
 A pattern sees each file and each quoted text as one sign for its kind: ⓘ an image, ⓓ an image whose name says
@@ -18,10 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.planning.offline.marks import Marked
-from jarvis_agent.planning.offline.plain import is_document
+from jarvis_agent.planning.offline.delexicalise import is_document
+from jarvis_agent.planning.offline.masking import MaskedText
 
-ERROR_POLICIES = Path(__file__).parent / "data" / "chinese.json"
+RULES = Path(__file__).parent / "data" / "chinese.json"
 _SIGNS = {"image": "ⓘ", "audio": "ⓐ", "video": "ⓥ", "table": "ⓣ", "text": "ⓕ"}
 _QUOTE, _DOCUMENT, _OTHER = "ⓠ", "ⓓ", "ⓞ"
 KINDS = {"ⓘ": "image", "ⓓ": "image", "ⓐ": "audio", "ⓥ": "video", "ⓣ": "table", "ⓕ": "text", "ⓠ": "text"}
@@ -36,7 +36,7 @@ class Rule:
     Attributes:
         pattern: of the clause, its marks as signs. A digit at the end of a group's name does not count.
         english: with slots, which `chinese_slots` fills.
-        task: the task that is meant, by its name in the bank of wordings; "" where the English words decide;
+        task: the task that is meant, by its name in the phrase bank; "" where the English words decide;
             CONTEXT for a clause that only says what another one is about.
         kinds: the clause must speak of something of one of them, if there are any.
         noun: what `{it}` is where the clause names nothing.
@@ -53,7 +53,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules, the first that fits wins, and the words by which clauses speak of things.
+    """The rules, in order, and the words that clauses use for things.
 
     Attributes:
         all: the rules in their order.
@@ -78,7 +78,7 @@ class Rules:
 @lru_cache(maxsize=1)
 def load_rules() -> Rules:
     """The rules of the data file."""
-    data = json.loads(ERROR_POLICIES.read_text(encoding="utf-8"))
+    data = json.loads(RULES.read_text(encoding="utf-8"))
     words = {**data["words"], **_language_words(data["languages"])}
     return Rules(
         all=tuple(_rules(data, words)),
@@ -96,13 +96,13 @@ def clue(name: str) -> re.Pattern[str]:
     return load_rules().clues[name]
 
 
-def as_signs(text: str, marked: Marked) -> str:
+def as_signs(text: str, masked: MaskedText) -> str:
     """A text with a sign for the kind of each mark in its place."""
-    return "".join(_sign(marked, character) if character in marked.marks else character for character in text)
+    return "".join(_sign(masked, character) if character in masked.marks else character for character in text)
 
 
-def _sign(marked: Marked, character: str) -> str:
-    mark = marked.marks[character]
+def _sign(masked: MaskedText, character: str) -> str:
+    mark = masked.marks[character]
     if not mark.is_file:
         return _QUOTE
     return _DOCUMENT if is_document(mark) else _SIGNS.get(mark.kind, _OTHER)

@@ -1,6 +1,6 @@
 """What fills the slots of a rule's English words: the marks, numbers, labels and texts of a Chinese clause.
 
-    hit = found(rule, clause_of("把 \\ue000 缩到 256 像素宽", marked), {"image"})
+    hit = found(rule, clause_of("把 \\ue000 缩到 256 像素宽", masked), {"image"})
     in_english(hit)     # "resize \\ue000 to 256 pixels wide"
 
 Texts that are to be worked on become marks, so that they stay Chinese and whole.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jarvis_agent.planning.offline.chinese_rules import KINDS, Rule, as_signs, clue, load_rules
-from jarvis_agent.planning.offline.marks import MARK, Mark, Marked
+from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
 
 _NOUN_OF_FILE = {"image": "图片", "audio": "录音", "video": "视频", "table": "表格", "text": "文件"}
 _DIGITS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}
@@ -25,12 +25,12 @@ class Clause:
 
     Attributes:
         text: its words, with marks.
-        marked: the request, which says what the marks stand for.
+        masked: the request, which says what the marks stand for.
         signs: its words, letter by letter, with signs for marks and spaces for polite words.
     """
 
     text: str
-    marked: Marked
+    masked: MaskedText
     signs: str
 
     @property
@@ -49,17 +49,17 @@ class Clause:
             spoken |= {"image"} if not named else set()
         return named | spoken
 
-    def told(self) -> str:
+    def original(self) -> str:
         """Its words as the user wrote them, file names set off by spaces."""
         spaced = "".join(
             f" {mark.value} " if mark and mark.is_file else mark.value if mark else character
             for character in self.text
-            for mark in [self.marked.marks.get(character)]
+            for mark in [self.masked.marks.get(character)]
         )
         return spaced.strip()
 
     def plain(self) -> str:
-        """Its words for people and language models: quoted texts as they are, files called what they are."""
+        """Its words with quoted texts as they are, and with nouns for files."""
         words = clue("noun twice").sub(r"\1", "".join(self._called(character) for character in self.text))
         return clue("opener").sub("", words).strip(" ，,。：:！!")
 
@@ -68,10 +68,10 @@ class Clause:
         marks = re.findall(MARK, text)
         if marks and not re.sub(rf"{MARK}|[\s的是为叫做：:，,]|图[片像]?|内容", "", text):
             return " ".join(marks)
-        return self.marked.add(Mark("text", self.marked.restored(text).strip(" ：:，,。！!"), role=role))
+        return self.masked.add(Entity("text", self.masked.restored(text).strip(" ：:，,。！!"), role=role))
 
     def _called(self, character: str) -> str:
-        mark = self.marked.marks.get(character)
+        mark = self.masked.marks.get(character)
         if mark is None:
             return character
         return _NOUN_OF_FILE.get(mark.kind, "文件") if mark.is_file else f"“{mark.value}”"
@@ -99,16 +99,16 @@ class Found:
     @property
     def quotes(self) -> list[str]:
         """The marks of quoted texts."""
-        return [mark for mark in self.clause.marks if not self.clause.marked.marks[mark].is_file]
+        return [mark for mark in self.clause.marks if not self.clause.masked.marks[mark].is_file]
 
 
-def clause_of(text: str, marked: Marked) -> Clause:
+def clause_of(text: str, masked: MaskedText) -> Clause:
     """A clause with its signs."""
-    signs = as_signs(text, marked)
+    signs = as_signs(text, masked)
     if clue("asks politely").search(signs):
         signs = clue("polite").sub(_blank, signs)
     signs = clue("aloud").sub(_blank, signs)
-    return Clause(text, marked, signs)
+    return Clause(text, masked, signs)
 
 
 def _blank(words: re.Match[str]) -> str:
@@ -131,7 +131,9 @@ def in_english(hit: Found) -> str:
     names = re.findall(r"{(\w+)}", hit.rule.english)
     slots = {name: SLOTS[name](hit) if name in SLOTS else hit.groups.get(name, "") for name in names}
     aloud = " aloud" if clue("aloud").search(hit.clause.text) else ""
-    return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + aloud).strip()
+    is_detailed = hit.rule.task == "image-to-text" and clue("detail").search(hit.clause.text)
+    detail = " in as much detail as possible" if is_detailed else ""
+    return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + detail + aloud).strip()
 
 
 def _it(hit: Found) -> str:
@@ -205,10 +207,10 @@ def _box(hit: Found) -> str:
 def _labels(hit: Found) -> str:
     text = hit.groups.get("labels", "")
     if marks := re.findall(MARK, text):
-        values = [hit.clause.marked.marks[mark].value for mark in marks]
+        values = [hit.clause.masked.marks[mark].value for mark in marks]
     else:
         values = [_label(label) for label in clue("and").split(clue("after labels").sub("", text))]
-    return hit.clause.marked.add(Mark("text", ", ".join(value for value in values if value), role="labels"))
+    return hit.clause.masked.add(Entity("text", ", ".join(value for value in values if value), role="labels"))
 
 
 def _label(words: str) -> str:
@@ -219,19 +221,19 @@ def _label(words: str) -> str:
 
 def _question(hit: Found) -> str:
     """What is asked: a quoted question, else the clause."""
-    marks = hit.clause.marked.marks
+    marks = hit.clause.masked.marks
     asked = next((mark for mark in hit.quotes if clue("question").search(marks[mark].value)), None)
-    return asked or hit.clause.marked.add(Mark("text", hit.clause.plain(), role="question"))
+    return asked or hit.clause.masked.add(Entity("text", hit.clause.plain(), role="question"))
 
 
 def _asked(hit: Found) -> str:
     """The question about a text: the last quoted one that asks, else the words that ask."""
-    marks = hit.clause.marked.marks
+    marks = hit.clause.masked.marks
     asking = [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
     words = _words_that_ask(hit)
     if asking and (len(hit.quotes) > 1 or not words):
         return asking[-1]
-    return hit.clause.marked.add(Mark("text", words or hit.clause.plain(), role="question"))
+    return hit.clause.masked.add(Entity("text", words or hit.clause.plain(), role="question"))
 
 
 def _words_that_ask(hit: Found) -> str:
@@ -268,7 +270,7 @@ def _write(hit: Found) -> str:
 
 
 def _clause(hit: Found) -> str:
-    return hit.clause.marked.add(Mark("text", hit.clause.plain()))
+    return hit.clause.masked.add(Entity("text", hit.clause.plain()))
 
 
 def _rest(hit: Found) -> str:

@@ -1,229 +1,180 @@
-"""A request is split into steps: clauses that each ask for something.
+"""Each step gets the likeliest task whose arguments it gives; other steps get a note.
 
-    split("First describe \\ue000, then translate the caption to French. Also detect the objects in it.")
-    # [Step("describe \\ue000"), Step("translate the caption to French"), Step("detect the objects in it")]
+    StepPlanner(ranker, linker, masked).add_all(steps)     # fills the linker, returns the notes
 
-A clause asks for something if it begins with a verb of action or a question word. One that does not ("Based
-on \\ue000, …") belongs to the clause after it, and a whole sentence of that kind ("I have an image \\ue000.")
-is the context of the step after it.
+Steps are taken in their order, since each may speak of what the ones before it make.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate
 
-from jarvis_agent.planning.offline.asking import ACTIONS, BEFORE, OPENERS, QUESTIONS, REFUSES, START, VOICED
-from jarvis_agent.planning.offline.marks import MARK
-from jarvis_agent.planning.offline.wordings import results
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.threads import check_cancelled
+from jarvis_agent.planning.normalise import MAX_TASKS, shorten
+from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
+from jarvis_agent.planning.offline.clauses import Step, first_of
+from jarvis_agent.planning.offline.implied import IMPLIED, Implied
+from jarvis_agent.planning.offline.intents import START
+from jarvis_agent.planning.offline.linking import PlanLinker
+from jarvis_agent.planning.offline.masking import MARK, MaskedText
+from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
+from jarvis_agent.planning.offline.ranking import Ranker, Scores
+from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
+from jarvis_agent.planning.offline.weights import WEIGHTS
 
-_LEAD_IN = re.compile(rf"^{BEFORE}{OPENERS}", re.IGNORECASE)
-_INTRO = re.compile(
-    r"(?:i|we|there|here|this|these|the|an?|my|based|using|from|with|in|for|given|according|after|on|at|by|"
-    r"considering|following|but|because|since|as|it|they|he|she|you|that)\b",
-    re.IGNORECASE,
-)
-_STATES = re.compile(
-    r"^(?:but |because |since |as )?(?:(?:i|we|he|she|they|you|it)\b|"
-    r"[^,]*?\b(?:is|are|was|were|has|have|had|shows?|contains?|says?|will|can|could|should|must)\b|\w+['’](?:s|ve|re|m|d)\b)",
-    re.IGNORECASE,
-)
-"""A piece that says something by itself ("\ue000 is a sketch") and does not lead to the next."""
-_ONE = re.compile(r"\bone(?=(?: (?:from|of|for|out of|with|in|by|too|please)\b|\W*$))", re.IGNORECASE)
-_LAST_NOUN = re.compile(r"\b(an? [\w' -]{2,40})\W*$", re.IGNORECASE)
-_SETTING = re.compile(
-    rf"{BEFORE}{OPENERS}(?:use|take)\b(?!.*\bout\b)"
-    r"(?! (?:the|its) (?:audio|sound|voice|music|speech|frames?|stills?)\b)",
-    re.IGNORECASE,
-)
+_MOST_QUOTED = 200
+"""Letters of a step that a note repeats."""
 
-_REGARD = re.compile(
-    rf"{BEFORE}{OPENERS}(?:listen to|look at|watch|open|consider|check|inspect)\s+"
-    rf"(?:(?:the|this|my) (?:\w+ )?)?{MARK}\W*$",
-    re.IGNORECASE,
-)
-"""A piece that only turns to a file ("listen to \ue000")."""
-_SENTENCE = re.compile(
-    r"(?<=[.!?;])(?<!\.\.)\s+|(?<=[。！？；])|\n+|\s+[–—-]+\s+|(?<=[\ue000-\uf8ff])\s+(?=[A-Z][a-z]+\s)"
-)
-_THEN = r",?\s+(?:and\s+)?(?:then|after that|afterwards|after which|finally|lastly)\b,?\s+"
-_AND = r"(?:\s*,\s*|\s+)(?:(?:and|plus|as well as|but|while)\s+){1,3}(?:(?:next|please|finally)\s+)?"
-_BESIDE = re.compile(
-    r"^\W*(?:(?:and|but|please|now)\s+)*"
-    r"(?:also|separately|besides|in addition|additionally|meanwhile|at the same time)\b"
-    r"|\b(?:too|as well|also|at the same time)\W*$",
-    re.IGNORECASE,
-)
-"""What says that a step goes beside the one before it, rather than on with what that one makes."""
-_BEFORE_THAT = r"\s*,?\s+before\s+(?:you\s+)?"
-_ORDER = (
-    r"(?!(?:with|in|on|of|from|for|to|at|by|as|into|over|under|about|after|is|are|was|has|have|if|that|which|"
-    r"then|also|or|not|all|both|only|just|its?|the|an?|using|like|than|me|you)\b)"
-    r"[a-z]{2,}\s+(?:(?:up|out|down|off|back)\s+)?"
-)
-"""A word that is a verb if what is done to something follows it: "lay it", "sum up the text"."""
-_CUT = re.compile(
-    rf"{_THEN}|{_BEFORE_THAT}(?=(?:\w+ing|{ACTIONS})\b)|\s*:\s+(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
-    rf"|(?<!\bwho)(?<!\bwhat)(?<!\bwhich)(?<!\bwhere){_AND}(?={OPENERS}(?:{ACTIONS}|{QUESTIONS})\b)"
-    rf"|\s*,?\s+and\s+(?={_ORDER}(?:it|them|this|that|these|those|both|the|my|{MARK})(?!\w))"
-    r"|\s*,?\s+and\s+(?=(?:is|are|was|were|does|did)\s+(?:the|it|there|this|any)\b)"
-    rf"|\s*,?\s+but\s+(?=(?:please\s+)?(?:do not|don['’]?t|without)\b)"
-    rf"|\s*,\s*(?={_ORDER}(?:it|them|both|these|the (?:two|three|result))\b)"
-    rf"|\s*,\s*(?={OPENERS}(?:{ACTIONS}|what|how|tell)\b)|{_AND}(?={VOICED})|\s*,\s*(?={VOICED})|\s+(?=also\s+(?:{ACTIONS})\b)",
-    re.IGNORECASE,
-)
-_SEEN = re.compile(
-    rf"(?<=\band )what (?:you (?:can )?see|is (?:shown|seen)|can be seen) (?:in|on) "
-    rf"(?={MARK}[^.!?]{{0,200}},)",
-    re.IGNORECASE,
-)
-_GROUNDS = re.compile(
-    r"\W*(?:based|building|using|from|with|given|use|take|according|considering|combin\w+)\b", re.IGNORECASE
-)
-"""How a clause begins that says of what something is to be made."""
-_WISH_AFTER = re.compile(
-    rf",\s*(?={OPENERS}(?:{ACTIONS})\b)|\bi(?: would|['’]d)?(?: also)? (?:like|need|want)\s+", re.IGNORECASE
-)
-"""Where what is wanted begins after such a clause ("From \ue000 I need …")."""
-_INTO = re.compile(
-    r"^(.*?\b(?:turn|make|convert|change|transform|put)\b.*?)\s+"
-    r"(into\s+.+?),?\s+and\s+(?:also\s+)?(into\s+an?\b.+)$",
-    re.IGNORECASE,
-)
-"""Two results of one verb ("turn it into a video and into a model")."""
+_AGAIN = pattern("steps.AGAIN")
+_IN_ALL = pattern("steps.IN_ALL")
+"""A step that only sums up, or puts in order, what the others ask for."""
+_BOXES = pattern("steps.BOXES")
+_CHART = pattern("steps.CHART")
+"""What tables are drawn as, which no task does."""
 
 
-MOST_STEPS, MOST_LETTERS = 50, 5000
-"""Steps, and letters of steps, that are planned: no plain request has more, and each letter takes time."""
+class StepPlanner:
+    """Chooses tasks for steps, one step after the other."""
+
+    def __init__(self, ranker: Ranker, linker: PlanLinker, masked: MaskedText) -> None:
+        self._ranker = ranker
+        self._linker = linker
+        self._masked = masked
+
+    def add_all(self, steps: Sequence[Step]) -> list[str]:
+        """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
+        notes: list[str] = []
+        talk: list[str] = []
+        planned = first_of(steps)
+        if len(planned) < len(steps):
+            notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
+        steps = planned
+        for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
+            check_cancelled()
+            self._linker.discourse.give(step.context)
+            text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
+            if place and self._adds_nothing(step, scores, text_after):
+                continue
+            if self._ranker.is_small_talk(step, scores):
+                asks = START.match(step.text) or place == len(steps) - 1 == 0
+                (notes if asks else talk).append(
+                    f"{self._quoted(step)} asks for nothing that an expert model does"
+                )
+            elif note := self._add(step, scores, text_after):
+                notes.append(note)
+        if self._linker.left_out:
+            notes.append(f"tasks left out: {self._linker.left_out}, since a plan has at most {MAX_TASKS}")
+        if not self._linker.tasks and not notes:
+            return talk or ["the request names nothing to do"]
+        return notes
+
+    def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
+        """Whether a step only says again what the one before asks for ("I need it in writing")."""
+        if not self._linker.tasks or self._masked.within(step.text):
+            return False
+        last = self._linker.discourse.things[-1].maker
+        is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
+        if _IN_ALL.match(step.text) or (is_boxed and _BOXES.match(step.text)):
+            return True
+        if not _AGAIN.match(step.text):
+            return False
+        return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
+
+    def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
+        """Add a step's task. Returns why there is none, or None."""
+        ranked = self._ranker.ranked(step, scores, text_after)
+        if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
+            self._linker.discourse.give(step.text)
+            return (
+                f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
+            )
+        if ranked and self._repeats_tool(step, ranked[0][0]):
+            self._linker.discourse.give(step.text)
+            asks = START.match(step.text)
+            return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
+        likely = [
+            (spec, score)
+            for spec, score in ranked
+            if score >= max(WEIGHTS.understood, ranked[0][1] - WEIGHTS.margin)
+        ]
+        if refusal := self._refusal(step, scores, likely):
+            return refusal
+        reasons = []
+        for spec, _ in likely:
+            planned = len(self._linker.tasks)
+            try:
+                made = self._linker.add(step, spec, text_after)
+            except PlanError as error:
+                reasons.append(f"{self._quoted(step)}: {error}")
+                continue
+            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
+                continue
+            note = self._add_implied(step, spec, made)
+            is_repeated = note is None and len(self._linker.tasks) == planned
+            return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
+        return reasons[0] if reasons else None
+
+    def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
+        """Whether a step that would only repeat a planned task clearly means another one."""
+        others = [score for other, score in likely if other is not spec]
+        return bool(others) and others[0] >= WEIGHTS.clear and bool(START.match(step.text))
+
+    def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
+        if clause_class(spec) is None or self._masked.within(step.text):
+            return False
+        planned = [task.task for task in self._linker.tasks]
+        return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
+
+    def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
+        """Why none of the offered tasks is meant; None if one of them is."""
+        wanted, nearness = self._ranker.not_on_offer(step, scores)
+        is_own = bool(likely) and likely[0][0].category == "tool"
+        if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
+            return None
+        is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
+        if is_of_table and not is_own and _CHART.search(step.text):
+            return f"{self._quoted(step)} is nothing that an expert model does"
+        lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
+        if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
+            if wanted == OUT_OF_SCOPE:
+                return f"{self._quoted(step)} is nothing that an expert model does"
+            return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
+        return None if likely else f"{self._quoted(step)} is not understood"
+
+    def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
+        """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
+        for row in IMPLIED:
+            found = row.cue(step.text)
+            if found is None or (row.several and len(made) < 2) or not _goes_with(row, spec):
+                continue
+            words = found if isinstance(found, str) else found.group()
+            files = "".join(re.findall(MARK, step.text))
+            text = f"the result {words}" if row.on_result else f"what is in the picture {files}"
+            for name in row.tasks:
+                note = self._add_one(step, text, name)
+                if note is not None and row.on_result:
+                    return note
+        return None
+
+    def _add_one(self, step: Step, text: str, name: str) -> str | None:
+        implied = self._linker.offered.get(name)
+        if implied is None:
+            return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
+        try:
+            self._linker.add(Step(text), implied)
+        except PlanError as error:
+            return f"{self._quoted(step)}: {error}"
+        return None
+
+    def _quoted(self, step: Step) -> str:
+        original = step.original or self._masked.restored(step.text)
+        return f"“{shorten(original.strip(' .,;!?'), _MOST_QUOTED)}”"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A clause that asks for something.
-
-    Attributes:
-        text: its words, with marks for files and quoted texts.
-        context: sentences around it that ask for nothing but may name what it is about.
-        told: the clause as the user wrote it, where `text` puts it in other words.
-        task: the task that is meant, by its name in the bank of wordings, where that is known already.
-        is_beside: whether it is about what the step before is about, rather than about what that one makes.
-    """
-
-    text: str
-    context: str = ""
-    told: str = ""
-    task: str = ""
-    is_beside: bool = False
-
-
-def split(text: str) -> list[Step]:
-    """The steps of a marked text, in its order. Where no clause asks for anything, each sentence is one."""
-    text = _SEEN.sub("the description of ", text)
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
-    clauses = [
-        [(clause, asks and not REFUSES.match(clause)) for clause, asks in _clauses(sentence)]
-        for sentence in sentences
-    ]
-    if not any(asks for sentence in clauses for _, asks in sentence):
-        return [Step(sentence) for sentence in sentences if not REFUSES.match(sentence)]
-    steps: list[Step] = []
-    waiting: list[str] = []
-    for clause, asks in (item for sentence in clauses for item in sentence):
-        if not asks:
-            waiting.append(clause)
-            continue
-        context = " ".join(waiting)
-        steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_BESIDE.search(clause))))
-        waiting = []
-    if waiting:
-        steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
-    return steps
-
-
-def first_of(steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps that are planned: all of a plain request, the first ones of what is too long for one."""
-    lengths = accumulate(len(step.text) for step in steps[:MOST_STEPS])
-    return steps[: sum(length <= MOST_LETTERS for length in lengths) or 1]
-
-
-def without_lead_in(text: str) -> str:
-    """A clause without "please", "can you", "then" and the like before it, and without its full stop."""
-    return _LEAD_IN.sub("", text).strip().rstrip(".,;!?。！？；").strip()
-
-
-def _clauses(sentence: str) -> list[tuple[str, bool]]:
-    """The clauses of a sentence, each with whether it asks for something."""
-    pieces = [piece.strip() for piece in _CUT.split(sentence) if without_lead_in(f"{piece} ")]
-    if not pieces:
-        return [(sentence, False)]
-    clauses: list[tuple[str, bool]] = []
-    opening = ""
-    for place, piece in enumerate(pieces):
-        if place + 1 < len(pieces) and _is_opening(piece, is_first=place == 0):
-            if _STATES.search(piece) and not opening:
-                clauses.append((piece, False))
-            else:
-                opening = f"{piece}, "
-            continue
-        clauses += [(clause, True) for clause in _with_verb(f"{opening}{piece}")]
-        opening = ""
-    if len(clauses) == 1:
-        return [(clauses[0][0], len(pieces) > 1 or bool(START.search(sentence)))]
-    texts = [text for text, _ in clauses]
-    return [(_with_object(text, texts[n + 1 :]), asks) for n, (text, asks) in enumerate(clauses)]
-
-
-def _with_noun(clause: str, context: str) -> str:
-    """A clause that speaks of "one", with what the sentence before it ends with ("a depth map")."""
-    noun = _LAST_NOUN.search(context)
-    return _ONE.sub(noun[1].strip(), clause, count=1) if noun else clause
-
-
-def _with_verb(clause: str) -> list[str]:
-    """The results that one verb asks for, each with the verb ("make a caption of \ue000 and a depth map")."""
-    if both := _INTO.match(clause):
-        return [f"{both[1]} {both[2]}", f"{both[1]} {both[3]}"]
-    grounds = _GROUNDS.match(clause)
-    wish = _WISH_AFTER.search(clause) if grounds else None
-    if grounds and wish is None:
-        return [clause]
-    lead, wanted = (clause[: wish.end()], clause[wish.end() :]) if wish else ("", clause)
-    first, *others = _another().split(wanted)
-    if not others:
-        return [clause]
-    first = lead + first
-    verb = without_lead_in(wanted).partition(" ")[0]
-    is_verb = re.fullmatch(ACTIONS, verb, re.IGNORECASE) and verb.lower() not in ("give", "get", "show")
-    verb = verb if is_verb else "give me"
-    return [first, *(f"{lead}{verb} {other}" for other in others)]
-
-
-@lru_cache(maxsize=1)
-def _another() -> re.Pattern[str]:
-    """Where another result begins, by the nouns for what tasks make."""
-    is_next = r"\b(?=\s*(?:,|\band\b|\W*$))"
-    return re.compile(
-        rf"\s*(?:,\s*(?:(?:and|plus)\s+)?|,?\s+(?:and|plus|as well as|along with|together with)\s+)"
-        rf"(?=(?:also\s+)?(?:the|its?|an?|some|one)\s+(?:list of\s+(?:all\s+)?(?:the\s+)?)?(?:[\w-]+\s+)?"
-        rf"(?:(?:{results()})s?\b|(?:image|picture|photo|video|clip) (?:of|showing)\b|"
-        rf"(?<=\ban )image{is_next}|(?<=\ba )(?:picture|photo|video|clip){is_next})"
-        rf"(?!\W*(?:is|are|was|were|should)\b))",
-        re.IGNORECASE,
-    )
-
-
-def _is_opening(piece: str, *, is_first: bool) -> bool:
-    """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
-    if _SETTING.match(piece) or _REGARD.match(piece):
-        return True
-    return not START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
-
-
-def _with_object(clause: str, following: list[str]) -> str:
-    """A bare verb ("classify and describe \ue000") with the files that the next clause names."""
-    if not following or not re.fullmatch(ACTIONS, clause, re.IGNORECASE):
-        return clause
-    return " ".join([clause, *re.findall(MARK, following[0])])
+def _goes_with(row: Implied, spec: TaskSpec) -> bool:
+    return (bank_name(spec) in row.after) if row.after else spec.makes("text")

@@ -1,1 +1,43 @@
-"""Where candidates come from: packages, the Hub's cache, the Hub. Each source is a row of table.py."""
+"""Model sources: the user's descriptions, the starter packages, the local cache, the Hub, plug-ins."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from jarvis_agent.core.plugins import brought
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.selection.sources.cache import CacheSource
+from jarvis_agent.selection.sources.hub import HubSource
+from jarvis_agent.selection.sources.registered import RegisteredSource
+from jarvis_agent.selection.sources.starter import StarterSource
+
+ENTRY_POINTS = "jarvis_agent.model_sources"
+
+
+def default_sources(settings: Settings | None = None) -> list[ModelSource]:
+    """Return the sources that are used unless others are passed, the most trusted first.
+
+        JarvisAgent(sources=[RegisteredSource(...), *default_sources()])
+
+    Args:
+        settings: `models_file` adds a RegisteredSource; None: the settings of the environment.
+
+    Raises:
+        ConfigError: the models file, a plug-in or an environment variable is invalid.
+    """
+    settings = settings or load_settings()
+    own = [RegisteredSource.from_yaml(settings.models_file.expanduser())] if settings.models_file else []
+    built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
+    return [*own, *built_in, *load_plugin_sources(settings)]
+
+
+def load_plugin_sources(settings: Settings) -> list[ModelSource]:
+    """Return the sources of installed packages, each created with the settings.
+
+    Raises:
+        ConfigError: a plug-in cannot be loaded, or is not a ModelSource.
+    """
+    return [
+        brought(entry, ModelSource, "model source", settings) for entry in entry_points(group=ENTRY_POINTS)
+    ]

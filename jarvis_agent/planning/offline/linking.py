@@ -1,0 +1,97 @@
+"""The tasks of a plan while it is built, each once, with references to those that go before.
+
+    linker = PlanLinker(masked, brief)
+    linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
+    linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
+
+A step whose task lacks an argument adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.references import ref, refs_in
+from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
+from jarvis_agent.planning.normalise import MAX_TASKS
+from jarvis_agent.planning.offline.arguments import ArgumentFiller
+from jarvis_agent.planning.offline.clauses import Step
+from jarvis_agent.planning.offline.coreference import Discourse
+from jarvis_agent.planning.offline.masking import MaskedText
+from jarvis_agent.planning.offline.phrases import bank_name
+from jarvis_agent.planning.offline.sources import Supply
+
+
+class PlanLinker:
+    """Builds up the tasks of a plan.
+
+    Attributes:
+        tasks: the tasks so far; each comes after those that it needs.
+        left_out: how many tasks were too many for a plan.
+        discourse: what the request has spoken of so far.
+        offered: the task types that may be used, by their name in the phrase bank, else their own.
+    """
+
+    def __init__(self, masked: MaskedText, brief: RunContext) -> None:
+        self.tasks: list[Task] = []
+        self.left_out = 0
+        self.discourse = Discourse(masked, brief)
+        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
+        self._masked = masked
+
+    def add(self, step: Step, spec: TaskSpec, text_after: str = "") -> list[str]:
+        """Add the step's task, and those that must go before it. Returns references to what it makes.
+
+        Args:
+            text_after: the rest of the request, which may name what the step leaves out.
+
+        Raises:
+            PlanError: an argument is missing, or the plan is full; nothing has been added then.
+        """
+        planned, spoken, left_out = len(self.tasks), len(self.discourse.things), self.left_out
+        supply = Supply(step.text, text_after, self._masked, self, step.context, is_beside=step.is_beside)
+        try:
+            args = ArgumentFiller(spec, supply).args()
+            self.discourse.give(step.text)
+            return self.emit(spec, args)
+        except PlanError:
+            del self.tasks[planned:], self.discourse.things[spoken:]
+            self.left_out = left_out
+            raise
+
+    def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
+        """Add a task for each set of arguments: several values of an argument are several tasks.
+
+        What is planned already is not planned twice, and what is too much for a plan is left out.
+
+        Raises:
+            PlanError: nothing of it has room in the plan.
+        """
+        runs = max((len(values) for values in args.values()), default=1)
+        found = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
+        references = [reference for reference in found if reference is not None]
+        if not references:
+            raise PlanError(f"a plan has at most {MAX_TASKS} tasks")
+        self.left_out += len(found) - len(references)
+        self.discourse.make(spec, references)
+        self.discourse.note_fed(spec, args)
+        return references
+
+    def _task(self, name: str, args: dict[str, Any]) -> str | None:
+        """The reference to a task with these arguments; None if it is new and the plan is full."""
+        for task in self.tasks:
+            if (task.task, task.args) == (name, args):
+                return ref(task.id)
+        number = len(self.tasks)
+        if number == MAX_TASKS:
+            return None
+        self.tasks.append(Task(task=name, id=number, dep=refs_in(args) or [-1], args=args))
+        return ref(number)
+
+
+def _nth(args: Mapping[str, list[Any]], number: int) -> dict[str, Any]:
+    return {name: values[min(number, len(values) - 1)] for name, values in args.items()}

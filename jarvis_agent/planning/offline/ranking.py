@@ -1,0 +1,328 @@
+"""How likely each task is for a step: its nearest phrase, its odds, and what the step names.
+
+The base is the cosine of the nearest phrase. Log-odds, files, questions, numbers and words move it.
+
+    ranker = Ranker(classifier, masked, discourse, specs)
+    scores = ranker.scores(steps)
+    ranker.ranked(steps[0], scores[0], text_after)     # [(TaskSpec, 0.93), (TaskSpec, 0.71), …]
+
+The weights are in `weights`. A task that cannot take the files of a step is excluded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
+from jarvis_agent.planning.offline.classifier import Classifier, Nearness
+from jarvis_agent.planning.offline.clauses import Step, without_lead_in
+from jarvis_agent.planning.offline.coreference import Discourse
+from jarvis_agent.planning.offline.delexicalise import is_document, readings
+from jarvis_agent.planning.offline.extraction import (
+    amount,
+    drawn,
+    offers_choice,
+    question,
+    refers_to_text,
+    thing_sought,
+)
+from jarvis_agent.planning.offline.masking import Entity, MaskedText
+from jarvis_agent.planning.offline.phrases import (
+    DATA,
+    OUT_OF_SCOPE,
+    SMALL_TALK,
+    UNKNOWN,
+    bank_name,
+    clause_class,
+    verbs,
+    wording,
+)
+from jarvis_agent.planning.offline.sources import BRIDGES, DETECTOR, FINDER
+from jarvis_agent.planning.offline.tool_ranking import ToolRanker
+from jarvis_agent.planning.offline.weights import WEIGHTS
+
+ANSWERS: Mapping[Modality, str] = {
+    "image": "visual-question-answering",
+    "video": "video-text-to-text",
+    "table": "table-question-answering",
+    "text": "question-answering",
+}
+"""The tasks that answer any question about something of a kind."""
+DOCUMENT = "document-question-answering"
+"""The task that answers questions about pictures of documents."""
+
+_WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
+_PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
+_WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of)\b", re.IGNORECASE)
+_MAP = re.compile(r"\b(?:it|them|this|that|these|the (?:map|result|drawing))\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Nearness of a step to each task: as it stands, with files as texts, and with videos as recordings."""
+
+    as_is: Nearness
+    as_text: Nearness
+    as_sound: Nearness
+
+
+class Ranker:
+    """Ranks the tasks on offer for each step of a request."""
+
+    def __init__(
+        self, classifier: Classifier, masked: MaskedText, discourse: Discourse, specs: Iterable[TaskSpec]
+    ) -> None:
+        self._classifier = classifier
+        self._masked = masked
+        self._discourse = discourse
+        self._specs = tuple(specs)
+        self._tools = ToolRanker(classifier, masked, discourse)
+        self._needed = {kind for spec in self._specs for kind in _files_needed(spec)}
+        self._offered = {bank_name(spec) or spec.name for spec in self._specs}
+
+    def scores(self, steps: Sequence[Step]) -> list[Scores]:
+        """The scores of all steps, in one pass of the embedder."""
+        recognised = [clause_class(spec) is not None for spec in self._specs]
+        if any(recognised):
+            self._tools.read(steps)
+        if all(recognised):
+            return [Scores(Nearness({}, {}), Nearness({}, {}), Nearness({}, {}))] * len(steps)
+        read = [readings(step.text, self._masked, step.context) for step in steps]
+        texts = list(dict.fromkeys(text for r in read for text in (*r.as_is, r.as_text, r.as_sound)))
+        near = dict(zip(texts, self._classifier.near(texts, self._specs), strict=True))
+        return [
+            Scores(_nearest([near[text] for text in r.as_is]), near[r.as_text], near[r.as_sound])
+            for r in read
+        ]
+
+    def is_small_talk(self, step: Step, scores: Scores) -> bool:
+        """Whether a step is a greeting or the like."""
+        if step.task or any(clause_class(spec) for spec in self._specs):
+            return False
+        near = scores.as_is
+        likeliest = max(
+            near.cosines, key=lambda name: near.cosines[name] + WEIGHTS.odds * near.odds.get(name, 0.0)
+        )
+        return likeliest == SMALL_TALK and not self._files(step)
+
+    def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
+        """The offered tasks that can take the step's files, the likeliest first."""
+        answers = self._asks_about(step)
+        recognised = [spec for spec in self._specs if clause_class(spec)]
+        at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
+        feasible = [
+            (spec, near)
+            for spec in self._specs
+            if spec not in recognised and (near := self._near(step, spec, scores, at_hand))
+        ]
+        known = [log_odds for _, (_, log_odds) in feasible if log_odds < math.inf]
+        if OUT_OF_SCOPE in self._others(step, scores):
+            known.append(scores.as_is.odds[OUT_OF_SCOPE])
+        top = max(known, default=0.0)
+        found = [(spec, self._tools.score(step, spec)) for spec in recognised]
+        for spec, (cosine, log_odds) in feasible:
+            has_map = self._has_its_map(step, spec)
+            score = cosine - (0.0 if has_map else _behind(log_odds, top)) + self._worth_of_words(step, spec)
+            score += WEIGHTS.sure if step.task == (bank_name(spec) or spec.name) else 0.0
+            score += WEIGHTS.repeats if self._repeats(step, spec) else 0.0
+            score += self._worth_of_thing(step, spec) + WEIGHTS.quantity * _says_amount(step, spec)
+            least = WEIGHTS.question if bank_name(spec) == answers is not None else 0.0
+            found.append((spec, max(score, least, WEIGHTS.map_said if has_map else 0.0)))
+        return sorted(found, key=lambda item: -item[1])
+
+    def asks_for_nothing(self, step: Step, spec: TaskSpec, score: float) -> bool:
+        """Whether the clause model takes a step for none, where the best task is a recognised tool."""
+        return clause_class(spec) is not None and self._tools.asks_for_nothing(step, score)
+
+    def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
+        """What the step is nearest to of all that is not on offer, out-of-scope wishes among it."""
+        if not scores.as_is.odds:
+            return "", 0.0
+        if step.task:
+            is_missing = step.task in scores.as_is.cosines and step.task not in self._offered
+            return (step.task, WEIGHTS.sure) if is_missing else ("", 0.0)
+        top = max(scores.as_is.odds.values())
+        others = {
+            name: scores.as_is.cosines[name] - _behind(scores.as_is.odds[name], top)
+            for name in self._others(step, scores)
+        }
+        return max(others.items(), key=lambda item: item[1], default=("", 0.0))
+
+    def _others(self, step: Step, scores: Scores) -> list[str]:
+        """What the bank has beside the tasks on offer, and the step may ask for."""
+        left_out = {*self._offered, SMALL_TALK, *([OUT_OF_SCOPE] if self._files(step) else [])}
+        return [name for name in scores.as_is.odds if name not in left_out]
+
+    def _near(
+        self, step: Step, spec: TaskSpec, scores: Scores, at_hand: set[Modality]
+    ) -> tuple[float, float] | None:
+        """The step's cosine to a task, by the kinds of its files, and the task's log-odds.
+
+        None if the task cannot take the files, or if a required word is missing.
+        """
+        if step.task == UNKNOWN and bank_name(spec) is not None:
+            return None
+        is_named = self._is_named(step, spec)
+        if not is_named and spec.category == "control":
+            return None
+        name = bank_name(spec) or spec.name
+        worth = 0.0 if is_named else WEIGHTS.unnamed
+        near = scores.as_is
+        takes = {arg.kind for arg in spec.inputs}
+        kinds = {kind for kind in self._files(step) if kind in MEDIA}
+        if kinds & takes or (kinds and "any" in takes):
+            worth += WEIGHTS.takes_file * max(1, len(kinds & takes))
+            worth += WEIGHTS.several if self._chooses_among(step, spec) else 0.0
+        elif kinds and "audio" in takes and kinds == {"video"} and name != "combine-video-audio":
+            near = scores.as_sound
+            worth += WEIGHTS.needs_bridge
+        elif kinds and not ("text" in takes and kinds & BRIDGES.keys()):
+            return None
+        elif kinds:
+            near = scores.as_text
+            is_made_of_text = (
+                wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
+            )
+            worth += WEIGHTS.needs_bridge * (len(kinds) if is_made_of_text else 3)
+        elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):
+            worth += WEIGHTS.lacks_file
+        return near.cosines[name] + worth, near.odds.get(name, math.inf)
+
+    def _repeats(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether the step would do to the last result what made it."""
+        last = next((thing.maker for thing in reversed(self._discourse.things) if thing.maker), None)
+        named = [t.maker for t in self._discourse.things if t.maker and t.is_called(step.text)]
+        if any(maker.name == spec.name for maker in named) and not self._masked.within(step.text):
+            return True
+        is_same = last is not None and last.name == spec.name and not self._masked.within(step.text)
+        return is_same and any(arg.required and arg.kind in spec.outputs for arg in spec.inputs)
+
+    def _lacks_text(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether a task works on a text, and only a file that could be turned into one is in sight."""
+        if wording(spec).text != "content" or spec.arg("text") is None or self._masked.within(step.text):
+            return False
+        return not self._discourse.has("text", "") and any(self._discourse.has(kind, "") for kind in BRIDGES)
+
+    def _chooses_among(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether the step asks which of several files, and the task compares them."""
+        kinds = self._files(step)
+        takes = [arg.kind for arg in spec.inputs if arg.many and kinds.count(arg.kind) > 1]
+        return bool(takes) and _WHICH.search(step.text) is not None
+
+    def _worth_of_thing(self, step: Step, spec: TaskSpec) -> float:
+        """What it is worth that a detector knows, or does not know, what the step looks for in a picture."""
+        if bank_name(spec) not in (DETECTOR, FINDER):
+            return 0.0
+        sought = thing_sought(step.text)
+        if sought is None:
+            return 0.0
+        is_known = sought.rpartition(" ")[2] in _detected() or sought in _detected()
+        return WEIGHTS.thing if is_known == (bank_name(spec) == DETECTOR) else -WEIGHTS.thing
+
+    def _asks_about(self, step: Step) -> str | None:
+        """The task that answers the step's question about what is at hand; None if it is no such question."""
+        if question(step.text) is None:
+            return None
+        kinds = [kind for kind in ANSWERS if any(mark.fits(kind) for mark in self._masked.within(step.text))]
+        if not kinds and _PRONOUN.search(step.text):
+            things = [thing for thing in self._discourse.things if thing.kind in ANSWERS and thing.is_whole]
+            things = [thing for thing in things if not thing.is_view] or things
+            kinds = [thing.kind for thing in things[-1:]]
+            if things and any(
+                is_document(Entity(thing.kind, value)) for thing in things[-1:] for value in thing.values
+            ):
+                return DOCUMENT
+        return ANSWERS[kinds[0]] if kinds else None
+
+    def _worth_of_words(self, step: Step, spec: TaskSpec) -> float:
+        clause = without_lead_in(step.text.rpartition(", ")[2] if self._opens(step) else step.text)
+        share = verbs().get(clause.partition(" ")[0].lower(), {}).get(bank_name(spec) or spec.name, 0.0)
+        named = wording(spec).named
+        is_of_map = (
+            wording(spec).map is not None and named is not None and self._says_what_to_make(step, named)
+        )
+        is_own = bank_name(spec) is None
+        is_choice = spec.arg("labels") is not None and offers_choice(step.text)
+        holds = WEIGHTS.holds * self._holds(step, spec) + WEIGHTS.choice * is_choice
+        holds += WEIGHTS.map_at_hand * self._has_its_map(step, spec)
+        return (
+            holds
+            + WEIGHTS.verb * share
+            + (WEIGHTS.speaks_of_map if is_of_map else 0.0)
+            + (WEIGHTS.described if is_own else 0.0)
+        )
+
+    def _holds(self, step: Step, spec: TaskSpec) -> bool:
+        holds = wording(spec).holds
+        texts = [m.value for m in self._masked.within(f"{step.text} {step.context}") if not m.is_file]
+        return holds is not None and any(holds.search(text) for text in texts)
+
+    def _opens(self, step: Step) -> bool:
+        return bool(re.match(r"\W*(?:based|using|from|with|in|given|use|take)\b", step.text, re.IGNORECASE))
+
+    def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
+        """Whether a step says what is to be made of a control map that is called by `words`."""
+        texts = [mark for mark in self._masked.within(step.text) if not mark.is_file]
+        if texts:
+            return True
+        wanted = drawn(step.text)
+        is_map = rf"(?:{words.pattern})(?: \w+)?(?: (?:of|from|for) .*)?$"
+        return wanted is not None and not re.search(is_map, wanted, re.IGNORECASE)
+
+    def _is_named(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
+        words = wording(spec)
+        if words.named is None or words.named.search(step.text) or self._holds(step, spec):
+            return True
+        if step.task and step.task == bank_name(spec):
+            return True
+        return self._has_its_map(step, spec)
+
+    def _has_its_map(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether "it" is the map that the task takes, as it was made or named before."""
+        words = wording(spec)
+        if words.map is None or words.named is None:
+            return False
+        if words.named.search(step.context) and self._says_what_to_make(step, words.named):
+            return True
+        if not _MAP.search(step.text):
+            return False
+        made = self._discourse.made_last("image")
+        is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)
+        return is_its_map and self._says_what_to_make(step, words.named)
+
+    def _files(self, step: Step) -> list[str]:
+        return [mark.kind for mark in self._masked.within(step.text) if mark.is_file]
+
+
+@lru_cache(maxsize=1)
+def _detected() -> frozenset[str]:
+    """What models for object-detection know: the classes of COCO, and words for any of them."""
+    return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
+
+
+def _says_amount(step: Step, spec: TaskSpec) -> bool:
+    """Whether the step says numbers that only some tasks take: a box, a size, how far ahead."""
+    return any(arg.kind == "data" and amount(arg.name, step.text) is not None for arg in spec.inputs)
+
+
+def _nearest(readings: Sequence[Nearness]) -> Nearness:
+    """The nearest of several readings, task by task."""
+    first = readings[0]
+    return Nearness(
+        {name: max(near.cosines[name] for near in readings) for name in first.cosines},
+        {name: max(near.odds[name] for near in readings) for name in first.odds},
+    )
+
+
+def _behind(log_odds: float, top: float) -> float:
+    """What it costs a task that its odds are behind the likeliest one's."""
+    return WEIGHTS.odds * min(WEIGHTS.most_odds, max(0.0, top - log_odds))
+
+
+def _files_needed(spec: TaskSpec) -> set[Modality]:
+    return {arg.kind for arg in spec.inputs if arg.required and arg.kind != "any" and arg.kind in MEDIA}

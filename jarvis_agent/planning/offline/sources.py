@@ -1,0 +1,263 @@
+"""What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
+
+    supply = Supply("translate the summary of \\ue000", "", masked, linker)
+    supply.made_of_files("translation")      # plans the summary and gives the reference to it
+
+Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
+made or given last, then what the request names later or came with it, then earlier turns of the chat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.tasks.spec import Modality, TaskSpec
+from jarvis_agent.core.types import Task
+from jarvis_agent.planning.offline.coreference import LABELLING, Discourse, Thing
+from jarvis_agent.planning.offline.extraction import QUERY
+from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
+from jarvis_agent.planning.offline.phrases import bank_name, wording
+
+BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
+"""The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+
+RENDERERS: Mapping[str, str] = {"image": "text-to-image", "audio": "text-to-speech"}
+"""The task that makes a kind of file of a text."""
+
+SPEAKER = "text-to-speech"
+"""The task that speaks what was made last, whatever else it was made of."""
+
+TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control": "depth-estimation"}
+"""By task that makes a control map: another one whose image serves as such a map."""
+
+OF_WHOLE = re.compile(r"\b(?:it|its)\b|^(?:give|show|tell) me the\b", re.IGNORECASE)
+GOES_BY = re.compile(
+    r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b",
+    re.IGNORECASE,
+)
+"""How a step says by what something is to be changed."""
+
+OF_IMAGE = re.compile(r"\b(?:the|this|that)\s+(?:[\w-]+\s+){0,2}(?:image|picture|photo)\b", re.IGNORECASE)
+
+DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
+"""The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
+
+
+class Plans(Protocol):
+    """What adds a task to the plan (a PlanLinker)."""
+
+    tasks: list[Task]
+    discourse: Discourse
+    offered: Mapping[str, TaskSpec]
+
+    def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
+        """Add a task for each set of arguments; returns references to what they make."""
+        ...
+
+
+class Supply:
+    """The things that one step can feed. What is taken is gone."""
+
+    def __init__(
+        self,
+        text: str,
+        text_after: str,
+        masked: MaskedText,
+        plans: Plans,
+        context: str = "",
+        *,
+        is_beside: bool = False,
+    ) -> None:
+        self.text = text
+        self.context = context
+        self._is_beside = is_beside
+        self._text_after = text_after
+        self._masked = masked
+        self._plans = plans
+        self._left = [character for character in dict.fromkeys(text) if character in masked.marks]
+
+    def own(self, kind: Modality) -> list[str]:
+        """The step's own marks that can stand in an argument of that kind and are not taken yet."""
+        return [c for c in self._left if self.mark(c).fits(kind)]
+
+    @property
+    def left(self) -> list[str]:
+        """All of the step's own marks that are not taken yet."""
+        return list(self._left)
+
+    def mark(self, character: str) -> Entity:
+        """What a mark stands for."""
+        return self._masked.marks[character]
+
+    def take(self, characters: list[str]) -> list[str]:
+        """Take marks; returns their values."""
+        self._left = [c for c in self._left if c not in characters]
+        return [self.mark(c).value for c in characters]
+
+    def take_after(self, word: str) -> list[str]:
+        """Take the file that follows a word ("with the mask m.png")."""
+        found = re.search(rf"\b{re.escape(word)}\b[^{MARK[1:-1]}]{{0,20}}({MARK})", self.text, re.IGNORECASE)
+        return self.take([found[1]]) if found and found[1] in self._left else []
+
+    def restored(self, text: str) -> str:
+        """A piece of the step with the values in place of its marks."""
+        return self._masked.restored(text)
+
+    def elsewhere(self, kind: Modality, task: str = "") -> Thing | None:
+        """Something of a kind that the step does not name itself, for a task."""
+        discourse = self._plans.discourse
+        if known := discourse.meant(kind, self.text, task=task):
+            return known
+        new = discourse.unspoken(kind, self._text_after) or discourse.earlier(kind, self.text)
+        if new is not None:
+            discourse.things.append(new)
+        return new
+
+    def text_beside(self, spec: TaskSpec) -> list[str]:
+        """The text that the step before worked on, where this one is about it too, and not its result."""
+        discourse = self._plans.discourse
+        fed, made = discourse.fed, discourse.made_last("text")
+        if fed is None or (made is not None and made.is_called(self.text)) or bank_name(spec) == SPEAKER:
+            return []
+        is_summary = made is not None and made.maker is not None and bank_name(made.maker) == "summarization"
+        of_whole = is_summary and bank_name(spec) in LABELLING and OF_WHOLE.search(self.text)
+        return list(fed.values) if self._is_beside or of_whole else []
+
+    def made_before(self, kind: Modality) -> list[str]:
+        """The values of the thing of a kind that the step means, of those already spoken of."""
+        known = self._plans.discourse.meant(kind, self.text)
+        return list(known.values) if known else []
+
+    def texts_before(self) -> list[str]:
+        """Texts made or given before the step, then those named after it; the latest first."""
+        known = [thing for thing in reversed(self._plans.discourse.things) if thing.kind == "text"]
+        after = self._plans.discourse.unspoken("text", self._text_after)
+        return list(
+            dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values)
+        )
+
+    def text_just_made(self, text: str) -> list[str]:
+        """The text that a step goes by ("based on the summary"), if a task made one."""
+        made = self._plans.discourse.made_last("text")
+        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
+        is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
+        return list(made.values) if made is not None and is_meant else []
+
+    def speaks_of_made_image(self) -> bool:
+        """Whether the step is about the image that the last task made."""
+        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
+        return last is not None and last.kind == "image" and OF_IMAGE.search(self.text) is not None
+
+    def question_before(self) -> str | None:
+        """The question that the sentence before the step quotes."""
+        marks = [*self._masked.within(self.context), *self._masked.marks.values()]
+        questions = [
+            m.value for m in marks if not m.is_file and m.value.rstrip(" .'\"").endswith(("?", "？"))
+        ]
+        asked = [value for task in self._plans.tasks for value in task.args.values()]
+        return next((value for value in questions if value not in asked), None)
+
+    def query_before(self) -> str | None:
+        """The text that the sentence before the step calls a query or a question."""
+        for character in re.findall(MARK, self.context):
+            if QUERY.search(self.context[: self.context.index(character)]):
+                return self.mark(character).value
+        return None
+
+    def boxes(self, makers: Collection[str]) -> Thing | None:
+        """What one of the tasks of these names found last in an image, in this request or an earlier turn."""
+        discourse = self._plans.discourse
+        found = (thing for thing in reversed(discourse.things) if thing.kind == "data" and thing.maker)
+        made = next((thing for thing in found if thing.maker and bank_name(thing.maker) in makers), None)
+        return made or discourse.earlier("data", self.text)
+
+    def made_by(self, maker: str) -> Thing | None:
+        """The latest image that the task of that name made, or one that makes such an image too."""
+        makers = (maker, TWINS.get(maker))
+        made = (t for t in reversed(self._plans.discourse.things) if t.kind == "image" and t.maker)
+        return next((t for t in made if t.maker and bank_name(t.maker) in makers), None)
+
+    def values_elsewhere(self, kind: Modality, task: str = "") -> list[str]:
+        """The values of `elsewhere`; none if there is nothing."""
+        thing = self.elsewhere(kind, task)
+        return list(thing.values) if thing else []
+
+    def offers(self, name: str) -> TaskSpec | None:
+        """The offered task of that name in the phrase bank."""
+        return self._plans.offered.get(name)
+
+    def run(self, name: str, values: list[str], needed_for: str, **more: list[Any]) -> list[str]:
+        """Plan a task for each of the values; returns references to what they make.
+
+        Args:
+            values: of its principal argument; `more` are values of others.
+
+        Raises:
+            PlanError: the task is not offered.
+        """
+        spec = self.offers(name)
+        if spec is None or not spec.inputs:
+            raise PlanError(f"{needed_for} needs {name}, which is not among the tasks offered")
+        return self._plans.emit(spec, {principal(spec): values, **more})
+
+    def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:
+        """Texts made of the step's own files that are not taken yet, by the tasks that its words name.
+
+        Args:
+            needed_for: the task that needs the texts.
+            only_named: leave files alone for which the words name no task.
+        """
+        made: list[str] = []
+        for character in self.left:
+            kind = self.mark(character).kind
+            maker = self._maker_named_before(character, needed_for)
+            if maker is None and (only_named or kind not in BRIDGES):
+                continue
+            values = self.take([character])
+            if kind in BRIDGES and (maker is None or _takes(maker) != kind):
+                values = self.run(BRIDGES[kind], values, needed_for)
+            made += self._plans.emit(maker, {principal(maker): values}) if maker else values
+        self._plans.discourse.join("text", made)
+        return made
+
+    def rendered(self, kind: Modality, needed_for: str) -> list[str]:
+        """An image or a recording made of a text, where there is no file of that kind."""
+        texts = self.texts_before()[:1]
+        return (
+            self.run(RENDERERS[kind], texts, needed_for)
+            if texts and RENDERERS.get(kind) in self._plans.offered
+            else []
+        )
+
+    def made_elsewhere(self, needed_for: str) -> list[str]:
+        """Texts made of a file that the step does not name itself."""
+        for kind, name in BRIDGES.items():
+            if values := self.values_elsewhere(kind):
+                return self.run(name, values, needed_for)
+        return []
+
+    def _maker_named_before(self, character: str, needed_for: str) -> TaskSpec | None:
+        """The task whose result the words before a file name ("the summary of …")."""
+        before = self.text[: self.text.index(character)]
+        noun = re.search(r"([\w-]+) (?:of|from|in|for)(?: the [\w ]{0,30})?\s*$", before)
+        if noun is None:
+            return None
+        kind = self.mark(character).kind
+        for spec in self._plans.offered.values():
+            if spec.name == needed_for or not spec.makes("text") or len(spec.required) != 1:
+                continue
+            if _takes(spec) in (kind, "text") and noun[1].lower() in wording(spec).made:
+                return spec
+        return None
+
+
+def _takes(spec: TaskSpec) -> str:
+    return next(arg.kind for arg in spec.inputs if arg.name == principal(spec))
+
+
+def principal(spec: TaskSpec) -> str:
+    """The name of the first required argument."""
+    return next((arg.name for arg in spec.inputs if arg.required), spec.inputs[0].name)

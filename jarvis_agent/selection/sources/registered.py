@@ -1,0 +1,185 @@
+"""Models that the user describes, in Python or in a YAML file.
+
+RegisteredSource({"id": "my-org/my-detr", "task": "object-detection", "path": "/models/detr"})
+RegisteredSource({"id": "qwen3:8b", "tasks": ["text-generation", "translation"],
+                  "base_url": "http://localhost:11434/v1"})
+RegisteredSource({"id": "org/space", "task": "text-to-image", "space": "org/space"})
+RegisteredSource.from_yaml("models.yaml")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+
+from jarvis_agent.backends.hub import model_card
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.tasks.registry import known_task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate, Frozen, StrPath
+
+_ADDRESS_FIELDS = ("url", "base_url", "api_key_env", "space", "api_name")
+_BACKEND_OF_ADDRESS = {"url": "hf-inference", "base_url": "openai", "space": "spaces"}
+_PART_FIELDS = ("detector", "base_model", "voice", "vocoder")
+"""Keys of `metadata` that may name another model: a path or, for some, an id of the Hub."""
+
+
+class Registration(Frozen):
+    """A model in the user's description; fields not explained here are those of a Candidate.
+
+    Attributes:
+        task, tasks: what the model does, by name or alias; at least one.
+        path: local file or directory.
+        url: a dedicated inference endpoint.
+        base_url, api_key_env: an OpenAI-compatible server, and the environment variable with its key.
+        space, api_name: a Gradio Space by id or address, and the name of its endpoint.
+        local: whether the backend has the model on this machine. None: True for a path or a loopback address.
+    """
+
+    id: str = Field(min_length=1)
+    task: str | None = None
+    tasks: tuple[str, ...] = ()
+    description: str = ""
+    path: StrPath | None = None
+    url: str | None = Field(None, pattern="^https?://")
+    base_url: str | None = Field(None, pattern="^https?://")
+    api_key_env: str | None = Field(None, pattern="^[A-Za-z_][A-Za-z0-9_]*$")
+    space: str | None = None
+    api_name: str | None = None
+    local: bool | None = None
+    revision: str | None = None
+    library: str | None = None
+    backend: str | None = None
+    license: str | None = None
+    languages: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    size: int | None = Field(None, ge=0)
+    downloads: int = Field(0, ge=0)
+    gated: bool = False
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("metadata")
+    @classmethod
+    def _without_nulls(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in metadata.items() if value is not None}
+
+    def candidate(self, task: str) -> Candidate:
+        """Return this model as a Candidate of a task. Its id and files fill in what is not given."""
+        given = {name: value for name, value in self if value is not None and name in Candidate.model_fields}
+        address = {name: value for name in _ADDRESS_FIELDS if (value := getattr(self, name)) is not None}
+        server = next((name for name in _BACKEND_OF_ADDRESS if name in address), None)
+        if server and self.path is None:
+            given = {"backend": _BACKEND_OF_ADDRESS[server], "local": is_loopback(address[server]), **given}
+        given |= {"task": task, "traits": self.traits or model_card.capabilities(task, self.id, ())}
+        given["metadata"] = {**self.metadata, **address}
+        return Candidate(**{**(model_card.model_at(self.path) if self.path else {}), **given})
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a URL points to this machine."""
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+class RegisteredSource:
+    """Lists models that the user describes.
+
+    Args:
+        models: descriptions or lists of descriptions. The fields are those of `Registration`.
+
+    Raises:
+        ConfigError: a description is invalid; the message names the model, the field and the correction.
+    """
+
+    name: ClassVar[str] = "registered"
+
+    def __init__(self, *models: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
+        described = [one for given in models for one in ([given] if isinstance(given, Mapping) else given)]
+        self._models = [
+            candidate for number, one in enumerate(described, start=1) for candidate in _parse(one, number)
+        ]
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> RegisteredSource:
+        """Read the models of a YAML file: a list at the top level or under `models:`.
+
+        Paths, also those of parts in `metadata` (`voice`, `base_model`, ...), are relative to the file.
+
+        Raises:
+            ConfigError: the file cannot be read, or a description is invalid.
+        """
+        import yaml
+
+        file = Path(path)
+        try:
+            content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"the list of models {file} cannot be read: {error}") from error
+        models = content.get("models") if isinstance(content, dict) else content
+        if not isinstance(models, list):
+            raise ConfigError(f"{file} lists no models; write a list of descriptions with `id` and `task`")
+        try:
+            return cls([_resolve_paths(file.parent, model) for model in models])
+        except ConfigError as error:
+            raise ConfigError(f"{file}: {error}") from error
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """Return the models registered for the task, in the given order."""
+        return [model for model in self._models if model.task == spec.name][:limit]
+
+
+def _resolve_paths(folder: Path, model: Any) -> Any:
+    if not isinstance(model, dict):
+        return model
+    found = dict(model)
+    if isinstance(path := model.get("path"), str):
+        found["path"] = folder / Path(path).expanduser()
+    if isinstance(metadata := model.get("metadata"), dict):
+        found["metadata"] = dict(metadata)
+        for name in _PART_FIELDS:
+            part = metadata.get(name)
+            if isinstance(part, str) and (file := folder / Path(part).expanduser()).exists():
+                found["metadata"][name] = str(file)
+    return found
+
+
+def _parse(model: Any, number: int) -> list[Candidate]:
+    """Return one candidate for each task of a description."""
+    label = f"model {number}"
+    if not isinstance(model, Mapping):
+        raise ConfigError(f'{label} is not a description; write {{"id": …, "task": …}}')
+    label += f" ({model['id']})" if model.get("id") else ""
+    try:
+        described = Registration.model_validate(dict(model))
+        names = [*([described.task] if described.task else []), *described.tasks]
+        tasks = dict.fromkeys(known_task(name).name for name in names)
+    except ValidationError as error:
+        raise ConfigError(f"{label}: {'; '.join(_explain(e) for e in error.errors())}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from error
+    if not tasks:
+        raise ConfigError(f'{label}: field "task" is missing; each model needs an id and a task')
+    path = described.path.expanduser() if described.path else None
+    if path is not None and not path.exists():
+        raise ConfigError(f"{label}: path {path} does not exist; give the model's file or directory")
+    described = described.model_copy(update={"path": path})
+    return [described.candidate(task) for task in tasks]
+
+
+def _explain(error: Any) -> str:
+    field = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        close = get_close_matches(field, Registration.model_fields, n=1)
+        known = f"the fields are {', '.join(Registration.model_fields)}"
+        return f'field "{field}" is unknown; ' + (f'did you mean "{close[0]}"?' if close else known)
+    if error["type"] == "missing":
+        return f'field "{field}" is missing; each model needs an id and a task'
+    if field == "api_key_env":
+        return f'field "{field}" is the name of an environment variable with the key, not the key itself'
+    return f'field "{field}": {error["msg"]} (it is {error["input"]!r})'

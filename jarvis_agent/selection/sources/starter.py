@@ -1,0 +1,73 @@
+"""The starter models, which come inside packages, and the algorithms that need no model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import ClassVar
+
+from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
+from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.backends.starter.models import STARTERS, StarterModel, find_weights, may_download
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
+
+
+class StarterSource:
+    """Lists starter models and algorithms.
+
+    A model whose reader or weights are missing is listed too: its backend's `unsupported_reason` gives the
+    command that installs them.
+    """
+
+    name: ClassVar[str] = "starter"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
+        """Return at most `limit` starter models for a task, without network or heavy imports."""
+        return (await asyncio.to_thread(lambda: list(self._candidates(spec))))[:limit]
+
+    def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
+        if row := CONTROL_MAPS.get(spec.name):
+            yield _algorithm(spec, row.id, row.description, "opencv", "cv2", "apache-2.0")
+        if tool := MEDIA_TOOLS.get(spec.name):
+            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
+        for model in STARTERS.values():
+            if spec.name in model.tasks:
+                yield self._candidate(model, spec)
+
+    def _candidate(self, model: StarterModel, spec: TaskSpec) -> Candidate:
+        weights = find_weights(model)
+        return Candidate(
+            id=model.id,
+            task=spec.name,
+            source=self.name,
+            backend="starter",
+            description=model.description,
+            local=weights is not None,
+            path=weights,
+            size=model.size,
+            license=model.license,
+            languages=model.languages,
+            traits=model.traits,
+            metadata={"downloadable": may_download(model, self.settings)},
+        )
+
+
+def _algorithm(
+    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
+) -> Candidate:
+    return Candidate(
+        id=name,
+        task=spec.name,
+        source=StarterSource.name,
+        backend=backend,
+        description=description,
+        local=find_spec(library) is not None,
+        size=0,
+        license=license_name,
+    )

@@ -1,0 +1,262 @@
+"""Text, tables and sound with transformers: long inputs, languages, batches, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.outputs.adapters import adapt
+from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.types import Resource
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("torch")
+pytest.importorskip("pandas")
+
+import tiny_audio  # noqa: E402
+import tiny_tabular  # noqa: E402
+import tiny_text  # noqa: E402
+import tiny_vision  # noqa: E402
+from model_bench import Bench, Build, roughly  # noqa: E402
+
+from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
+from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
+
+TEXT = "Ada wrote the first program. The cat is in Paris."
+LONG = " ".join([TEXT] * 8)
+
+
+@pytest.fixture(scope="module")
+def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(TransformersBackend, built, media, tmp_path_factory.mktemp("made"))
+
+
+def adapted(bench: Bench, call: Call) -> Any:
+    """The output as the task's tool returns it."""
+    return adapt(call.spec, bench.load(call)(call), call)[0]
+
+
+def test_names_are_found_in_the_text_itself_up_to_its_end(bench: Bench) -> None:
+    found = adapted(bench, bench.call("token-classification", tiny_text.bert_tagger, text=LONG))
+    assert all(LONG[row["start"] : row["end"]] == row["word"] for row in found)
+    assert found[-1]["end"] > 300
+
+
+def test_the_whole_of_a_long_context_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = bench.call("question-answering", tiny_text.bert_reader, text="who?", context=LONG)
+    expert = bench.load(call)
+    windows: list[Any] = []
+    forward = expert.loaded.model.forward
+
+    def surer_of_each_window(**inputs: Any) -> Any:
+        output = forward(**inputs)
+        last = int(inputs["attention_mask"][0].sum())
+        output.start_logits[:] = output.end_logits[:] = 0.0
+        output.start_logits[0, last - 4] = output.end_logits[0, last - 3] = 4.0 + len(windows)
+        windows.append(inputs)
+        return output
+
+    monkeypatch.setattr(expert.loaded.model, "forward", surer_of_each_window)
+    best = expert(call)[0]
+    assert len(windows) > 1
+    assert best["start"] > len(LONG) * 0.8
+    assert best["answer"] == LONG[best["start"] : best["end"]]
+
+
+def test_labels_are_a_list_or_a_text(bench: Bench) -> None:
+    for labels in (["a good film", "sports"], "a good film, sports"):
+        raw = bench.ask("zero-shot-classification", tiny_text.bert_nli, text=TEXT, labels=labels)
+        assert set(raw["labels"]) == {"a good film", "sports"}
+    with pytest.raises(BadInputError, match="needs a list of labels"):
+        bench.ask("zero-shot-classification", tiny_text.bert_nli, text=TEXT, labels=" , ")
+
+
+def test_translation_keeps_paragraphs(bench: Bench) -> None:
+    raw = bench.ask("translation", tiny_text.marian, text=f"{TEXT}\n\n{TEXT}", tgt_lang="French")
+    assert raw.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "spelling", "token"),
+    [
+        (tiny_text.m2m100, "en", "__fr__"),
+        (tiny_text.nllb, "eng_Latn", "fra_Latn"),
+        (tiny_text.mbart, "en_XX", "fr_XX"),
+    ],
+)
+def test_multilingual_models_are_given_both_languages(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, model: Build, spelling: str, token: str
+) -> None:
+    call = bench.call("translation", model, text=TEXT, src_lang="English", tgt_lang="fr")
+    loaded = bench.load(call).loaded
+    given: dict[str, Any] = {}
+    generate = loaded.model.generate
+    monkeypatch.setattr(
+        loaded.model, "generate", lambda **options: given.update(options) or generate(**options)
+    )
+    assert "__" not in bench.load(call)(call)
+    assert loaded.tokenizer.src_lang == spelling
+    assert given["forced_bos_token_id"] == loaded.tokenizer.convert_tokens_to_ids(token)
+
+
+@pytest.mark.parametrize(
+    ("model", "languages", "error"),
+    [
+        (tiny_text.marian, {"tgt_lang": "de"}, "org/model does not translate into German"),
+        (tiny_text.m2m100, {}, "needs the target language"),
+        (tiny_text.m2m100, {"tgt_lang": "en"}, "needs the language of the text"),
+        (tiny_text.m2m100, {"tgt_lang": "Esperanto"}, "org/model does not know Esperanto"),
+        (tiny_text.m2m100, {"tgt_lang": "Klingon"}, "'Klingon' is not a known language"),
+    ],
+)
+def test_a_model_for_other_languages_is_refused(
+    bench: Bench, model: Build, languages: dict[str, str], error: str
+) -> None:
+    with pytest.raises((UnsupportedError, BadInputError), match=error):
+        bench.ask("translation", model, text=TEXT, **languages)
+
+
+def test_a_prompt_is_not_repeated_and_must_fit(bench: Bench) -> None:
+    assert TEXT not in bench.ask("text-generation", tiny_text.llama_chat, text=TEXT)
+    with pytest.raises(UnsupportedError, match=r"org/model cannot read \d{4} tokens at once"):
+        bench.ask("text-generation", tiny_text.llama, text=LONG * 5)
+
+
+@pytest.mark.parametrize(
+    ("build", "gap"),
+    [(tiny_text.bert_masked, "___"), (tiny_text.bert_masked, "<mask>"), (tiny_text.roberta_masked, "[mask]")],
+)
+def test_a_gap_may_be_written_in_any_way(bench: Bench, build: Build, gap: str) -> None:
+    usual = bench.ask("fill-mask", build, text="the [MASK] is good")
+    assert len(usual) == 5
+    assert bench.ask("fill-mask", build, text=f"the {gap} is good") == usual
+
+
+def test_there_must_be_one_gap_that_the_model_reaches(bench: Bench) -> None:
+    for text, found in (("the cat is good", "none"), ("the [MASK] is ___", "2"), ("a_b __ c", "none")):
+        with pytest.raises(BadInputError, match=rf"a text with one \[MASK\], and this one has {found}"):
+            bench.ask("fill-mask", tiny_text.bert_masked, text=text)
+    long = " ".join(["the cat is good"] * 40)
+    with pytest.raises(UnsupportedError, match="org/model reads 64 tokens, and the gap comes later"):
+        bench.ask("fill-mask", tiny_text.bert_masked, text=f"{long} [MASK]")
+    assert len(bench.ask("fill-mask", tiny_text.bert_masked, text=f"the [MASK] {long}")) == 5
+
+
+def a_table(folder: Path, text: str) -> Resource:
+    (folder / "asked.csv").write_text(text)
+    return Resource(kind="table", path=folder / "asked.csv")
+
+
+TABLE = "city,people\nOslo,700\nRome,\n"
+
+
+def test_the_cells_of_an_answer_have_their_places(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"table": a_table(tmp_path, TABLE), "text": "how many people?"}
+    raw = bench.ask("table-question-answering", tiny_tabular.tapas, **given)
+    words = [["Oslo", "700"], ["Rome", ""]]
+    assert raw["cells"] == [words[row][column] for row, column in raw["coordinates"]]
+    monkeypatch.setattr(text_tasks, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'org/model.*needs the extra "tabular"'):
+        bench.ask("table-question-answering", tiny_tabular.tapas, **given)
+
+
+def test_a_generative_model_reads_a_table_row_by_row_within_its_context(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def ask(table: str) -> None:
+        bench.ask("table-question-answering", tiny_text.tapex, table=a_table(tmp_path, table), text="Who?")
+
+    loaded = bench.load(bench.call("table-question-answering", tiny_text.tapex)).loaded
+    generate = loaded.model.generate
+
+    def listen(input_ids: Any, **given: Any) -> Any:
+        read.append(loaded.tokenizer.decode(input_ids[0], skip_special_tokens=True))
+        return generate(input_ids=input_ids, **given)
+
+    monkeypatch.setattr(loaded.model, "generate", listen)
+    ask(TABLE)
+    assert read[0] == "who? col : city | people row 1 : oslo | 700 row 2 : rome | "
+    ask("n\n" + "7\n" * 100)
+    rows = [f" row {number} : 7" for number in range(1, 101)]
+    fitting = read[1].count("row")  # a letter is a token, and the model reads 128
+    assert read[1] == "who? col : n" + "".join(rows[:fitting])
+    assert len(read[1]) <= 128 < len(read[1] + rows[fitting])
+    with pytest.raises(UnsupportedError, match="less than the first row"):
+        ask("n\n" + "x" * 200)
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "inputs"),
+    [
+        ("text-classification", tiny_text.bert_classifier, [{"text": TEXT}, {"text": "Ada"}, {"text": LONG}]),
+        ("feature-extraction", tiny_text.bert_base, [{"text": "the program of Ada"}, {"text": "Ada"}]),
+        ("image-classification", tiny_vision.vit, [{"image": "photo"}, {"image": "page"}]),
+    ],
+)
+def test_a_batch_gives_what_the_calls_give_one_by_one(
+    bench: Bench, task: str, model: Build, inputs: list[dict[str, Any]]
+) -> None:
+    calls = [bench.call(task, model, **given) for given in inputs]
+    expert = bench.load(calls[0])
+    assert expert.batch(calls) == roughly([expert(call) for call in calls])
+    assert bench.load(bench.call("question-answering", tiny_text.bert_reader)).batch is None
+
+
+@pytest.mark.parametrize("model", [tiny_audio.whisper, tiny_audio.wav2vec2_ctc])
+def test_a_long_recording_is_transcribed_to_its_end(bench: Bench, tmp_path: Path, model: Build) -> None:
+    from jarvis_agent.media.files import write_audio
+
+    write_audio(tmp_path / "long.wav", np.sin(np.arange(35 * 8_000) / 9), 8_000)
+    long = Resource(kind="audio", path=tmp_path / "long.wav")
+    output = adapted(bench, bench.call("automatic-speech-recognition", model, audio=long))
+    assert output["text"]
+    assert ("chunks" in output) == (model is tiny_audio.whisper)
+    if model is tiny_audio.whisper:
+        assert output["chunks"][-1]["timestamp"][1] > 30
+
+
+def voice_of(folder: Path) -> dict[str, Any]:
+    return {"voice": str(folder / "voice.npy"), "vocoder": str(folder / "vocoder")}
+
+
+@pytest.mark.parametrize("model", [tiny_audio.vits, tiny_audio.speecht5])
+def test_the_whole_of_a_long_text_is_spoken_and_the_same_for_the_same_seed(
+    bench: Bench, model: Build
+) -> None:
+    metadata = voice_of(bench.built(model)) if model is tiny_audio.speecht5 else {}
+    short, again, long = (
+        bench.ask("text-to-speech", model, metadata, text=text)["audio"] for text in (TEXT, TEXT, LONG)
+    )
+    assert len(short) < len(long)
+    if model is tiny_audio.vits:
+        assert (short == again).all()
+
+
+def test_speecht5_without_a_voice_says_what_is_missing(bench: Bench) -> None:
+    with pytest.raises(UnsupportedError, match=r'register it with metadata=\{"voice": "speaker.npy"\}'):
+        bench.ask("text-to-speech", tiny_audio.speecht5, text=TEXT)
+
+
+def test_bad_input_is_refused_as_such(bench: Bench, tmp_path: Path) -> None:
+    for task, model in (
+        ("text-classification", tiny_text.bert_classifier),
+        ("translation", tiny_text.marian),
+        ("text-generation", tiny_text.llama),
+        ("text-to-speech", tiny_audio.vits),
+    ):
+        with pytest.raises(BadInputError, match=f"{task} needs a text, and this one is empty"):
+            bench.ask(task, model, text="  ")
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    with pytest.raises(BadInputError, match="be read as an image"):
+        bench.ask("image-classification", tiny_vision.vit, image=Resource(kind="image", path=broken))
+    sound = Resource(kind="audio", path=broken)
+    with pytest.raises(BadInputError, match=r"be read as audio|holds no sound"):
+        bench.ask("audio-classification", tiny_audio.wav2vec2_classifier, audio=sound)

@@ -1,0 +1,172 @@
+"""Tools of any names are recognised by types and descriptions; their arguments are never guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
+from jarvis_agent.planning.offline import OfflinePlanner
+from jarvis_agent.planning.plan import Plan
+
+PLANNER = OfflinePlanner(settings=Settings(offline=True))
+
+pytestmark = pytest.mark.starter
+
+
+def described(name: str, about: str, takes: str, makes: Modality) -> TaskSpec:
+    kinds = takes.split()
+    inputs = tuple(
+        Arg(kind if kinds.index(kind) == n else f"{kind}{n}", kind) for n, kind in enumerate(kinds)
+    )  # type: ignore[arg-type]
+    return TaskSpec(name, "tool", about, inputs, (makes,))
+
+
+KIT = {
+    spec.name: spec
+    for spec in (
+        described("t1", "Turns the speech in a recording into written words.", "audio", "text"),
+        described("t2", "Shortens a long document to what matters.", "text", "text"),
+        described("t3", "Puts a text into another language.", "text", "text"),
+        described("t4", "Speaks a text with a natural voice.", "text", "audio"),
+        described("t5", "Removes the noise from a recording.", "audio", "audio"),
+        described("t6", "Finds the objects in a picture and labels them.", "image", "text"),
+        described("t7", "Paints a picture from a prompt.", "text", "image"),
+        described("t8", "Estimates the depth of a picture.", "image", "image"),
+        described("t9", "Answers a question about a picture.", "image text", "text"),
+        described("t10", "Compares two sentences: how similar are they?", "text text", "text"),
+        described("t11", "Edits a picture as the instruction says.", "image text", "image"),
+    )
+}
+
+
+def plan(request: str, tools: Any = KIT) -> Plan:
+    return PLANNER.invoke({"input": request, "tools": tools})
+
+
+def test_tools_are_recognised_and_chained() -> None:
+    rows = {
+        "Clean up the noise in a.wav, transcribe it and summarize the transcript.": [
+            ("t5", []), ("t1", [0]), ("t2", [1]),
+        ],
+        "Translate 'Good morning' into French, then read the translation aloud.": [("t3", []), ("t4", [0])],
+        "I have a picture a.jpg. Detect the objects in it, then estimate its depth.": [
+                ("t6", []), ("t8", []),
+            ],
+        "Paint a picture of a fox. What color is the fox in the image?": [("t7", []), ("t9", [0])],
+        "How similar are 'The sky is blue' and 'The sky is azure'?": [("t10", [])],
+        "Transcribe a.wav and edit a.jpg based on the transcript.": [("t1", []), ("t11", [0])],
+        "Summarize a.wav": [("t1", []), ("t2", [0])],
+    }  # fmt: skip
+    wrong = {}
+    for request, wanted in rows.items():
+        made = plan(request)
+        if [(task.task, list(task.deps)) for task in made.tasks] != wanted:
+            wrong[request] = [(task.task, task.deps, task.args) for task in made.tasks], made.notes
+    assert not wrong
+
+
+def test_names_of_tools_do_not_matter() -> None:
+    renamed = {
+        f"x{n}": TaskSpec(f"x{n}", "tool", s.description, s.inputs, s.outputs)
+        for n, s in enumerate(KIT.values())
+    }
+    request = "Transcribe a.wav, summarize it and read the summary aloud."
+    names = dict(zip(renamed, KIT, strict=True))
+    assert [names[task.task] for task in plan(request, renamed).tasks] == [
+        task.task for task in plan(request).tasks
+    ]
+
+
+def test_a_step_that_no_tool_does_is_noted() -> None:
+    few = {name: KIT[name] for name in ("t2", "t4")}
+    made = plan("Estimate the depth of a.jpg and read 'Hello there' aloud.", few)
+    assert [task.task for task in made.tasks] == ["t4"]
+    assert any("Estimate the depth" in note for note in made.notes)
+
+
+@tool
+def refund_order(order_id: str) -> str:
+    """Give a customer the money for an order back."""
+    return order_id
+
+
+@tool
+def send_email(to: str, subject: str, body: str) -> str:
+    """Send an email to somebody."""
+    return to
+
+
+@tool
+def search_handbook(query: str) -> str:
+    """Search the handbook of the company for an answer."""
+    return query
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather forecast for a city."""
+    return city
+
+
+@tool
+def translate(text: str) -> str:
+    """Translate a text into German."""
+    return text
+
+
+OWN = [refund_order, send_email, search_handbook, weather, translate]
+
+
+def test_arguments_of_a_users_tools_are_not_guessed() -> None:
+    rows: dict[str, tuple[list[tuple[str, dict[str, Any]]], str]] = {
+        "Refund order 4711, please.": ([("refund_order", {"order_id": "4711"})], ""),
+        "Give them the money for their order back because it is late.": ([], "refund_order needs order_id"),
+        "Send an email that the parcel is late.": (
+            [],
+            "send_email takes several arguments (to, subject, body)",
+        ),
+        "Search the handbook of the company for our rules on holidays.": (
+            [("search_handbook", {"query": "Search the handbook of the company for our rules on holidays"})],
+            "",
+        ),
+        "What is the weather like in Paris?": ([("weather", {"city": "Paris"})], ""),
+    }
+    wrong = {}
+    for request, (wanted, note) in rows.items():
+        made = plan(request, OWN)
+        got = [(task.task, task.args) for task in made.tasks]
+        if got != wanted or note not in " ".join(made.notes):
+            wrong[request] = got, made.notes
+    assert not wrong
+
+
+def test_an_offered_tool_comes_before_out_of_scope_and_beside_the_catalogue() -> None:
+    made = PLANNER.invoke(
+        {
+            "input": "What's the weather like in Paris? Also describe cat.jpg",
+            "tools": [*TASKS.values(), weather],
+        }
+    )
+    assert [(task.task, task.args) for task in made.tasks] == [
+        ("weather", {"city": "Paris"}),
+        ("image-to-text", {"image": "cat.jpg"}),
+    ]
+
+
+def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
+    rows: list[tuple[str, list[str], list[str], str]] = [
+        ("What animal is in cat.jpg?", ["visual-question-answering", "object-detection"],
+         ["visual-question-answering"], ""),
+        ("Summarize talk.wav", ["summarization"], [], "summarization needs automatic-speech-recognition"),
+        ("Generate a video titled 'A dog' and dub it.", ["text-to-video", "text-to-speech"],
+         ["text-to-video", "text-to-speech"], "combine-video-audio"),
+    ]  # fmt: skip
+    for request, offered, wanted, note in rows:
+        made = plan(request, offered)
+        assert [task.task for task in made.tasks] == wanted, request
+        assert note in " ".join(made.notes), request
