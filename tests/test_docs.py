@@ -27,11 +27,11 @@ from typing import Any
 import httpx
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, is_kept, promises_of
+from doubles.openai_server import OpenAIDouble, ToolUse
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings
-from jarvis_agent.selection.sources.base import Registration
-from jarvis_agent.testing import OpenAIDouble, first_candidate
-from jarvis_agent.testing.openai import ToolUse
+from jarvis_agent.selection.sources.registered import Registration
+from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
 
 ROOT = Path(__file__).parent.parent
