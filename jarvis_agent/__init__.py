@@ -1,4 +1,4 @@
-"""jarvis-agent: HuggingGPT as a LangChain toolkit.
+"""langchain-hugginggpt: HuggingGPT as a LangChain toolkit.
 
     from jarvis_agent import JarvisAgent
 

@@ -1,12 +1,9 @@
-"""A server on this machine, for the tests of `jarvis_agent.interfaces.server`."""
+"""The server of `jarvis_agent.interfaces.server` without a socket, and LangServe's client."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -15,9 +12,9 @@ from typing import Any, Self
 
 import httpx
 import langserve.client
-import uvicorn
 from langserve import RemoteRunnable
 from PIL import Image
+from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.interfaces.server import create_app
@@ -29,10 +26,11 @@ langserve.client._close_clients = lambda sync_client, async_client: sync_client.
 
 CAT = Path(__file__).parent.parent / "examples" / "cat.jpg"
 ANSWER = "It is a tabby cat, and this is its outline."
+BASE = "http://testserver"
 
 
 def plan_for(*names: str) -> str:
-    """A plan that describes the first file and draws the outline of it."""
+    """A plan that describes the first file and draws the outline of the last."""
     tasks = [
         {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": names[0]}},
         {"task": "canny-control", "id": 1, "dep": [-1], "args": {"image": names[-1]}},
@@ -42,9 +40,9 @@ def plan_for(*names: str) -> str:
 
 @dataclass
 class Served:
-    """A running server and what is behind it; `plan` is what its language model plans."""
+    """A running application and its parts; its language model plans `script["plan"]`."""
 
-    url: str
+    client: TestClient
     llm: ScriptedLLM
     backend: FakeBackend
     outputs: Path
@@ -56,7 +54,7 @@ class Served:
         return self.outputs / "served"
 
     def forget(self) -> Self:
-        """This server without a past."""
+        """This server without earlier files and calls."""
         shutil.rmtree(self.outputs, ignore_errors=True)
         self.script["plan"] = "[]"
         self.llm.calls.clear()
@@ -64,19 +62,16 @@ class Served:
         return self
 
     def remote(self, thread: str | None = None) -> RemoteRunnable:
-        headers = {"X-Thread-Id": thread} if thread else {}
-        return RemoteRunnable(f"{self.url}/agent", headers=headers)
+        return remote(self.client, {"X-Thread-Id": thread} if thread else {})
 
     @asynccontextmanager
     async def async_remote(self) -> AsyncIterator[RemoteRunnable]:
-        remote = self.remote()
-        yield remote
-        await remote.async_client.aclose()
+        async with async_remote(self.client.app) as found:
+            yield found
 
     def upload(self, content: bytes | None = None, name: str = "cat.jpg") -> httpx.Response:
-        return httpx.post(
-            f"{self.url}/files", files={"file": (name, CAT.read_bytes() if content is None else content)}
-        )
+        file = (name, CAT.read_bytes() if content is None else content)
+        return self.client.post("/files", files={"file": file})
 
     def uploaded_cat(self) -> str:
         """The name of an uploaded cat, which the language model plans with from now on."""
@@ -85,24 +80,34 @@ class Served:
         return name
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path)
+        return self.client.get(path)
 
 
-@contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """The URL of a server that runs in a thread of its own."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]})
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{free.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
+class _InProcess(httpx.ASGITransport, httpx.BaseTransport):
+    """Sends synchronous requests through a test client, asynchronous ones straight to the application."""
+
+    def __init__(self, client: TestClient) -> None:
+        super().__init__(client.app)
+        self._client = client
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._client.request(
+            request.method, str(request.url), headers=dict(request.headers), content=request.read()
+        )
+        return httpx.Response(answer.status_code, headers=dict(answer.headers), content=answer.content)
+
+
+def remote(client: TestClient, headers: dict[str, str] | None = None) -> RemoteRunnable:
+    """LangServe's client of an application in this process."""
+    return RemoteRunnable(f"{BASE}/agent", headers=headers, client_kwargs={"transport": _InProcess(client)})
+
+
+@asynccontextmanager
+async def async_remote(app: Any) -> AsyncIterator[RemoteRunnable]:
+    """The same, to be used in the test's own event loop."""
+    found = remote(TestClient(app, base_url=BASE))
+    yield found
+    await found.async_client.aclose()
 
 
 def agent_of(
@@ -125,9 +130,9 @@ def agent_of(
 
 @contextmanager
 def serving(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Served]:
-    """A server of an agent that `agent_of` made with the same script."""
-    with listening(create_app(agent)) as url:
+    """A running application of an agent that `agent_of` made with the same script."""
+    with TestClient(create_app(agent), base_url=BASE, raise_server_exceptions=False) as client:
         backend = agent.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
-        yield Served(url, agent.model, backend, agent.settings.output_dir, script)
+        yield Served(client, agent.model, backend, agent.settings.output_dir, script)

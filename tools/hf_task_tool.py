@@ -19,13 +19,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from jarvis_agent.core import sync as portal
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.request import RunContext
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.threads import in_thread
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import run_as_tool
 from jarvis_agent.execution.executor import TaskCall
@@ -125,7 +124,7 @@ class HFTaskTool(BaseTool):
         return self.runner.registry
 
     def _run(self, config: RunnableConfig, **args: Any) -> tuple[str, dict[str, Any]]:
-        return portal.call(lambda: self._arun(config, **args))
+        return run_sync(lambda: self._arun(config, **args))
 
     async def _arun(self, config: RunnableConfig, **args: Any) -> tuple[str, dict[str, Any]]:
         """Select and run outside a plan. A ToolException's message goes to the caller's model."""
@@ -163,11 +162,11 @@ class HFTaskTool(BaseTool):
             return await self.runner.run_candidates(selection, call, config)
         finally:
             # A disk that does not answer must not block the event loop.
-            await in_thread(store.close)
+            await run_in_daemon_thread(store.close)
 
     def close(self) -> None:
         """Free the models that this tool, and those made together with it, have loaded."""
-        portal.call(self.registry.aclose)
+        run_sync(self.registry.aclose)
 
     def __enter__(self) -> Self:
         return self

@@ -24,12 +24,12 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
-from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
@@ -87,7 +87,7 @@ class LangChainTask:
                 f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
                 "give the tool a timeout of its own"
             )
-        done = in_daemon(self.tool.invoke, tool_call, config)
+        done = start_daemon_thread(self.tool.invoke, tool_call, config)
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:

@@ -15,8 +15,8 @@ from pydantic import ConfigDict, PrivateAttr
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
@@ -52,7 +52,7 @@ def hf_tools(
         model, settings or load_settings(), sources=sources, backends=backends, models=models
     )
     if available_only:
-        offered = portal.call(experts.available_tasks)
+        offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     return [HFTaskTool.of(spec, experts, files) for spec in specs]
 

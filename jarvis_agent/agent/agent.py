@@ -24,11 +24,11 @@ from jarvis_agent.agent.memory import ChatMemory
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.plugins import checked
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
@@ -137,7 +137,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request, which is not run."""
-        return portal.call(self.aplan, request, config)
+        return run_sync(self.aplan, request, config)
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
@@ -160,7 +160,7 @@ class JarvisAgent(Runnable[Any, Run]):
             InputError: the request is empty or malformed, one of its files can not be used, or the output
                 directory can not be written. What fails later is told in the Run.
         """
-        return portal.call(partial(self.ainvoke, **kwargs), input, config)
+        return run_sync(partial(self.ainvoke, **kwargs), input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """As `invoke`."""
@@ -168,7 +168,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
         """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
-        yield from portal.iterate(partial(self.astream, **kwargs), input, config)
+        yield from iterate_sync(partial(self.astream, **kwargs), input, config)
 
     async def astream(
         self,
@@ -206,7 +206,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     def close(self) -> None:
         """Free the models and threads that the agent holds; files that runs made stay."""
-        portal.call(self.aclose)
+        run_sync(self.aclose)
 
     async def aclose(self) -> None:
         """As `close`."""

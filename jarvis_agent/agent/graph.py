@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import ConfigError, ForbiddenError, InputError, MissingExtraError
 from jarvis_agent.core.request import Request
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
@@ -141,7 +141,7 @@ class DurableAgent:
 
     def invoke(self, request: Any, config: RunnableConfig) -> Run:
         """As `ainvoke`. The checkpointer is used in the event loop that serves sync calls."""
-        return portal.call(self.ainvoke, request, config)
+        return run_sync(self.ainvoke, request, config)
 
     async def ainvoke(self, request: Any, config: RunnableConfig) -> Run:
         """Run a request. None goes on with the thread's last one, or returns it if it is over; a `Command`
@@ -264,4 +264,4 @@ class DurableAgent:
 
     def close(self) -> None:
         """As `aclose`."""
-        portal.call(self.aclose)
+        run_sync(self.aclose)

@@ -17,7 +17,13 @@ from typing import Any, Protocol
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.agent.memory import ChatMemory, turns_of
-from jarvis_agent.core.concurrency import GRACE, StageTimeoutError, each, run_with_timeout
+from jarvis_agent.core.concurrency import (
+    StageTimeoutError,
+    gather_limited,
+    limits,
+    run_with_timeout,
+    start_daemon_thread,
+)
 from jarvis_agent.core.errors import (
     DeadlineError,
     InputError,
@@ -29,7 +35,6 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
@@ -146,14 +151,16 @@ class RunPipeline:
 
     async def _close_store(self) -> None:
         try:
-            await run_with_timeout(GRACE, asyncio.to_thread(self._store.close), "the end of a run")
+            await run_with_timeout(
+                limits.CANCEL_GRACE_S, asyncio.to_thread(self._store.close), "the end of a run"
+            )
         except StageTimeoutError:
             logger.warning(
                 "the directory %s of a run does not answer; it is left as it is", self._store.directory
             )
         except asyncio.CancelledError:
             # Who stops a run twice is not kept waiting, and its empty directory does not stay.
-            in_daemon(self._store.close)
+            start_daemon_thread(self._store.close)
             raise
 
     async def _begin(
@@ -193,8 +200,8 @@ class RunPipeline:
         count, most = len(request.files) + len(request.blocks), self._settings.max_files
         if count > most:
             raise InputError(f"the request has {count} files, more than {most} (JARVIS_MAX_FILES)")
-        files = await each(self._store.grant, request.files, self._settings.max_parallel)
-        files += await each(self._store.keep, request.blocks, self._settings.max_parallel)
+        files = await gather_limited(self._store.grant, request.files, self._settings.max_parallel)
+        files += await gather_limited(self._store.keep, request.blocks, self._settings.max_parallel)
         known = {file.name for file in files}
         for name in await asyncio.to_thread(mentions, request.text, self._store.knows):
             if name in known:

@@ -1,22 +1,24 @@
-"""Deadlines that hold, whatever the code does that has them.
+"""Timeouts for third-party coroutines, and threads for blocking calls.
 
-    plan = await run_with_timeout(300.0, planner.plan(brief, give), "the planner")    # LateError after 300 s
-    files = await each(store.grant, names, at_once=16)
+    plan = await run_with_timeout(300.0, planner.plan(context), "the planner")   # or StageTimeoutError
+    files = await gather_limited(store.grant, names, limit=16)
+    result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
+    plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
-    with uncounted():
-        tasks = await announced.tasks()        # a wait for others, which does not count
-
-Code that ignores its cancellation is waited for `GRACE` seconds, and then left alone.
+A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from jarvis_agent.core.errors import ExpertError, describe_error
@@ -26,65 +28,53 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-GRACE = 5.0
-"""Seconds for which what was cancelled is waited for: code that goes on all the same must not hold a run."""
-
 
 @dataclass(slots=True)
-class _Limit:
-    """A time limit of `within`, as the work sees it; what the work started may outlive it."""
+class GraceLimits:
+    """Grace periods in seconds; tests shorten them.
 
-    timeout: asyncio.Timeout
-    loop: asyncio.AbstractEventLoop
-    is_over: bool = False
+    Attributes:
+        CANCEL_GRACE_S: how long a cancelled coroutine may take to finish.
+        SYNC_GRACE_S: how long a closed sync iterator and the end of the process wait for running calls.
+    """
 
-    @property
-    def is_open(self) -> bool:
-        return not self.is_over and not self.timeout.expired()
+    CANCEL_GRACE_S: float = 5.0
+    SYNC_GRACE_S: float = 10.0
 
 
-_limits: ContextVar[tuple[_Limit, ...]] = ContextVar("jarvis_limits", default=())
+limits = GraceLimits()
 
 
 class StageTimeoutError(TimeoutError):
-    """The time of `within` was over; a TimeoutError of the work itself is another one."""
+    """`run_with_timeout` reached its limit; a TimeoutError of the work itself is a plain TimeoutError."""
 
 
 async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
-    """What the work gives, if it gives it in time. It is cancelled otherwise, and where the caller is.
+    """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
-    It may be code of others, which may do anything: what would end those who wait for it, a CancelledError
-    while nobody stops it or a SystemExit, is its failure.
+    SystemExit and stray CancelledErrors of the work become ExpertError, so that a plugin cannot end the run.
 
     Args:
-        seconds: how long it may take, but for its `uncounted` blocks; without any it is not begun.
-        work: a coroutine.
-        name: what it is, for people.
+        seconds: the limit; zero or less: the work is not started.
+        work: the coroutine.
+        name: its name in messages.
 
     Raises:
-        LateError: it did not.
-        ExpertError: it was cancelled from within, or ended with what is no Exception.
-        Exception: what the work raises.
+        StageTimeoutError: the limit was reached.
+        ExpertError: the work was cancelled from within, or raised a BaseException that is no Exception.
+        Exception: an error of the work.
     """
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
+    running = asyncio.create_task(_contain_exit(work, name), name=name)
+    in_time: set[asyncio.Task[T]] = set()
     try:
-        async with asyncio.timeout(seconds) as limit:
-            context = copy_context()
-            own = _Limit(limit, asyncio.get_running_loop())
-            context.run(_limits.set, (*_limits.get(), own))
-            running = asyncio.create_task(_tamed(work, name), name=name, context=context)
-            try:
-                await asyncio.wait([running])
-            finally:
-                try:
-                    await stop([running])
-                finally:
-                    own.is_over = True
-    except TimeoutError as late:
-        if not running.done() or running.cancelled():
-            raise StageTimeoutError from late
+        in_time, _ = await asyncio.wait([running], timeout=seconds)
+    finally:
+        await cancel_and_wait([running])
+    if not in_time and (not running.done() or running.cancelled()):
+        raise StageTimeoutError
     if running.cancelled():
         raise ExpertError(f"{name} was cancelled from within")
     error = running.exception()
@@ -93,11 +83,11 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     return running.result()
 
 
-async def _tamed(work: Awaitable[T], name: str) -> T:
+async def _contain_exit(work: Awaitable[T], name: str) -> T:
     try:
         return await work
     except SystemExit as error:
-        # asyncio lets it out of the loop, past everybody.
+        # asyncio lets SystemExit out of the event loop.
         raise _ended_with(error, name) from error
 
 
@@ -105,51 +95,109 @@ def _ended_with(error: BaseException, name: str) -> ExpertError:
     return ExpertError(f"{name} ended with {describe_error(error)}")
 
 
-async def stop(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel what still runs and wait until it has stopped, `GRACE` seconds at most. Raises nothing of it."""
+async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks that still run and wait up to `limits.CANCEL_GRACE_S`. Raises none of their errors."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
     if running:
-        for task in (await asyncio.wait(running, timeout=GRACE))[1]:
-            logger.error("%s does not stop when it is cancelled; it is left alone", task.get_name())
+        for task in (await asyncio.wait(running, timeout=limits.CANCEL_GRACE_S))[1]:
+            logger.error("%s does not stop when it is cancelled; it is abandoned", task.get_name())
     for task in tasks:
         if task.done() and not task.cancelled():
-            task.exception()  # asyncio complains of errors that nobody has looked at
+            task.exception()  # asyncio logs errors that are never retrieved
 
 
-async def each(work: Callable[[A], Awaitable[T]], things: Sequence[A], at_once: int) -> list[T]:
-    """The work on each of the things, a few at once; the results are in their order.
+async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], limit: int) -> list[T]:
+    """Await `work(item)` for each item, `limit` at a time; the results keep the order of the items.
 
     Raises:
-        Exception: what the work on one of them raises; the others are cancelled then.
+        Exception: the first error; the other calls are cancelled.
     """
-    slots = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(limit)
 
-    async def one(thing: A) -> T:
+    async def run(item: A) -> T:
         async with slots:
-            return await work(thing)
+            return await work(item)
 
-    running = [asyncio.create_task(one(thing)) for thing in things]
+    running = [asyncio.create_task(run(item)) for item in items]
     try:
         return await asyncio.gather(*running)
     finally:
-        await stop(running)
+        await cancel_and_wait(running)
 
 
-@contextmanager
-def uncounted() -> Iterator[None]:
-    """A wait for somebody else, who has a limit of his own: those around this block stand still."""
+def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
+    """Start `work(*args)` in a new daemon thread with the caller's context variables.
+
+    Errors are stored in the future; those that would end an event loop (SystemExit, StopIteration, …) as a
+    RuntimeError.
+    """
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            result = context.run(work, *args)
+        except BaseException as error:
+            done.set_exception(_as_exception(error))
+        else:
+            done.set_result(result)
+
+    threading.Thread(target=run, name="jarvis-daemon", daemon=True).start()
+    return done
+
+
+async def run_in_daemon_thread(work: Callable[..., T], *args: Any) -> T:
+    """Await `start_daemon_thread`. On cancellation the thread is abandoned and its result discarded."""
+    return await asyncio.wrap_future(start_daemon_thread(work, *args))
+
+
+def _as_exception(error: BaseException) -> BaseException:
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _new_executor() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(2, "jarvis-cpu")
+
+
+_executor = _new_executor()
+_cancelled: ContextVar[threading.Event | None] = ContextVar("jarvis_cancelled", default=None)
+"""Set while `run_cpu_bound` runs; the event is set when its caller stops waiting."""
+
+
+def _renew_executor() -> None:
+    """Replace the executor in a forked child, where its threads do not exist."""
+    global _executor
+    _executor = _new_executor()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_executor)
+
+
+async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
+    """As `asyncio.to_thread`, for CPU-bound work: two calls at a time in the process."""
+    context, cancelled = copy_context(), threading.Event()
+    context.run(_cancelled.set, cancelled)
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    # A limit of another loop can only be moved there; it goes on.
-    known = [limit for limit in _limits.get() if limit.loop is loop and limit.is_open]
-    standing = [(limit, when) for limit in known if (when := limit.timeout.when()) is not None]
-    for limit, _ in standing:
-        limit.timeout.reschedule(None)
     try:
-        yield
+        return await loop.run_in_executor(_executor, partial(context.run, work, *args))
     finally:
-        for limit, when in standing:
-            if limit.is_open:
-                limit.timeout.reschedule(when + loop.time() - began)
+        cancelled.set()
+
+
+def check_cancelled() -> None:
+    """End work of `run_cpu_bound` whose caller no longer waits.
+
+    Raises:
+        concurrent.futures.CancelledError: the caller was cancelled.
+    """
+    cancelled = _cancelled.get()
+    if cancelled is not None and cancelled.is_set():
+        raise CancelledError

@@ -56,7 +56,7 @@ class MissingExtraError(ConfigError):
 
     def __init__(self, what: str, extra: str) -> None:
         """`what` needs the optional dependencies named `extra` (one of pyproject's extras)."""
-        super().__init__(f'{what} needs the extra "{extra}": pip install "jarvis-agent[{extra}]"')
+        super().__init__(f'{what} needs the extra "{extra}": pip install "langchain-hugginggpt[{extra}]"')
         self.extra = extra
 
 

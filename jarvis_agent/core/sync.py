@@ -1,7 +1,7 @@
 """The sync face of an async core: one event loop in a thread of its own serves every sync call.
 
-run = portal.call(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
-for chunk in portal.iterate(agent.astream, "…"): ...
+run = run_sync(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
+for chunk in iterate_sync(agent.astream, "…"): ...
 
 The thread is a daemon: at the end of the process what still runs is stopped, and what can not be stopped is
 left alone.
@@ -19,11 +19,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from jarvis_agent.core.concurrency import limits
+
 T = TypeVar("T")
 
 _NAME = "jarvis-portal"
-_GRACE = 10.0
-"""Seconds for which what was stopped is waited for, by a closed iterator and at the end of the process."""
 
 
 class _Call(Generic[T]):
@@ -43,14 +43,14 @@ class _Call(Generic[T]):
                 self._loop.call_soon_threadsafe(self._cancel)
 
     def stop(self) -> None:
-        """Cancel it, and wait until it has ended, `_GRACE` seconds at most.
+        """Cancel it, and wait until it has ended, `limits.SYNC_GRACE_S` seconds at most.
 
         An iterator that nobody closed may be collected anywhere: in the loop's own thread, where nothing
         can be waited for, or in one that holds a lock which the loop needs.
         """
         self.cancel()
         if threading.current_thread().name != _NAME:
-            wait([self.done], _GRACE)
+            wait([self.done], limits.SYNC_GRACE_S)
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._work)
@@ -87,7 +87,7 @@ class _Portal:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
-                "a sync call of jarvis-agent in the event loop that serves such calls would wait for itself; "
+                "a sync call inside the event loop that serves sync calls would wait for itself; "
                 "await the async method instead (ainvoke for invoke)"
             )
         call = _Call(self._loop, work)
@@ -100,9 +100,9 @@ class _Portal:
         running = list(self._calls)
         for call in running:
             call.cancel()
-        wait([call.done for call in running], _GRACE)
+        wait([call.done for call in running], limits.SYNC_GRACE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_GRACE)
+        self._thread.join(limits.SYNC_GRACE_S)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -128,7 +128,7 @@ def _shared() -> _Portal:
 
 
 def close() -> None:
-    """Stop the calls that run, `_GRACE` seconds at most; a later call starts anew."""
+    """Stop the calls that run, `limits.SYNC_GRACE_S` seconds at most; a later call starts anew."""
     global _portal
     with _lock:
         portal, _portal = _portal, None
@@ -142,7 +142,7 @@ def _forget() -> None:
     _portal, _lock = None, threading.Lock()
 
 
-def call(function: Callable[..., Awaitable[T]], *args: object) -> T:
+def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
     """Await `function(*args)` in the portal's loop. An interrupt here stops it there.
 
     Raises:
@@ -160,7 +160,7 @@ def call(function: Callable[..., Awaitable[T]], *args: object) -> T:
         running.stop()
 
 
-def iterate(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterator[T]:
+def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterator[T]:
     """Iterate over `function(*args)` in the portal's loop; closing this iterator cancels that one.
 
     One task of the loop runs the whole iteration, as async generators with time limits need.

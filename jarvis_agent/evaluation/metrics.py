@@ -1,37 +1,94 @@
-"""How near predicted plans come to gold ones: the metrics of TaskBench, and stricter ones of the same kind.
+"""Plans as graphs, and how close predicted graphs come to gold ones: the metrics of TaskBench.
 
     scores = score(gold, predicted, makes, mode="strict")
-    scores.f1("node"), scores.f1("edge"), scores.exact      # 0.81, 0.55, 0.43
+    scores[0].counts["node"].f1, scores[0].similarity, scores[0].exact
 
-F1 is micro-averaged: hits, predictions and gold facts are added up over all requests.
+F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests.
 
-`compat` counts as TaskBench's own script does (taskbench/evaluate.py of microsoft/JARVIS, MIT): each fact
-once a request, tools that do not exist left out, requests without a prediction left out. In one case it does
-not: where a reference is to no node, the script counts the argument before it a second time, and `compat`
-leaves it out.
-`strict` counts what was invented and what is missing: facts as often as they stand there, and a request
-without a prediction as one with an empty plan.
+`compat` counts as TaskBench's script does (taskbench/evaluate.py of microsoft/JARVIS, MIT): each fact once
+per request, without unknown tools and without requests that have no prediction. It differs in one case: for
+a reference to a missing node, the script counts the previous argument twice; `compat` leaves it out.
+`strict` also counts repeated facts, unknown tools, and a missing prediction as an empty plan.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
-from jarvis_agent.evaluation.graphs import Argument, PlanGraph, arguments, links
+from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
 
 Mode = Literal["compat", "strict"]
 Metric = Literal["node", "edge", "type", "value"]
-
-METRICS: tuple[Metric, ...] = ("node", "edge", "type", "value")
 """Tools; links; tools with the kind of each argument; the same with the arguments' values."""
+
+_REFERENCE = re.compile(r"<node-(\d{1,9})>")
+
+_EXTENSIONS = {
+    "image": ("jpg", "png", "jpeg", "gif", "bmp", "tiff", "svg", "ico"),
+    "audio": ("mp3", "wav", "wma", "ogg", "aac", "flac", "aiff", "au"),
+    "video": ("mp4", "avi", "mov", "flv", "wmv", "mkv", "webm", "m4v", "mpg", "mpeg"),
+}
+"""TaskBench takes the kind of an argument from the first of these found anywhere in it."""
+
+
+class GraphNode(NamedTuple):
+    """A tool with its arguments in order: values as written, or `<node-j>` for the result of node j."""
+
+    task: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """The plan of one request. `kind` is TaskBench's type: "single", "chain" or "dag"."""
+
+    id: str
+    nodes: tuple[GraphNode, ...] = ()
+    kind: str = ""
+
+    def links(self) -> list[tuple[str, str]]:
+        """Return links by tool names; a reference to no other node of the plan stays as written."""
+        return list(self._links())
+
+    def _links(self) -> Iterator[tuple[str, str]]:
+        for place, node in enumerate(self.nodes):
+            for source in filter(None, map(_REFERENCE.search, node.arguments)):
+                number = int(source[1])
+                exists = number < len(self.nodes) and number != place
+                yield (self.nodes[number].task if exists else source[0], node.task)
+
+
+def graph_of(tasks: Sequence[Task], specs: Mapping[str, TaskSpec], record: str) -> PlanGraph:
+    """Return a plan in TaskBench's form, with arguments in the order of the task's specification."""
+    places = {task.id: place for place, task in enumerate(tasks)}
+    nodes = []
+    for task in tasks:
+        known = [arg.name for arg in specs[task.task].inputs] if task.task in specs else []
+        names = sorted(task.args, key=lambda name: known.index(name) if name in known else len(known))
+        values = tuple(value for name in names for value in _argument_values(task.args[name], places))
+        nodes.append(GraphNode(task.task, values))
+    return PlanGraph(record, tuple(nodes))
+
+
+def _argument_values(value: Any, places: Mapping[int, int]) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _argument_values(item, places)
+    elif references := [number for number in refs_in(value) if number in places]:
+        yield from (f"<node-{places[number]}>" for number in references)
+    elif value is not None:
+        yield str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Facts in both plans, in the predicted one, in the gold one."""
+    """Facts in both plans, in the predicted one, and in the gold one."""
 
     both: int = 0
     predicted: int = 0
@@ -41,56 +98,20 @@ class Counts:
         return Counts(self.both + other.both, self.predicted + other.predicted, self.gold + other.gold)
 
     @property
-    def precision(self) -> float:
-        """The share of the predicted facts that are right; without any, 1 if none was due, 0 else."""
-        return self.both / self.predicted if self.predicted else float(not self.gold)
-
-    @property
-    def recall(self) -> float:
-        """The share of the gold facts that were predicted; without any, 1 if none was predicted, 0 else."""
-        return self.both / self.gold if self.gold else float(not self.predicted)
-
-    @property
     def f1(self) -> float:
-        """Twice the hits over all facts; 1 where nothing was to be predicted and nothing was."""
+        """Return F1; 1 if there are no facts at all."""
         facts = self.predicted + self.gold
         return 2 * self.both / facts if facts else 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """One request: counts by metric, likeness of the sequences (0…1), whether the graphs are equal."""
+class Score:
+    """One request: counts by metric, similarity of the tool sequences (0 to 1), equality of the graphs."""
 
     id: str
     counts: Mapping[Metric, Counts]
-    likeness: float
+    similarity: float
     exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The requests that were scored, and what they come to together."""
-
-    mode: Mode
-    requests: Sequence[Scored]
-
-    def counts(self, metric: Metric) -> Counts:
-        """The counts of all requests added up."""
-        return sum((one.counts[metric] for one in self.requests), Counts())
-
-    def f1(self, metric: Metric) -> float:
-        """Micro-averaged F1, 0…1."""
-        return self.counts(metric).f1
-
-    @property
-    def edit_distance(self) -> float:
-        """Mean normalised edit distance of the sequences of tools: 0 is the same, 1 nothing in common."""
-        return 1 - _mean(one.likeness for one in self.requests)
-
-    @property
-    def exact(self) -> float:
-        """The share of requests whose tools and links are those of the gold plan."""
-        return _mean(float(one.exact) for one in self.requests)
 
 
 def score(
@@ -98,97 +119,90 @@ def score(
     predicted: Mapping[str, PlanGraph],
     makes: Mapping[str, str],
     mode: Mode = "strict",
-) -> Scores:
-    """Compare predicted plans, by id, with gold ones.
-
-    In the names of tools `_` and a blank are the same, as in TaskBench's script.
+) -> list[Score]:
+    """Compare predicted plans, by id, with gold ones. In tool names `_` and a space are equal.
 
     Args:
-        makes: the tools that exist, and what each makes first ("none": nothing).
+        makes: the known tools, with the kind of their first output ("none" without one).
     """
-    kinds = {_spaced(tool): kind for tool, kind in makes.items()}
-    counted = []
+    kinds = {tool.replace("_", " "): kind for tool, kind in makes.items()}
+    scores = []
     for graph in gold:
         found = predicted.get(graph.id)
-        if found is None and mode == "compat":
-            continue
-        right, said = (_with_spaces(one) for one in (graph, found or PlanGraph(id=graph.id)))
-        counted.append(_scored(right, said, kinds, mode))
-    return Scores(mode, counted)
+        if found is not None or mode == "strict":
+            pair = _with_spaces(graph), _with_spaces(found or PlanGraph(graph.id))
+            scores.append(_score(*pair, kinds, is_compat=mode == "compat"))
+    return scores
 
 
 def _with_spaces(graph: PlanGraph) -> PlanGraph:
-    nodes = [node.model_copy(update={"task": _spaced(node.task)}) for node in graph.nodes]
-    return graph.model_copy(update={"nodes": tuple(nodes)})
+    nodes = (node._replace(task=node.task.replace("_", " ")) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
 
 
-def _spaced(tool: str) -> str:
-    return tool.replace("_", " ")
-
-
-def _scored(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], mode: Mode) -> Scored:
-    is_compat = mode == "compat"
-    count = _counts_of_sets if is_compat else _counts_of_bags
-    right, said = (_facts(graph, makes, is_compat) for graph in (gold, predicted))
+def _score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], *, is_compat: bool) -> Score:
+    expected, found = (_facts(graph, makes, is_compat=is_compat) for graph in (gold, predicted))
     sequences = [
-        [node.task if node.task in makes or not is_compat else "" for node in graph.nodes]
+        ["" if is_compat and node.task not in makes else node.task for node in graph.nodes]
         for graph in (predicted, gold)
     ]
-    return Scored(
+    return Score(
         id=gold.id,
-        counts={metric: count(said[metric], right[metric]) for metric in METRICS},
-        likeness=likeness(*sequences),
-        exact=_bag(gold) == _bag(predicted),
+        counts={metric: _counts(found[metric], expected[metric], is_compat) for metric in expected},
+        similarity=similarity(*sequences),
+        exact=_tools_and_links(gold) == _tools_and_links(predicted),
     )
 
 
-def _facts(graph: PlanGraph, makes: Mapping[str, str], is_compat: bool) -> dict[Metric, list[Hashable]]:
-    held = arguments(graph, makes)
+def _tools_and_links(graph: PlanGraph) -> tuple[Counter[str], Counter[tuple[str, str]]]:
+    return Counter(node.task for node in graph.nodes), Counter(graph.links())
+
+
+def _facts(graph: PlanGraph, makes: Mapping[str, str], *, is_compat: bool) -> dict[Metric, list[Hashable]]:
+    facts: dict[Metric, list[Hashable]] = {"node": [], "edge": [], "type": [], "value": []}
+    for place, node in enumerate(graph.nodes):
+        if not is_compat or node.task in makes:
+            facts["node"].append(node.task)
+        for value in node.arguments:
+            reference = _REFERENCE.search(value)
+            number = int(reference[1]) if reference else None
+            if is_compat and number is not None and (number == place or number >= len(graph.nodes)):
+                continue
+            if number is not None and number < len(graph.nodes):
+                value = graph.nodes[number].task
+                kind = makes.get(value, "other")
+            else:
+                kind = _kind_of(value)
+            facts["type"].append((node.task, kind))
+            facts["value"].append((node.task, kind, value))
+    facts["edge"] = [one for one in graph.links() if not (is_compat and one[0].startswith("<node-"))]
+    return facts
+
+
+def _kind_of(value: str) -> str:
+    found = (kind for kind, endings in _EXTENSIONS.items() if any(f".{end}" in value for end in endings))
+    return next(found, "text")
+
+
+def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable], is_compat: bool) -> Counts:
+    said, right = Counter(predicted), Counter(gold)
     if is_compat:
-        held = [[arg for arg in args if _is_readable(arg, place, graph)] for place, args in enumerate(held)]
-    pairs = [(node.task, arg) for node, args in zip(graph.nodes, held, strict=True) for arg in args]
-    return {
-        "node": [node.task for node in graph.nodes if node.task in makes or not is_compat],
-        "edge": [link for link in links(graph) if not (is_compat and link[0].startswith("<node-"))],
-        "type": [(task, arg.kind) for task, arg in pairs],
-        "value": [(task, arg.kind, arg.value) for task, arg in pairs],
-    }
+        said, right = Counter(said.keys()), Counter(right.keys())
+    return Counts((said & right).total(), said.total(), right.total())
 
 
-def _is_readable(argument: Argument, place: int, graph: PlanGraph) -> bool:
-    """Whether it is a value, or refers to another node of the plan."""
-    return argument.node is None or (argument.node != place and argument.node < len(graph.nodes))
+def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+    """Return twice the longest common subsequence over both lengths; 1 for two empty sequences.
 
-
-def _bag(graph: PlanGraph) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    return Counter(node.task for node in graph.nodes), Counter(links(graph))
-
-
-def _counts_of_sets(predicted: Collection[Hashable], gold: Collection[Hashable]) -> Counts:
-    return Counts(len({*predicted} & {*gold}), len({*predicted}), len({*gold}))
-
-
-def _counts_of_bags(predicted: Collection[Hashable], gold: Collection[Hashable]) -> Counts:
-    return Counts((Counter(predicted) & Counter(gold)).total(), len(predicted), len(gold))
-
-
-def likeness(one: Sequence[str], other: Sequence[str]) -> float:
-    """How alike two sequences are: twice their longest common subsequence over both lengths, 1 if empty.
-
-    One minus this is the edit distance by insertions and deletions, normalised (Levenshtein's `ratio`).
+    One minus this is the normalised edit distance by insertions and deletions (Levenshtein's `ratio`).
     """
     if not one and not other:
         return 1.0
     row = [0] * (len(other) + 1)
     for item in one:
-        before = 0
+        diagonal = 0
         for place, candidate in enumerate(other, 1):
-            kept = row[place]
-            row[place] = before + 1 if item == candidate else max(row[place], row[place - 1])
-            before = kept
+            above = row[place]
+            row[place] = diagonal + 1 if item == candidate else max(above, row[place - 1])
+            diagonal = above
     return 2 * row[-1] / (len(one) + len(other))
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else 0.0

@@ -1,84 +1,203 @@
-"""Have a planner plan many requests, and write each plan down as soon as it is there.
+"""Run a planner over many requests; each plan is written to a file as soon as it is there.
 
-    made = predict(requests, specs, planner, name="offline", out=Path("predictions.jsonl"), concurrency=8)
-    async for one in made:
-        one.graph, one.seconds, one.usage, one.error
+    predictions = predict(requests, planner, name="offline", out=Path("plans.jsonl"), concurrency=8)
+    async for one in predictions:
+        one.plan, one.seconds, one.usage, one.error
 
-A run that was broken off goes on where it was: what stands in the file is taken from there, but for requests
-at which the planner failed, which are planned again.
+A second run with the same file continues: only requests that are missing or failed are planned.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from dataclasses import replace
-from itertools import islice
+import codecs
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import ValidationError
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
 from jarvis_agent.core.request import RunContext, UsageMeter, mentions
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Usage
-from jarvis_agent.evaluation.graphs import graph_of
-from jarvis_agent.evaluation.jsonl import writing
-from jarvis_agent.evaluation.predictions import Prediction, held_in, line_of
-from jarvis_agent.planning.chain import Planner
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Frozen, Resource, Task, Usage
+from jarvis_agent.evaluation.metrics import graph_of
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import kind_by_name
 
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+Planner = Runnable[Any, Plan]
+
+
+class Prediction(Frozen):
+    """The plan of one request.
+
+    Attributes:
+        plan: its tasks; empty if planning failed.
+        error: why there is no plan.
+        planner: the name of the planner.
+    """
+
+    id: str
+    plan: tuple[Task, ...] = ()
+    seconds: float = 0.0
+    usage: Usage = Usage()
+    error: str | None = None
+    planner: str = ""
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Read a file of JSON lines, or a JSON array, of objects with an `id`. Empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read, or a record is invalid; the message names its line.
+    """
+    content = _read(path).removeprefix(codecs.BOM_UTF8)
+    lines = [content] if content.lstrip().startswith(b"[") else content.split(b"\n")
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found = json.loads(line) if line.strip() else []
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}, is not JSON in UTF-8: {error}") from error
+        for record in found if isinstance(found, list) else [found]:
+            if not isinstance(record, dict) or "id" not in record:
+                raise InputError(f"{path}, line {number}, is not an object with an `id`")
+            records.append(record)
+    return records
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def invalid_fields(error: ValidationError) -> str:
+    """Return what is wrong with a record on one line."""
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+
+
+def named_files(request: str) -> list[Resource]:
+    """Return the files that a request names, by their extensions; in an evaluation none of them exists."""
+    return [Resource(kind=kind_by_name(name), path=Path(name), name=name) for name in mentions(request)]
+
+
+def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
+    """Return the planner of an agent with this chat model; None: the offline planner."""
+    from jarvis_agent.llm.client import LLMClient
+    from jarvis_agent.llm.prompts import load_prompts
+    from jarvis_agent.llm.token_budget import window_of
+    from jarvis_agent.planning.chain import LLMPlanner
+    from jarvis_agent.planning.offline import OfflinePlanner
+
+    if model is None:
+        return OfflinePlanner(settings=settings)
+    prompts = load_prompts(settings.prompts, window=window_of(model, settings))
+    planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
+
+    async def plan(given: dict[str, Any], config: RunnableConfig) -> Plan:
+        turns, meter = tuple(given["chat_history"]), config["metadata"]["meter"]
+        files, specs = tuple(given["files"]), given["tools"]
+        context = RunContext(given["input"], files=files, turns=turns, specs=specs, meter=meter)
+        return await planner.plan(context, lambda task: None)
+
+    return RunnableLambda(plan)
+
 
 async def predict(
-    requests: Mapping[str, str],
-    specs: Mapping[str, TaskSpec],
+    requests: Mapping[str, dict[str, Any]],
     planner: Planner,
     *,
     name: str,
     out: Path | None = None,
     concurrency: int = 4,
-    briefs: Mapping[str, RunContext] | None = None,
-    warm: bool = False,
 ) -> AsyncIterator[Prediction]:
-    """The plans of the requests, which are given by id: first those that `out` holds, then the others.
+    """Yield the plans of requests: first those that `out` holds, then the others as they are made.
 
-    A planner may fail at a request; the prediction then has an `error`.
+    A planner may fail at a request; its prediction then has an `error`.
 
     Args:
-        name: the planner's name, which is written down with each plan.
-        out: where predictions are written, a line each.
-        concurrency: requests that are planned at once.
-        briefs: by id, what is known of a request beside its words (earlier turns, files that it does not
-            name); where there is none, it has the files that it names.
-        warm: whether to plan the first request once before, uncounted, so that no time holds the loading.
+        requests: the planner's input by id: "input", "files", "chat_history", "tools".
+        name: written with each plan; a file of another planner is refused.
+        concurrency: how many requests are planned at once.
 
     Raises:
-        ConfigError: the planner can not plan as it is set up, or lacks a package.
-        InputError: `out` can not be read or written, or holds plans of another planner.
+        ConfigError: the planner cannot work as configured, or an extra is missing.
+        InputError: `out` cannot be read or written, or holds something else.
     """
-    known = briefs or {}
 
-    def plan(one: tuple[str, str]) -> asyncio.Task[Prediction]:
-        record, request = one
-        brief = known.get(record) or RunContext(request, files=tuple(named_files(request)), specs=specs)
-        return asyncio.create_task(_predict(record, replace(brief, meter=UsageMeter()), planner, name))
+    async def plan(record: str) -> Prediction:
+        return await _predict(record, requests[record], planner, name)
 
-    done = {record: one for record, one in held_in(out, name).items() if one.error is None}
+    done = _read_predictions(out, name)
     for record in requests:
         if record in done:
             yield done[record]
-    missing = [(record, text) for record, text in requests.items() if record not in done]
+    missing = [record for record in requests if record not in done]
     with _appending(out) as file:
-        if warm and missing:
-            await plan(missing[0])
-        async with aclosing(_each(map(plan, missing), concurrency)) as planned:
-            async for prediction in planned:
-                if file:
-                    file.write(line_of(prediction, requests[prediction.id]))
-                    file.flush()
-                yield prediction
+        limited = RunnableLambda(plan).abatch_as_completed(missing, {"max_concurrency": concurrency})
+        async for _, prediction in limited:
+            if file:
+                file.write(_line(prediction, requests[prediction.id]))
+                file.flush()
+            yield prediction
+
+
+async def _predict(record: str, given: dict[str, Any], planner: Planner, name: str) -> Prediction:
+    meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
+    try:
+        plan = await planner.ainvoke(given, {"metadata": {"meter": meter}})
+    except (ConfigError, InputError):
+        raise
+    except JarvisError as error:
+        failure = describe_error(error)
+    return Prediction(
+        id=record,
+        plan=tuple(plan.tasks),
+        seconds=round(perf_counter() - started, 4),
+        usage=sum(meter.usage.values(), Usage()),
+        error=failure,
+        planner=name,
+    )
+
+
+def _read_predictions(path: Path | None, planner: str) -> dict[str, Prediction]:
+    """Return the successful predictions in a file. Lines that were cut off are planned again."""
+    if path is None or not path.is_file():
+        return {}
+    found: dict[str, Prediction] = {}
+    lines = [line for line in _read(path).split(b"\n") if line.strip()]
+    for line in lines:
+        try:
+            record = json.loads(line)
+            one = Prediction(**{key: record[key] for key in Prediction.model_fields if key in record})
+        except (ValueError, TypeError):
+            continue
+        if one.planner != planner:
+            raise InputError(
+                f'{path} holds plans of "{one.planner}", and this planner is "{planner}": use another file'
+            )
+        found[one.id] = one
+    if lines and not found:
+        raise InputError(f"{path} holds something else than plans: use another file")
+    return {record: one for record, one in found.items() if one.error is None}
+
+
+def _line(prediction: Prediction, given: Mapping[str, Any]) -> str:
+    """The line of a prediction, with the plan also as TaskBench's script reads it (`result`)."""
+    graph = graph_of(prediction.plan, given["tools"], prediction.id)
+    nodes = [{"task": node.task, "arguments": list(node.arguments)} for node in graph.nodes]
+    links = [{"source": source, "target": target} for source, target in graph.links()]
+    taskbench = {"task_nodes": nodes, "task_links": links}
+    record = {**prediction.model_dump(), "user_request": given["input"], "result": taskbench, **taskbench}
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 @contextmanager
@@ -86,49 +205,11 @@ def _appending(out: Path | None) -> Iterator[IO[str] | None]:
     if out is None:
         yield None
         return
-    with writing(out):
+    try:
         file = out.open("a", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
     with file:
+        if _read(out)[-1:] not in (b"", b"\n"):
+            file.write("\n")
         yield file
-
-
-async def _each(
-    started: Iterable[asyncio.Task[Prediction]], concurrency: int
-) -> AsyncGenerator[Prediction, None]:
-    """What the tasks come to, as they end; so many at once, each started when it is drawn."""
-    waiting = iter(started)
-    ended: set[asyncio.Task[Prediction]] = set()
-    running = set(islice(waiting, concurrency))
-    try:
-        while running:
-            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            running |= set(islice(waiting, len(ended)))
-            for task in ended:
-                yield task.result()
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, *ended, return_exceptions=True)
-
-
-async def _predict(record: str, brief: RunContext, planner: Planner, name: str) -> Prediction:
-    began, plan, failure = perf_counter(), Plan(), None
-    try:
-        plan = await planner.plan(brief, lambda task: None)
-    except (ConfigError, InputError):
-        raise
-    except JarvisError as error:
-        failure = describe_error(error)
-    return Prediction(
-        graph=graph_of(plan, brief.specs, record),
-        tasks=tuple(plan.tasks),
-        seconds=perf_counter() - began,
-        usage=sum(brief.meter.usage.values(), Usage()),
-        error=failure,
-        planner=name,
-    )
-
-
-def named_files(request: str) -> list[Resource]:
-    """The files that a request names, by their endings alone: in an evaluation none of them exists."""
-    return [Resource(kind=kind_by_name(name), path=Path(name), name=name) for name in mentions(request)]

@@ -1,63 +1,55 @@
-"""What an evaluation came to: figures with their intervals, time and tokens; alone, or two side by side.
+"""Figures of an evaluation with their 95 % intervals, and the time and tokens that it took.
 
-report = report_on("offline", scores, predictions)
+report = report_on("offline", scores, FIGURES, predictions)
 report.figures[0]                 # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
-report.failed, report.reason      # requests at which the planner failed, and why most of them
-differences(scores, others)       # what the second run does better, with intervals of the difference
+report.failed, report.reason      # requests at which the planner failed, and the commonest reason
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TypeVar
 
-from jarvis_agent.core.errors import InputError, MissingExtraError
 from jarvis_agent.core.types import Frozen, Usage
-from jarvis_agent.evaluation.metrics import Counts, Metric, Mode, Scored, Scores
-from jarvis_agent.evaluation.predictions import Prediction
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from jarvis_agent.evaluation.metrics import Counts
+from jarvis_agent.evaluation.predict import Prediction
 
 T = TypeVar("T")
 
-RESAMPLES = 1000
-"""Draws of requests from which the intervals come (percentile bootstrap, Efron 1979)."""
+Ratios = Mapping[str, Callable[[T], tuple[float, float]]]
+"""Figures by name: what an item adds to the numerator and to the denominator."""
 
 
 class Figure(Frozen):
-    """A figure between 0 and 1, and the 95 % interval that resampled requests give it."""
+    """A ratio with its 95 % interval; None where there is nothing to count."""
 
     name: str
-    value: float
-    low: float
-    high: float
+    value: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 class Report(Frozen):
-    """The outcome of one evaluation.
+    """The outcome of an evaluation.
 
     Attributes:
-        name: what was evaluated.
-        mode: how invented tools and missing answers count (see `metrics`).
+        name: the planner, or a group of requests.
+        mode: "strict" or "compat" (see `metrics`).
         requests: how many were scored.
-        left_out: how many have a gold plan and were not scored.
-        unanswered: how many of those scored have no plan, an empty one included.
-        failed: how many have none since the planner failed, or wrote a record that can not be read.
-        reason: the commonest reason why.
-        figures: the larger the better, but for the edit distance.
-        seconds: median and 95th percentile of the time that a request took; empty if no time is known.
-        usage: calls and tokens of the language model, for all requests.
+        unanswered: how many of those have no plan or an empty one.
+        failed: how many have none because the planner failed.
+        reason: the commonest error.
+        seconds: median and 95th percentile of the time per request; empty if unknown.
+        usage: calls and tokens of the language model for all requests.
     """
 
     name: str
-    mode: Mode
+    mode: str = "strict"
     requests: int
-    left_out: int = 0
-    unanswered: int
+    unanswered: int = 0
     failed: int = 0
     reason: str | None = None
     figures: list[Figure]
@@ -65,144 +57,49 @@ class Report(Frozen):
     usage: Usage = Usage()
 
 
-class Part(NamedTuple):
-    """What a request adds to a figure: to its numerator, its denominator, and what else was to be counted.
-
-    Where the denominators of all requests add up to nothing, the figure is 0 if `else_due` does not.
-    """
-
-    above: float
-    below: float = 1.0
-    else_due: float = 0.0
+def f1(counts: Counts) -> tuple[float, float]:
+    """Return what one item adds to a micro-averaged F1."""
+    return 2.0 * counts.both, counts.predicted + counts.gold
 
 
-Share = Callable[[T], Part]
-"""The part that a request has in a figure."""
+def figure(name: str, parts: Sequence[tuple[float, float]]) -> Figure:
+    """Return the ratio of the sums, with the interval of a linearised ratio estimator (Cochran, 1977)."""
+    above, below = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    if not below:
+        return Figure(name=name, value=None)
+    value, count = above / below, len(parts)
+    spread = sum((one - value * of) ** 2 for one, of in parts)
+    margin = 1.96 * sqrt(spread * count / (count - 1)) / below if count > 1 else 0.0
+    low, high = max(value - margin, 0.0), min(value + margin, 1.0)
+    return Figure(name=name, value=round(value, 6), low=round(low, 6), high=round(high, 6))
 
 
-def f1_part(counts: Counts) -> Part:
-    """Of F1."""
-    return Part(2.0 * counts.both, counts.predicted + counts.gold)
-
-
-def _f1_of(metric: Metric) -> Share[Scored]:
-    return lambda one: f1_part(one.counts[metric])
-
-
-FIGURES: dict[str, Share[Scored]] = {
-    "node F1": _f1_of("node"),
-    "edge F1": _f1_of("edge"),
-    "argument type F1": _f1_of("type"),
-    "argument value F1": _f1_of("value"),
-    "edit distance": lambda one: Part(1.0 - one.likeness),
-    "exact graph": lambda one: Part(float(one.exact)),
-}
-"""The figures of a report: ratios of what the requests add up to."""
-
-
-def report_on(name: str, scores: Scores, predictions: Sequence[Prediction] = (), left_out: int = 0) -> Report:
-    """Sum up scores, and the time and tokens that the predictions took.
-
-    Raises:
-        MissingExtraError: numpy is not installed, which resamples the requests.
-    """
-    failures = [one.error for one in predictions if one.error is not None]
+def report_on(
+    name: str,
+    items: Sequence[T],
+    ratios: Ratios[T],
+    predictions: Sequence[Prediction] = (),
+    *,
+    mode: str = "strict",
+    unanswered: int = 0,
+) -> Report:
+    """Sum up scored items, and the time, tokens and failures of their predictions."""
+    errors = [one.error for one in predictions if one.error is not None]
     return Report(
         name=name,
-        mode=scores.mode,
-        requests=len(scores.requests),
-        left_out=left_out,
-        unanswered=sum(one.counts["node"].predicted == 0 for one in scores.requests),
-        failed=len(failures),
-        reason=commonest(failures),
-        figures=figures_of(scores.requests, FIGURES),
-        seconds=seconds_of(predictions),
+        mode=mode,
+        requests=len(items),
+        unanswered=unanswered,
+        failed=len(errors),
+        reason=Counter(errors).most_common(1)[0][0] if errors else None,
+        figures=[figure(label, [part(item) for item in items]) for label, part in ratios.items()],
+        seconds=_percentiles([one.seconds for one in predictions]),
         usage=sum((one.usage for one in predictions), Usage()),
     )
 
 
-def commonest(reasons: Sequence[str]) -> str | None:
-    """The reason that most failures have; None without any."""
-    return Counter(reasons).most_common(1)[0][0] if reasons else None
-
-
-def seconds_of(predictions: Sequence[Prediction]) -> tuple[float, ...]:
-    """Median and 95th percentile of the time that a request took; empty where no time is known."""
-    times = sorted(one.seconds for one in predictions if one.seconds is not None)
-    if not times:
+def _percentiles(seconds: Sequence[float]) -> tuple[float, ...]:
+    if not seconds:
         return ()
-    late = quantiles(times, n=20)[-1] if len(times) > 1 else times[0]
-    return round(median(times), 4), round(late, 4)
-
-
-def figures_of(scored: Sequence[T], shares: Mapping[str, Share[T]]) -> list[Figure]:
-    """Figures of anything that was scored, with their intervals; 1 where there is nothing to count.
-
-    Raises:
-        MissingExtraError: numpy is not installed, which resamples.
-    """
-    return _figures(_resampled(scored, shares), shares)
-
-
-def differences(scores: Scores, others: Scores) -> list[Figure]:
-    """By how much the second run's figures exceed the first's, on the requests that both have.
-
-    Raises:
-        InputError: they have no request in common.
-    """
-    second = {one.id: one for one in others.requests}
-    pairs = [(one, second[one.id]) for one in scores.requests if one.id in second]
-    return differences_of(pairs, FIGURES)
-
-
-def differences_of(pairs: Sequence[tuple[T, T]], shares: Mapping[str, Share[T]]) -> list[Figure]:
-    """By how much the figures of the second of each pair exceed those of the first.
-
-    The intervals are of the difference, request by request (paired bootstrap): one that does not hold 0
-    tells that the runs differ.
-
-    Raises:
-        InputError: there is no pair.
-        MissingExtraError: numpy is not installed, which resamples.
-    """
-    if not pairs:
-        raise InputError("the two runs have no request in common")
-    first, then = (_resampled(side, shares) for side in zip(*pairs, strict=True))
-    return _figures(then - first, shares)
-
-
-def _resampled(scored: Sequence[T], shares: Mapping[str, Share[T]]) -> NDArray[np.float64]:
-    """The figures of the requests, and then of `RESAMPLES` draws from them; shape (1 + RESAMPLES, figures).
-
-    Where a draw has nothing to count for a figure, that figure is NaN. Draws of as many requests are the
-    same draws, so that two runs can be compared draw by draw.
-    """
-    try:
-        import numpy as np
-    except ImportError as error:
-        raise MissingExtraError("an evaluation", "eval") from error
-    count = len(scored)
-    if not count:
-        return np.zeros((1 + RESAMPLES, len(shares)))
-    added = np.array([[share(one) for share in shares.values()] for one in scored], float)
-    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    weights = np.vstack([np.ones(count), drawn])
-    above, below, else_due = (weights @ added[..., part] for part in range(3))
-    figures: NDArray[np.float64] = np.where(else_due > 0, 0.0, np.nan)
-    np.divide(above, below, out=figures, where=below > 0)
-    figures[0, np.isnan(figures[0])] = 1.0
-    return figures
-
-
-def _figures(resampled: NDArray[np.float64], names: Iterable[str]) -> list[Figure]:
-    """The figures in the first row, with the interval in which 95 % of the other rows lie that are no NaN."""
-    import numpy as np
-
-    draws = resampled[1:]
-    uncounted = np.isnan(draws).all(axis=0)
-    low, high = np.nanquantile(np.where(uncounted, resampled[0], draws), [0.025, 0.975], axis=0)
-    columns = zip(names, resampled[0], low, high, strict=True)
-    return [
-        Figure(name=name, value=round(float(value), 6), low=round(float(a), 6), high=round(float(b), 6))
-        for name, value, a, b in columns
-    ]
+    late = quantiles(seconds, n=20)[-1] if len(seconds) > 1 else seconds[0]
+    return round(median(seconds), 4), round(late, 4)

@@ -1,36 +1,61 @@
-"""Our own requests with hand-made plans: over all task types, in English and Chinese, in two halves.
+"""Our own requests with their plans, in English and Chinese, and how close a planner comes to them.
 
-    for asked in read_requests("dev"):
-        asked.request, asked.kind, asked.plans      # "Describe porch.jpg and …", "sequential", [[Task, Task]]
-        asked.brief                                 # what a planner is given
+    for one in read_requests("dev"):
+        one.request, one.kind, one.plans     # "Describe porch.jpg and …", "sequential", [[Task, Task]]
+        one.inputs                           # what a planner is given
 
-A planner may be improved on the half "dev". The half "test" is there to be scored and not to be looked at.
+A planner may be improved on the half "dev". The half "test" is only scored.
+
+Figures are those of the paper (Shen et al., "HuggingGPT", 2023) after "exact plan": tasks, links and the
+arguments that matter. Arguments that the gold plan leaves out are free; the others are compared by kind:
+
+files, references, numbers         equal
+languages                          the same language, by name or code
+labels, sentences                  the same ones in any order, without articles and plurals
+texts that are processed           the same words (translation, speech, …)
+questions, prompts                 the gold words in order, among few others
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.request import ChatTurn, RunContext
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.references import ref, refs_in, substitute
+from jarvis_agent.core.request import ChatTurn
 from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Frozen, Resource, Task
-from jarvis_agent.evaluation.jsonl import records_in, what_is_wrong
-from jarvis_agent.evaluation.plan_equality import needs_of
-from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.evaluation.metrics import Score, graph_of, score
+from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
+from jarvis_agent.evaluation.report import Ratios, Report, f1, report_on
 
-Kind = Literal["single", "sequential", "graph", "empty"]
 Half = Literal["dev", "test"]
+Kind = Literal["single", "sequential", "graph", "empty"]
 
-KINDS: tuple[Kind, ...] = ("single", "sequential", "graph", "empty")
-LANGUAGES = {"en": "English", "zh": "Chinese"}
+LITERAL_TEXT = {
+    *("text-classification", "token-classification", "zero-shot-classification", "fill-mask", "translation"),
+    *("summarization", "feature-extraction", "sentence-similarity", "text-to-speech"),
+}
+"""Tasks whose text is processed as it is, and is not an instruction."""
+
+_EXTRA_WORDS, _EXTRA_PROMPT_WORDS = 16, 8
+_HAN = "\u3400-\u9fff"
+_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_ARTICLES = ("a", "an", "the")
 
 
-class Earlier(Frozen):
+class Turn(Frozen):
     """An earlier turn of the chat; `files` are those that it was given or made."""
 
     request: str
@@ -39,17 +64,16 @@ class Earlier(Frozen):
 
 
 class OwnRequest(Frozen):
-    """A request and the plan that it should lead to.
+    """A request and its plan.
 
     Attributes:
-        id: its name, which never changes.
-        half: "dev" or "test"; it never changes either.
-        kind: one task, a chain of tasks, any other graph of tasks, or no task at all.
-        language: its code; English and Chinese have figures of their own.
-        files: those that it names, and those that come with it. None of them exists.
+        id, half: never change.
+        kind: one task, a chain, another graph, or no task.
+        language: "en", "zh", or another code.
+        files: those that it names and those that come with it; none of them exists.
         turns: earlier turns of the chat, oldest first.
-        plan: the tasks, with the arguments that matter; others may be there too.
-        alternatives: further plans that are as right.
+        plan: the tasks with the arguments that matter.
+        alternatives: further correct plans.
     """
 
     id: str
@@ -58,64 +82,226 @@ class OwnRequest(Frozen):
     language: str = "en"
     request: str
     files: list[str] = Field(default_factory=list)
-    turns: list[Earlier] = Field(default_factory=list)
+    turns: list[Turn] = Field(default_factory=list)
     plan: list[Task]
     alternatives: list[list[Task]] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _has_plans_that_can_be_run(self) -> Self:
+    def _check_plans(self) -> Self:
         for plan in self.plans:
-            before: set[int] = set()
+            earlier: set[int] = set()
             for task in plan:
                 if task.task not in TASKS:
                     raise ValueError(f'there is no task type "{task.task}"')
-                if not needs_of(task) <= before:
-                    raise ValueError(f"task {task.id} needs a task that does not stand before it")
-                before.add(task.id)
+                if not dependencies(task) <= earlier:
+                    raise ValueError(f"task {task.id} needs a task that does not precede it")
+                earlier.add(task.id)
         return self
 
     @property
     def plans(self) -> list[list[Task]]:
-        """All plans that are right, the one that a plain reader would think of first."""
+        """Return all correct plans, the most obvious one first."""
         return [self.plan, *self.alternatives]
 
     @property
-    def brief(self) -> RunContext:
-        """What a planner is given."""
-        turns = tuple(ChatTurn(turn.request, turn.answer, _resources(turn.files)) for turn in self.turns)
-        return RunContext(self.request, files=_resources(self.files), turns=turns, specs=TASKS)
+    def inputs(self) -> dict[str, Any]:
+        """Return what a planner is given."""
+        turns = [ChatTurn(turn.request, turn.answer, _resources(turn.files)) for turn in self.turns]
+        return {
+            "input": self.request,
+            "files": _resources(self.files),
+            "chat_history": turns,
+            "tools": TASKS,
+        }
+
+
+def _resources(names: Sequence[str]) -> tuple[Resource, ...]:
+    found = {one.name: one for name in names for one in named_files(f'"{name}"')}
+    return tuple(found.values())
 
 
 def read_requests(half: Half | Literal["all"] = "all", path: Path | None = None) -> list[OwnRequest]:
-    """The requests of a half, or of both.
-
-    Args:
-        path: another file of such requests, instead of ours.
+    """Read the requests of one half or both, from our own file or from `path`.
 
     Raises:
-        InputError: the file can not be read, holds none, or one that is not such as `OwnRequest` describes.
+        InputError: the file cannot be read, holds no request, or an invalid one.
     """
     path = path or data_file("requests.jsonl")
     read: dict[str, OwnRequest] = {}
-    for record in records_in(path):
+    for record in read_records(path):
         try:
-            asked = OwnRequest.model_validate(record)
+            one = OwnRequest.model_validate(record)
         except ValidationError as error:
-            raise InputError(f"{path}, the request {record['id']}: {what_is_wrong(error)}") from error
-        if asked.id in read:
-            raise InputError(f"{path} has two requests with the id {asked.id}")
-        read[asked.id] = asked
-    found = [asked for asked in read.values() if half in ("all", asked.half)]
+            raise InputError(f"{path}, the request {record['id']}: {invalid_fields(error)}") from error
+        if one.id in read:
+            raise InputError(f"{path} has two requests with the id {one.id}")
+        read[one.id] = one
+    found = [one for one in read.values() if half in ("all", one.half)]
     if not found:
         raise InputError(f"{path} holds no requests" + ("" if half == "all" else f" of the half {half}"))
     return found
 
 
 def data_file(name: str) -> Path:
-    """The path of a file that comes with this package."""
+    """Return the path of a data file of this package."""
     return Path(str(files("jarvis_agent.evaluation") / "data" / name))
 
 
-def _resources(names: list[str]) -> tuple[Resource, ...]:
-    found: dict[str, Any] = {one.name: one for name in names for one in named_files(f'"{name}"')}
-    return tuple(found.values())
+def same_plan(gold: Sequence[Task], predicted: Sequence[Task]) -> bool:
+    """Whether tasks can be paired so that names, links and arguments agree, whatever their ids and order."""
+    return len(gold) == len(predicted) and _can_be_paired(gold, predicted, {})
+
+
+def _can_be_paired(gold: Sequence[Task], predicted: Sequence[Task], pairs: Mapping[int, int]) -> bool:
+    if not gold:
+        return True
+    first, *rest = gold
+    return any(
+        _same_task(first, task, pairs) and _can_be_paired(rest, predicted, {**pairs, first.id: task.id})
+        for task in predicted
+        if task.id not in pairs.values()
+    )
+
+
+def _same_task(gold: Task, predicted: Task, pairs: Mapping[int, int]) -> bool:
+    if gold.task != predicted.task or {pairs[i] for i in dependencies(gold)} != dependencies(predicted):
+        return False
+    wanted = substitute(gold.args, lambda number: ref(pairs[number]))
+    return all(same_argument(gold.task, name, v, predicted.args.get(name)) for name, v in wanted.items())
+
+
+def dependencies(task: Task) -> set[int]:
+    """Return the ids of the tasks that a task waits for or refers to."""
+    return {*task.deps, *refs_in(task.args)}
+
+
+def same_argument(task: str, name: str, gold: Any, predicted: Any) -> bool:
+    """Whether an argument of a predicted task is what the gold plan has, by the rules of this module."""
+    if predicted is None:
+        return False
+    arg = TASKS[task].arg(name) or Arg(name, "text")
+    normalise: Callable[[Any], Any] = _words
+    if arg.many:
+        normalise = _labels
+    elif refs_in(gold):
+        normalise = _text
+    elif arg.kind in MEDIA:
+        normalise = _names
+    elif arg.kind == "data":
+        normalise = _numbers
+    elif name in ("src_lang", "tgt_lang"):
+        normalise = _language
+    elif PurePath(_text(gold)).suffix and " " not in _text(gold):
+        normalise = _text
+    elif task not in LITERAL_TEXT and name != "context":
+        is_prompt = TASKS[task].outputs[0] in MEDIA
+        return _contains(_words(gold), _words(predicted), _EXTRA_PROMPT_WORDS if is_prompt else _EXTRA_WORDS)
+    return bool(normalise(gold) == normalise(predicted))
+
+
+def _contains(gold: Sequence[str], predicted: Sequence[str], extra: int) -> bool:
+    """Whether the gold words come in order, among at most `extra` others, or as many as the gold words."""
+    rest = iter(predicted)
+    in_order = all(word in rest for word in gold if word not in _ARTICLES)
+    return in_order and len(predicted) <= len(gold) + max(len(gold), extra)
+
+
+def _words(value: Any) -> list[str]:
+    return _WORD.findall(_text(value).casefold())
+
+
+def _names(value: Any) -> list[str]:
+    return sorted(map(_text, _listed(value)))
+
+
+def _labels(value: Any) -> list[str]:
+    return sorted(map(_label, _listed(value)))
+
+
+def _label(value: Any) -> str:
+    text = re.sub(r"^(?:an?|the)\s+", "", _text(value).casefold().strip(" .,;!?'\""))
+    return text if refs_in(text) else text.removesuffix("s")
+
+
+def _numbers(value: Any) -> list[float]:
+    return [float(one) for one in _NUMBER.findall(value if isinstance(value, str) else json.dumps(value))]
+
+
+def _language(value: Any) -> str:
+    known = find_language(_text(value))
+    return known.code if known else _text(value).casefold()
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _text(value: Any) -> str:
+    only = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+    return str(only).strip().removeprefix("./")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A request and its predicted plan, compared with the closest correct plan.
+
+    Attributes:
+        exact: whether tasks, links and the arguments that matter are equal.
+        graph: the score of tasks and links in strict mode.
+    """
+
+    asked: OwnRequest
+    tasks: tuple[Task, ...]
+    exact: bool
+    graph: Score
+    error: str | None = None
+
+
+def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
+    """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
+    makes = {spec.name: spec.outputs[0] for spec in TASKS.values()}
+    graph = graph_of(tasks, TASKS, asked.id)
+    compared = [
+        (same_plan(plan, tasks), score([graph_of(plan, TASKS, asked.id)], {asked.id: graph}, makes)[0])
+        for plan in asked.plans
+    ]
+    exact, best = max(compared, key=lambda one: (one[0], one[1].exact, one[1].counts["node"].f1))
+    if error is not None:
+        exact, best = False, replace(best, exact=False, similarity=0.0)
+    return Judged(asked, tuple(tasks), exact, best, error)
+
+
+FIGURES: Ratios[Judged] = {
+    "exact plan": lambda one: (float(one.exact), 1.0),
+    "accuracy": lambda one: (float(one.graph.exact), 1.0),
+    "precision": lambda one: (one.graph.counts["node"].both, one.graph.counts["node"].predicted),
+    "recall": lambda one: (one.graph.counts["node"].both, one.graph.counts["node"].gold),
+    "F1": lambda one: f1(one.graph.counts["node"]),
+    "edit distance": lambda one: (1.0 - one.graph.similarity, 1.0),
+    "graph F1": lambda one: f1(one.graph.counts["node"] + one.graph.counts["edge"]),
+}
+"""Accuracy: tasks and links are right, whatever the arguments. Graph F1: tasks and links together."""
+
+GROUPS: dict[str, Callable[[OwnRequest], bool]] = {
+    "all": lambda one: True,
+    "single": lambda one: one.kind == "single",
+    "sequential": lambda one: one.kind == "sequential",
+    "graph": lambda one: one.kind == "graph",
+    "empty": lambda one: one.kind == "empty",
+    "English": lambda one: one.language == "en",
+    "Chinese": lambda one: one.language == "zh",
+}
+
+
+def score_requests(
+    asked: Sequence[OwnRequest], predictions: Mapping[str, Prediction]
+) -> tuple[list[Report], list[Judged]]:
+    """Return a report for each group that has requests, and every request as it was judged."""
+    judged = [judge(one, predictions[one.id].plan, predictions[one.id].error) for one in asked]
+    reports = []
+    for name, belongs in GROUPS.items():
+        if members := [one for one in judged if belongs(one.asked)]:
+            made = [predictions[one.asked.id] for one in members]
+            empty = sum(bool(one.error) or (not one.tasks and one.asked.kind != "empty") for one in members)
+            reports.append(report_on(name, members, FIGURES, made, unanswered=empty))
+    return reports, judged

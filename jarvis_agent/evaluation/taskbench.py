@@ -1,64 +1,83 @@
-"""A TaskBench folder: its tools as task types, its requests, and their gold plans if they are there.
+"""A TaskBench folder: its tools as task types, its requests, and their gold plans if it has them.
 
     bench = read_folder(Path("data_huggingface"))
     bench.requests["57993067"]         # "I need to identify and label objects in …"
     bench.specs["Object Detection"]    # a TaskSpec, for any planner
+    reports = score_folder(bench, predictions, "strict")
 
-TaskBench (Shen et al., "TaskBench: Benchmarking Large Language Models for Task Automation", 2023) writes one
-JSON object a line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`.
-`graph_desc.json` is not read: it holds the pairs of tools of which one makes what the other takes, and that
-`tool_desc.json` says.
+TaskBench (Shen et al., "TaskBench: Benchmarking Large Language Models for Task Automation", 2023) has one
+JSON object per line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`.
+`graph_desc.json` is not read: which tools can be linked follows from `tool_desc.json`.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
-from jarvis_agent.core.types import Frozen
-from jarvis_agent.evaluation.graphs import PlanGraph, read_graph
-from jarvis_agent.evaluation.jsonl import records_in, text_of
+from jarvis_agent.evaluation.metrics import GraphNode, Metric, Mode, PlanGraph, Score, graph_of, score
+from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
+from jarvis_agent.evaluation.report import Ratios, Report, f1, report_on
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
+TYPES = ("single", "chain", "dag")
 
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
+_LABELS: Mapping[Metric, str] = {
+    "node": "node F1",
+    "edge": "edge F1",
+    "type": "argument type F1",
+    "value": "argument value F1",
+}
 
 
-class Bench(Frozen):
-    """What a folder holds.
+def _f1_of(metric: Metric) -> Callable[[Score], tuple[float, float]]:
+    return lambda one: f1(one.counts[metric])
 
-    Attributes:
-        specs: its tools as task types, under the tools' own names.
-        makes: by tool, the kind that it makes first; "none" if it makes nothing.
-        requests: by id.
-        gold: the gold plans; empty if the folder has none.
-    """
 
-    specs: dict[str, Any]
-    makes: dict[str, str]
-    requests: dict[str, str]
-    gold: tuple[PlanGraph, ...]
+FIGURES: Ratios[Score] = {
+    **{_LABELS[metric]: _f1_of(metric) for metric in get_args(Metric)},
+    "edit distance": lambda one: (1.0 - one.similarity, 1.0),
+    "exact graph": lambda one: (float(one.exact), 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder. `makes` has the kind of each tool's first output ("none" without one)."""
+
+    specs: Mapping[str, TaskSpec]
+    makes: Mapping[str, str]
+    requests: Mapping[str, str]
+    gold: Sequence[PlanGraph]
+
+    def inputs(self, limit: int | None = None) -> dict[str, dict[str, Any]]:
+        """Return what a planner gets for each of the first `limit` requests, by id."""
+        chosen = list(self.requests.items())[:limit]
+        return {
+            record: {"input": text, "files": named_files(text), "chat_history": (), "tools": self.specs}
+            for record, text in chosen
+        }
 
 
 def read_folder(folder: Path) -> Bench:
-    """Read a folder. Requests come from `user_requests.json`, or else from the gold records.
+    """Read a folder. Requests come from `user_requests.json`, otherwise from the gold records.
 
     Raises:
-        InputError: a file is missing or can not be read; the message names it, and the line.
+        InputError: a file is missing or invalid; the message names it, and the line.
     """
-    tools = _tools(folder / TOOLS)
-    gold = list(records_in(folder / GOLD)) if (folder / GOLD).is_file() else []
-    asked = list(records_in(folder / REQUESTS)) if (folder / REQUESTS).is_file() else gold
+    tools = _read_tools(folder / TOOLS)
+    gold = read_records(folder / GOLD) if (folder / GOLD).is_file() else []
+    asked = read_records(folder / REQUESTS) if (folder / REQUESTS).is_file() else gold
     if not asked:
-        raise InputError(
-            f"{folder} holds no requests: neither {REQUESTS} nor {GOLD} is there, or both are empty"
-        )
+        raise InputError(f"{folder} holds no requests: {REQUESTS} and {GOLD} are missing or empty")
     try:
         plans = tuple(map(read_graph, gold))
     except InputError as error:
@@ -66,42 +85,72 @@ def read_folder(folder: Path) -> Bench:
     return Bench(
         specs={tool["id"]: spec_of(tool) for tool in tools},
         makes={tool["id"]: next(iter(tool["output-type"]), "none") for tool in tools},
-        requests={str(record["id"]): _request(record) for record in asked},
+        requests={
+            str(one["id"]): str(one.get("user_request") or one.get("instruction") or "") for one in asked
+        },
         gold=plans,
     )
 
 
-def _tools(path: Path) -> list[dict[str, Any]]:
-    tools = _object(path).get("nodes")
+def read_graph(record: Mapping[str, Any]) -> PlanGraph:
+    """Return the plan of a TaskBench record.
+
+    Raises:
+        InputError: it has no `id`, or its nodes are malformed.
+    """
+    nodes = record.get("task_nodes")
+    if "id" not in record or not isinstance(nodes, list):
+        raise InputError(f"a TaskBench plan has `id` and `task_nodes`; this one has {sorted(record)}")
+    return PlanGraph(
+        str(record["id"]), tuple(_node(node, record["id"]) for node in nodes), str(record.get("type") or "")
+    )
+
+
+def _node(node: Any, record: Any) -> GraphNode:
+    if not isinstance(node, Mapping) or not isinstance(node.get("task"), str):
+        raise InputError(f"a node of the plan {record} is not an object with a `task`: {node!r}")
+    given = node.get("arguments") or []
+    listed = given if isinstance(given, list) else [given]
+    return GraphNode(node["task"], tuple(map(_argument_text, listed)))
+
+
+def _argument_text(argument: Any) -> str:
+    """An argument as text, as TaskBench reads it: the first value of an object, the items of a list."""
+    if isinstance(argument, Mapping):
+        argument = next(iter(argument.values()), "")
+    return " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
+
+
+def _read_tools(path: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    tools = found.get("nodes") if isinstance(found, dict) else None
     if not isinstance(tools, list) or not tools:
         raise InputError(f"{path} describes no tools: it should be an object with `nodes`")
     for number, tool in enumerate(tools, 1):
         if not isinstance(tool, dict) or not isinstance(tool.get("id"), str):
-            raise InputError(f"{path}, tool {number}, is no object with an `id`")
+            raise InputError(f"{path}, tool {number}, is not an object with an `id`")
         if "parameters" in tool and "input-type" not in tool:
             raise InputError(
-                f'{path}: the tool "{tool["id"]}" has `parameters`, and not what it takes and makes. '
-                "Only plans of tools that hand on what they make can be scored (TaskBench's Hugging Face and "
-                "multimedia tools), not of those that follow each other in time (its daily life APIs)"
+                f'{path}: the tool "{tool["id"]}" has `parameters` instead of input and output types: '
+                "plans of TaskBench's daily life APIs cannot be scored"
             )
         for kinds in ("input-type", "output-type"):
-            if not _is_texts(tool.get(kinds)):
+            if not isinstance(tool.get(kinds), list) or not all(
+                isinstance(kind, str) for kind in tool[kinds]
+            ):
                 raise InputError(f'{path}: the tool "{tool["id"]}" has no `{kinds}`, a list of kinds')
     return tools
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _request(record: Mapping[str, Any]) -> str:
-    return str(record.get("user_request") or record.get("instruction") or "")
-
-
 def spec_of(tool: Mapping[str, Any]) -> TaskSpec:
-    """A tool as a task type; its arguments are those of the Hub's task of its name, where the kinds agree.
+    """Return a tool as a task type, with the arguments of the Hub's task of its name if the kinds agree.
 
-    Kinds that are no resource of ours, such as "url", are texts; small and capital letters are the same.
+    Kinds that are not resources, such as "url", are text.
     """
     takes = [kind.lower() for kind in tool["input-type"]]
     known = find_task(tool["id"])
@@ -119,24 +168,30 @@ def spec_of(tool: Mapping[str, Any]) -> TaskSpec:
 
 
 def _arguments(kinds: list[str]) -> Iterator[Arg]:
+    """One argument per input kind: text, context, text3, …"""
     seen: Counter[str] = Counter()
     for kind in kinds:
         seen[kind] += 1
-        name = (
-            kind
-            if seen[kind] == 1
-            else "context"
-            if kind == "text" and seen[kind] == 2
-            else f"{kind}{seen[kind]}"
-        )
+        second = "context" if kind == "text" else f"{kind}2"
+        name = {1: kind, 2: second}.get(seen[kind], f"{kind}{seen[kind]}")
         yield Arg(name, _KINDS.get(kind, "text"))
 
 
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(text_of(path))
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} is no JSON object")
-    return found
+def score_folder(bench: Bench, predictions: Mapping[str, Prediction], mode: Mode, name: str) -> list[Report]:
+    """Score the predictions, by id: a report on all of them, then one for each type of gold plan."""
+    gold = [graph for graph in bench.gold if graph.id in predictions]
+    types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))
+    graphs = {
+        one.id: graph_of(one.plan, bench.specs, one.id) for one in predictions.values() if one.error is None
+    }
+
+    def report(label: str, gold: Sequence[PlanGraph], made: Sequence[Prediction]) -> Report:
+        scores = score(gold, graphs, bench.makes, mode)
+        empty = sum(one.counts["node"].predicted == 0 for one in scores)
+        return report_on(label, scores, FIGURES, made, mode=mode, unanswered=empty)
+
+    reports = [report(name, gold, list(predictions.values()))]
+    for kind in types if len(types) > 1 else ():
+        members = [graph for graph in gold if graph.kind == kind]
+        reports.append(report(kind, members, [predictions[graph.id] for graph in members]))
+    return reports

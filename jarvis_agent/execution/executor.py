@@ -21,7 +21,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout, stop
+from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.errors import (
     DeadlineError,
     JarvisError,
@@ -227,7 +227,7 @@ class Executor:
             for state in self._states.values()
             if state.running is not None and not state.running.done()
         }
-        await stop(unfinished)
+        await cancel_and_wait(unfinished)
         for state in unfinished.values():
             self._end(state.result("failed", why, DeadlineError.__name__))
 

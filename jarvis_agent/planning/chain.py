@@ -18,9 +18,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.threads import run_cpu_bound
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.demonstrated_schema import demonstrated_schema
 from jarvis_agent.planning.example_selector import Demonstration, load_bank, nearest

@@ -1,4 +1,4 @@
-"""Doubles to test with, our own tests and yours: no key, no model, no network.
+"""Test doubles for agents, for our tests and yours: no key, no model, no network.
 
     from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, forbid_network
 

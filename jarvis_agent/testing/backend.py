@@ -1,4 +1,4 @@
-"""Experts that are none: a backend with given results, and a source with given models.
+"""A fake backend with given results, and a fake source with given models.
 
 backend = FakeBackend({"image-to-text": "a cat", "text-to-speech": OutOfMemoryError("too big")})
 source = FakeSource([fake_candidate("image-to-text", "org/captioner", downloads=10)])
@@ -76,11 +76,11 @@ class FakeBackend:
                 self.running -= 1
 
     async def close(self) -> None:
-        """Note that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
     def models(self) -> list[str]:
-        """Ids of the models that were run, in their order."""
+        """Ids of the run models, in order."""
         return [call.candidate.id for call in self.calls]
 
     async def _result(self, call: Call) -> Any:

@@ -8,8 +8,8 @@
             snapshot_download("org/detr")
     assert hub.requests[0].path == "/api/models/org/detr"
 
-It is reached by code that is told an endpoint (`hub.url`, `hub.api()`), by huggingface_hub in this process
-(`hub.redirected()`), or in another one (`hub.environment`).
+Use it by its endpoint (`hub.url`, `hub.api()`), through huggingface_hub in this process (`hub.redirected()`),
+or in another process (`hub.environment`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FILE = re.compile(r"/(?P<id>[^/]+(?:/[^/]+)?)/resolve/(?P<revision>[^/]+)/(?P<f
 
 @dataclass(frozen=True, slots=True)
 class HubRequest:
-    """A request that the double got; header names are in lower case."""
+    """A received request; header names are in lower case."""
 
     method: str
     path: str
@@ -55,13 +55,13 @@ class HubRequest:
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the double: what the API says of it, and its files."""
+    """A model of the double: its API metadata and its files."""
 
     info: dict[str, Any]
     files: Mapping[str, bytes]
 
     def shown(self, expand: Sequence[str]) -> dict[str, Any]:
-        """What the API says, or the part of it that is asked for."""
+        """The API metadata, or the requested part of it."""
         wanted = {*expand, *_ALWAYS}
         return {name: value for name, value in self.info.items() if not expand or name in wanted}
 
@@ -83,7 +83,7 @@ class HubModel:
 
 @dataclass(slots=True)
 class Reply:
-    """What the double sends; `stall` says where it falls silent until it is closed."""
+    """A response; `stall`: where it stops until the double is closed."""
 
     status: int = 200
     body: bytes = b""
@@ -100,7 +100,7 @@ class _Script:
 
 
 class HubDouble:
-    """See the module. `requests` are those that came, in their order.
+    """See the module. `requests` are the received requests in order.
 
     Args:
         page_size: models or files a page of a list; a longer list goes on through `Link: rel=next`.
@@ -136,7 +136,7 @@ class HubDouble:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables under which huggingface_hub, when it is imported, speaks with the double."""
+        """Environment variables with which a new process uses the double."""
         return {"HF_ENDPOINT": self.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
 
     def api(self) -> HfApi:
@@ -147,7 +147,7 @@ class HubDouble:
 
     @contextmanager
     def redirected(self) -> Iterator[None]:
-        """While it is open, huggingface_hub in this process speaks with the double, inference included."""
+        """Within the block, huggingface_hub in this process uses the double, also for inference."""
         from huggingface_hub import constants
 
         with (
@@ -180,8 +180,8 @@ class HubDouble:
         Args:
             files: content by path in the repository; those of `directory` come on top.
             card: metadata of its model card.
-            providers: who serves it, `{"hf-inference": {}}`; what is not said there is that it is live, under
-                the model's own id, for its own task.
+            providers: providers of the model, `{"hf-inference": {}}`; by default it is live under the model's
+                id and task.
             info: anything else that the API says, such as `library_name`, `tags`, `gated`, `safetensors`.
         """
         content = {
@@ -234,7 +234,7 @@ class HubDouble:
     def stall(
         self, part: str, *, where: Literal["start", "middle"] = "start", times: int | None = None
     ) -> None:
-        """Fall silent on requests whose path holds `part`: before the answer, or in its middle."""
+        """Stop responding to requests whose path contains `part`: before the answer, or in its middle."""
         self._scripts.append(_Script(part, None, where, times))
 
     def handle(self, request: HubRequest) -> Reply:
@@ -356,7 +356,7 @@ class _Server(ThreadingHTTPServer):
         self.hub = hub
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up is no news."""
+        """Ignore clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,13 +1,13 @@
-"""A chat model that speaks from a script.
+"""A chat model that replies from a script.
 
     ScriptedLLM(["first reply", "second reply"])                      # in order
-    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is asked
-    ScriptedLLM({"plan": [broken, mended]})                           # by stage, in order
+    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is
+    called ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
     ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 
 A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of pieces:
-texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Anywhere,
-a callable may stand for what it makes of the messages.
+texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Any of
+them may be a callable of the messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Piece = str | float | BaseException | AIMessageChunk
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """One call of a ScriptedLLM: the stage that asked ("" if none did), the messages, and what was bound."""
+    """One call of a ScriptedLLM: the stage ("" without one), the messages, and the bound arguments."""
 
     stage: str
     messages: tuple[BaseMessage, ...]
@@ -71,11 +71,11 @@ class ScriptedLLM(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """What people see as its name."""
+        """Its name in displays."""
         return "scripted"
 
     def stages(self) -> list[str]:
-        """The stages that asked, in their order."""
+        """The stages of the calls, in order."""
         return [call.stage for call in self.calls]
 
     def bind_tools(

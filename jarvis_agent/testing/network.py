@@ -1,4 +1,4 @@
-"""A test that reaches for the network fails, loudly; this machine itself may be spoken with.
+"""Make a test fail that uses the network; connections to this machine are allowed.
 
 with forbid_network():
     socket.create_connection(("huggingface.co", 443))      # NetworkForbiddenError
@@ -15,17 +15,17 @@ from unittest.mock import patch
 
 
 class NetworkForbiddenError(RuntimeError):
-    """Something tried to leave this machine. No OSError, so that no client takes it for a bad connection."""
+    """A test used the network. Not an OSError, so that no client retries."""
 
 
 @contextmanager
 def forbid_network() -> Iterator[None]:
-    """While it is open, connecting to, sending to, or looking up anything but this machine raises.
+    """Within the block, connecting to, sending to, or looking up another machine raises.
 
-    It holds for the whole process and may be nested. Unix sockets are let through.
+    Applies to the whole process; may be nested. Unix sockets are allowed.
 
     Raises:
-        NetworkForbiddenError: at the place that tried.
+        NetworkForbiddenError: in the code that used the network.
     """
     with (
         patch.object(socket.socket, "connect", _guarded(socket.socket.connect)),

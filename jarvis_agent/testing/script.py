@@ -1,10 +1,10 @@
-"""The script of a double: which reply comes next.
+"""The script of a double: the order of its replies.
 
 Script(["first", "second"])                  one a call, in order
-Script({"plan": "[]", "chat": ["a", "b"]})   by stage; a lone reply as often as it is asked for
+Script({"plan": "[]", "chat": ["a", "b"]})   by stage; a single reply as often as needed
 Script(lambda given: "…")                    whatever it makes of what it is given
 
-A script by stage that says nothing of "replan" finds no other way where tasks have failed.
+A script by stage without "replan" replies with an empty plan to it.
 """
 
 from __future__ import annotations

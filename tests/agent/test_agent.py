@@ -386,9 +386,9 @@ def test_a_setting_that_can_not_be_names_its_variable(monkeypatch: pytest.Monkey
 def threads() -> set[threading.Thread]:
     """All threads but those that a process keeps: the portal, and the workers of loops and of planning."""
     for thread in threading.enumerate():
-        if thread.name == "jarvis-own":
+        if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-portal", "jarvis-busy", "AnyIO")
+    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 

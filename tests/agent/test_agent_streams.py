@@ -15,8 +15,8 @@ from langchain_core.outputs import ChatGenerationChunk
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.execution.run import Event
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -279,7 +279,7 @@ def test_a_sync_reader_that_leaves_stops_the_run() -> None:
     with agent:
         chunks = agent.stream(REQUEST)
         assert next(chunks).plan.tasks
-        portal.call(expert.begun.wait)
+        run_sync(expert.begun.wait)
         chunks.close()  # type: ignore[attr-defined]
         assert expert.stopped.is_set()
         assert backend.running == 0

@@ -113,9 +113,9 @@ async def watched(jarvis: JarvisAgent, request: str = "Say it shorter, aloud, an
 def _threads() -> set[str]:
     """Those beside the reserves of the event loop and of planning, which stay for the next work."""
     for thread in threading.enumerate():
-        if thread.name == "jarvis-own":
+        if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-busy")
+    kept = ("asyncio_", "jarvis-cpu")
     return {thread.name for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
@@ -358,7 +358,7 @@ async def test_an_expert_that_does_not_stop_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     """It swallows its cancellation, and holds neither its task nor the run. What it writes is removed."""
-    monkeypatch.setattr("jarvis_agent.core.concurrency.GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
     deaf = Deaf()
 
     async def write(call: Call) -> Any:
@@ -385,7 +385,7 @@ async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, way: str
 ) -> None:
     """Neither the run's limit nor a cancellation waits for it; what it writes later counts for nothing."""
-    monkeypatch.setattr("jarvis_agent.core.concurrency.GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
     deaf, begun = Deaf(), asyncio.Event()
     late = Task(task="summarization", id=7, args={"text": "late"})
 

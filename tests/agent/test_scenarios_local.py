@@ -19,6 +19,7 @@ pytest.importorskip("torch")
 
 import tiny_audio
 import tiny_diffusers
+import tiny_finders
 import tiny_vision
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Run, Settings
@@ -29,7 +30,7 @@ from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 FEW = {"num_inference_steps": 2, "height": 32, "width": 32}
 MODELS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
-    "openpose-control": (tiny_vision.vitpose, {}),
+    "openpose-control": (tiny_finders.vitpose, {}),
     "openpose-text-to-image": (tiny_diffusers.controlnet, FEW),
     "image-classification": (tiny_vision.vit, {}),
     "object-detection": (tiny_vision.detr, {}),

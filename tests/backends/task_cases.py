@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tiny_audio
 import tiny_diffusers
+import tiny_finders
 import tiny_multimodal
 import tiny_tabular
 import tiny_text
@@ -110,7 +111,7 @@ def _scores_each_page(artifact: Artifact) -> None:
 
 def _has_joints(artifact: Artifact) -> None:
     (person,) = artifact["output"]
-    assert [joint["label"] for joint in person["keypoints"]] == list(tiny_vision.COCO_JOINTS)
+    assert [joint["label"] for joint in person["keypoints"]] == list(tiny_finders.COCO_JOINTS)
     assert all(0 <= joint["x"] < 64 and 0 <= joint["y"] < 48 for joint in person["keypoints"])
     image_of(64, 48)(artifact)
 
@@ -214,14 +215,14 @@ VISION_CASES = [
     Case("object-detection", PHOTO, boxes("first"), tiny_vision.detr),
     *(
         Case("zero-shot-object-detection", NAMED, boxes("cat", "good dog"), model)
-        for model in (tiny_vision.owlvit, tiny_vision.owlv2, tiny_vision.grounding_dino)
+        for model in (tiny_finders.owlvit, tiny_finders.owlv2, tiny_finders.grounding_dino)
     ),
-    Case("keypoint-detection", PHOTO, _has_joints, tiny_vision.vitpose),
-    Case("keypoint-detection", PHOTO, _has_points, tiny_vision.superpoint),
+    Case("keypoint-detection", PHOTO, _has_joints, tiny_finders.vitpose),
+    Case("keypoint-detection", PHOTO, _has_points, tiny_finders.superpoint),
     Case("image-segmentation", PHOTO, images_of(64, 48), tiny_vision.detr_panoptic),
     Case("image-segmentation", PHOTO, images_of(64, 48), tiny_vision.segformer),
-    Case("mask-generation", PHOTO, images_of(64, 48), tiny_vision.sam),
-    Case("mask-generation", PHOTO, images_of(64, 48), tiny_vision.sam2, needs=("torchvision",)),
+    Case("mask-generation", PHOTO, images_of(64, 48), tiny_finders.sam),
+    Case("mask-generation", PHOTO, images_of(64, 48), tiny_finders.sam2, needs=("torchvision",)),
     Case("depth-estimation", PHOTO, images_of(64, 48, exact="I;16"), tiny_vision.glpn),
     Case("depth-estimation", PHOTO, images_of(64, 48, exact="I;16"), tiny_vision.dpt),
     *(
@@ -241,7 +242,7 @@ VISION_CASES = [
     Case("depth-control", PHOTO, image_of(64, 48, "L"), tiny_vision.dpt),
     Case("depth-control", PHOTO, image_of(64, 48, "L"), tiny_vision.glpn),
     Case("normal-control", PHOTO, image_of(64, 48, "RGB"), tiny_vision.dpt),
-    Case("openpose-control", PHOTO, image_of(64, 48, "RGB"), tiny_vision.vitpose),
+    Case("openpose-control", PHOTO, image_of(64, 48, "RGB"), tiny_finders.vitpose),
     Case("seg-control", PHOTO, image_of(64, 48, "RGB"), tiny_vision.segformer),
     Case("resize-image", PHOTO | {"width": 32}, image_of(32, 24)),
     Case("crop-image", PHOTO | {"box": [BOX]}, image_of(32, 32)),

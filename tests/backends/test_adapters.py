@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import wave
 from pathlib import Path
 from typing import Any
@@ -310,15 +311,23 @@ VALID = {
         "text-ranking",
     },
 }
-REFUSED = [(task, raw) for task in sorted(TASKS) for raw in GARBAGE if task not in VALID.get(str(raw), ())]
 
 
-@pytest.mark.parametrize(("task", "raw"), REFUSED, ids=[f"{task}-{str(raw)[:12]}" for task, raw in REFUSED])
 def test_garbage_is_refused_with_the_model_named(
-    adapting: Adapting, photo: Resource, table: Resource, task: str, raw: Any
+    adapting: Adapting, photo: Resource, table: Resource
 ) -> None:
-    with pytest.raises(UnsupportedError, match=rf"(?s)^org/model returned .* for {task}; expected was ."):
-        adapting(task, raw, image=photo, table=table, sentences=["a", "b"])
+    wrong = []
+    for task in sorted(TASKS):
+        for raw in GARBAGE:
+            if task in VALID.get(str(raw), ()):
+                continue
+            try:
+                adapting(task, raw, image=photo, table=table, sentences=["a", "b"])
+                wrong.append((task, str(raw), "accepted"))
+            except UnsupportedError as error:
+                if not re.match(rf"(?s)^org/model returned .* for {task}; expected was .", str(error)):
+                    wrong.append((task, str(raw), str(error)))
+    assert not wrong
 
 
 NAN = float("nan")
@@ -351,19 +360,8 @@ def test_a_result_that_can_not_be_written_says_where(photo: Resource, tmp_path: 
         adapt(spec, Image.new("L", (2, 2)), call)
 
 
-@pytest.mark.parametrize(
-    ("noun", "many"),
-    [
-        ("cat", "cats"),
-        ("wine glass", "wine glasses"),
-        ("person", "people"),
-        ("butterfly", "butterflies"),
-        ("bus", "buses"),
-        ("boy", "boys"),
-        ("sheep", "sheep"),
-    ],
-)
-def test_things_are_counted_in_english(noun: str, many: str) -> None:
-    assert plural(noun) == many
-    assert quantity(1, noun) == f"1 {noun}"
-    assert quantity(2, noun) == f"2 {many}"
+def test_things_are_counted_in_english() -> None:
+    nouns = "cat cats, wine glass/wine glasses, person people, butterfly butterflies, bus buses, boy boys"
+    pairs = [pair.split("/") if "/" in pair else pair.split() for pair in nouns.split(", ")]
+    assert [plural(noun) for noun, _ in pairs] == [many for _, many in pairs]
+    assert (quantity(1, "sheep"), quantity(2, "sheep")) == ("1 sheep", "2 sheep")

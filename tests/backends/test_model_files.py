@@ -22,7 +22,7 @@ from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.progress import Board
+from jarvis_agent.interfaces.cli.progress import RunProgress
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.testing.hub import HubRequest, Reply
 
@@ -191,7 +191,7 @@ def test_a_download_says_in_the_terminal_how_far_it_is(
         advance(download, count)
         seen.append(str(download))
         console = Console(file=io.StringIO(), width=100)
-        console.print(Board())
+        console.print(RunProgress())
         shown.append(console.file.getvalue())
 
     hub.add_model("org/model", files={"config.json": "{}", "model.safetensors": "w" * 2_000_000})

@@ -34,6 +34,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import tiny_text
+from model_bench import as_pickle
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 
@@ -70,11 +71,7 @@ def call_of(candidate: Candidate, **settings: Any) -> Call:
 def test_weights_that_are_a_pickle_are_refused_unless_allowed(
     backend: TransformersBackend, copied: Path
 ) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
-    (copied / "model.safetensors").unlink()
+    as_pickle(copied / "model.safetensors")
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         load_from(backend, copied)
     assert load_from(backend, copied, allow_pickle=True).nbytes > 0
@@ -89,39 +86,41 @@ def test_a_damaged_model_is_refused_by_name(backend: TransformersBackend, copied
         load_from(backend, copied)
 
 
-def test_a_missing_package_is_named(backend: TransformersBackend, copied: Path, monkeypatch: Any) -> None:
-    def needs_timm(*args: Any, **options: Any) -> Any:
-        raise ImportError("\nThis backbone requires the timm library but it was not found")
-
-    monkeypatch.setattr("transformers.AutoModelForSequenceClassification.from_pretrained", needs_timm)
-    with pytest.raises(
-        UnsupportedError, match="org/model needs a package that is not installed: This backbone"
+def test_errors_of_the_library_are_explained_and_want_of_memory_is_left_to_the_pool(
+    backend: TransformersBackend, classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for raised, error, text in (
+        (
+            ImportError("\nThis backbone requires the timm library but it was not found"),
+            UnsupportedError,
+            "org/model needs a package that is not installed: This backbone",
+        ),
+        (RuntimeError("CUDA out of memory"), RuntimeError, "out of memory"),
     ):
-        load_from(backend, copied)
+
+        def fails(*args: Any, error: Exception = raised, **options: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr("transformers.AutoModelForSequenceClassification.from_pretrained", fails)
+        with pytest.raises(error, match=text):
+            load_from(backend, classifier)
 
 
-def test_want_of_memory_is_left_to_the_pool(
-    backend: TransformersBackend, copied: Path, monkeypatch: Any
-) -> None:
-    def full(*args: Any, **options: Any) -> Any:
-        raise RuntimeError("CUDA out of memory")
-
-    monkeypatch.setattr("transformers.AutoModelForSequenceClassification.from_pretrained", full)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        load_from(backend, copied)
-
-
-def test_a_device_or_dtype_that_is_not_there_is_a_wrong_setting(
-    backend: TransformersBackend, copied: Path
-) -> None:
+def test_a_missing_device_or_dtype_is_a_wrong_setting(backend: TransformersBackend, classifier: Path) -> None:
     with pytest.raises(ConfigError, match="JARVIS_DEVICE"):
-        backend.load(
-            TASKS["text-classification"],
-            Candidate(id="org/model", task="text-classification", path=copied, local=True),
-            Settings(device="cuda:99"),
-        )
+        load_from(backend, classifier, device="cuda:99")
     with pytest.raises(ConfigError, match="JARVIS_DTYPE"):
-        load_from(backend, copied, dtype="int8")
+        load_from(backend, classifier, dtype="int8")
+
+
+def test_models_without_a_trained_head_or_of_another_kind_are_refused(
+    backend: TransformersBackend, built: Callable[[Callable[[Path], None]], Path]
+) -> None:
+    with pytest.raises(UnsupportedError, match=r"org/model is not trained for text-class.*classifier"):
+        load_from(backend, built(tiny_text.bert_base))
+    candidate = Candidate(id="org/model", task="fill-mask", path=built(tiny_text.llama), local=True)
+    with pytest.raises(UnsupportedError, match="org/model is a llama model, which cannot do fill-mask"):
+        backend.load(TASKS["fill-mask"], candidate, Settings(device="cpu"))
 
 
 def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copied: Path) -> None:
@@ -138,29 +137,26 @@ def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copie
         ("text-classification", {"size": 10**10}, r"the download of 10.0 GB exceeds.*JARVIS_MAX_DOWNLOAD"),
     ],
 )
-def test_why_not(backend: TransformersBackend, task: str, changes: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_loaded_has_a_reason(
+    backend: TransformersBackend, task: str, changes: dict[str, Any], reason: str
+) -> None:
     candidate = Candidate(id="org/model", task=task, **changes)
     told = backend.unsupported_reason(TASKS[task], candidate)
     assert told is not None
     assert re.search(reason, told)
 
 
-def test_why_not_goes_by_the_settings() -> None:
-    spec = TASKS["text-classification"]
-    candidate = Candidate(id="org/model", task=spec.name, library="transformers", size=10)
-
-    def unsupported_reason(candidate: Candidate, **settings: Any) -> str | None:
-        return TransformersBackend(ModelPool(1), Settings(**settings)).unsupported_reason(spec, candidate)
-
-    assert unsupported_reason(candidate, offline=False) is None
-    assert "JARVIS_OFFLINE" in str(unsupported_reason(candidate, offline=True))
-    assert unsupported_reason(candidate.model_copy(update={"local": True}), offline=True) is None
-    assert (
-        unsupported_reason(
-            candidate.model_copy(update={"tags": ("custom_code",)}), offline=False, trust_remote_code=True
-        )
-        is None
-    )
+def test_the_settings_decide_what_may_be_loaded(pool: ModelPool) -> None:
+    candidate = Candidate(id="org/model", task=SPEC.name, library="transformers", size=10)
+    for changes, settings, reason in (
+        ({}, {"offline": False}, None),
+        ({}, {"offline": True}, "JARVIS_OFFLINE"),
+        ({"local": True}, {"offline": True}, None),
+        ({"tags": ("custom_code",)}, {"offline": False, "trust_remote_code": True}, None),
+    ):
+        backend = TransformersBackend(pool, Settings(**settings))
+        found = backend.unsupported_reason(SPEC, candidate.model_copy(update=changes))
+        assert found is None if reason is None else reason in str(found)
 
 
 def test_without_torch_the_extra_is_named(
@@ -169,8 +165,8 @@ def test_without_torch_the_extra_is_named(
     monkeypatch.setattr("jarvis_agent.backends.local.find_spec", lambda name: None)
     spec = TASKS["text-classification"]
     candidate = Candidate(id="org/model", task=spec.name, local=True)
-    assert 'pip install "jarvis-agent[local]"' in str(backend.unsupported_reason(spec, candidate))
-    with pytest.raises(ConfigError, match=r"jarvis-agent\[local\]"):
+    assert 'pip install "langchain-hugginggpt[local]"' in str(backend.unsupported_reason(spec, candidate))
+    with pytest.raises(ConfigError, match=r"langchain-hugginggpt\[local\]"):
         backend.load(spec, candidate, Settings())
 
 

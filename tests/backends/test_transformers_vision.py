@@ -22,6 +22,7 @@ np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import tiny_finders  # noqa: E402
 import tiny_vision  # noqa: E402
 from model_bench import Bench, Build  # noqa: E402
 
@@ -57,7 +58,7 @@ def test_each_label_gets_a_probability(bench: Bench) -> None:
     assert sum(row["score"] for row in found) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("model", [tiny_vision.owlvit, tiny_vision.owlv2, tiny_vision.grounding_dino])
+@pytest.mark.parametrize("model", [tiny_finders.owlvit, tiny_finders.owlv2, tiny_finders.grounding_dino])
 def test_detections_bear_the_labels_as_they_were_given(bench: Bench, model: Build) -> None:
     found = bench.ask("zero-shot-object-detection", model, image="photo", labels="The Cat., good dog")
     assert {row["label"] for row in found} <= {"The Cat.", "good dog"}
@@ -69,7 +70,7 @@ def test_detections_bear_the_labels_as_they_were_given(bench: Bench, model: Buil
 
 def test_a_thing_is_masked_once(bench: Bench) -> None:
     """The tiny SAM sees the whole image at each of its 1024 points."""
-    (found,) = bench.ask("mask-generation", tiny_vision.sam, image="photo")
+    (found,) = bench.ask("mask-generation", tiny_finders.sam, image="photo")
     assert found["mask"].size == (64, 48)
     assert found["mask"].getextrema() == (255, 255)
     assert 0.88 < found["score"] <= 1
@@ -87,7 +88,7 @@ def test_segments_have_masks_and_scores_if_the_model_gives_them(
 
 
 def test_without_a_detector_the_image_is_one_person(bench: Bench) -> None:
-    (person,) = bench.ask("keypoint-detection", tiny_vision.vitpose, image="photo")
+    (person,) = bench.ask("keypoint-detection", tiny_finders.vitpose, image="photo")
     assert person["box"] == {"xmin": 0, "ymin": 0, "xmax": 64, "ymax": 48}
     assert person["edges"] == [[5, 6], [5, 7], [6, 8]]
 
@@ -95,15 +96,15 @@ def test_without_a_detector_the_image_is_one_person(bench: Bench) -> None:
 def test_each_detected_person_has_joints(bench: Bench) -> None:
     detected = bench.ask("object-detection", tiny_vision.detr_people, image="photo")
     named = {"detector": str(bench.built(tiny_vision.detr_people))}
-    found = bench.ask("keypoint-detection", tiny_vision.vitpose, named, image="photo")
+    found = bench.ask("keypoint-detection", tiny_finders.vitpose, named, image="photo")
     assert [person["box"] for person in found] == [row["box"] for row in detected]
     assert all(len(person["keypoints"]) == 17 for person in found)
 
 
 def test_a_detector_that_finds_no_people_leaves_none(bench: Bench) -> None:
     named = {"detector": str(bench.built(tiny_vision.detr))}  # it knows first, second and third
-    assert bench.ask("keypoint-detection", tiny_vision.vitpose, named, image="photo") == []
-    drawn = bench.ask("openpose-control", tiny_vision.vitpose, named, image="photo")
+    assert bench.ask("keypoint-detection", tiny_finders.vitpose, named, image="photo") == []
+    drawn = bench.ask("openpose-control", tiny_finders.vitpose, named, image="photo")
     assert drawn.size == (64, 48)
     assert drawn.getbbox() is None
 
@@ -111,7 +112,7 @@ def test_a_detector_that_finds_no_people_leaves_none(bench: Bench) -> None:
 def test_a_named_detector_must_be_there_and_the_log_says_if_there_is_none(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    named = bench.call("keypoint-detection", tiny_vision.vitpose, {"detector": "org/nowhere"}).candidate
+    named = bench.call("keypoint-detection", tiny_finders.vitpose, {"detector": "org/nowhere"}).candidate
     with pytest.raises(UnsupportedError, match="org/nowhere"):
         load_detector(named, OFFLINE)
     with caplog.at_level(logging.WARNING, logger="jarvis_agent"):
@@ -121,13 +122,13 @@ def test_a_named_detector_must_be_there_and_the_log_says_if_there_is_none(
 
 
 def test_points_without_names_make_no_pose(bench: Bench) -> None:
-    (found,) = bench.ask("keypoint-detection", tiny_vision.superpoint, image="photo")
+    (found,) = bench.ask("keypoint-detection", tiny_finders.superpoint, image="photo")
     scores = [point["score"] for point in found["keypoints"]]
     assert 0 < len(scores) <= 500
     assert scores == sorted(scores, reverse=True)
     assert found["edges"] == []
     with pytest.raises(UnsupportedError, match="does not find the joints of people"):
-        bench.ask("openpose-control", tiny_vision.superpoint, image="photo")
+        bench.ask("openpose-control", tiny_finders.superpoint, image="photo")
 
 
 async def test_a_control_map_shares_the_model_of_its_task(
@@ -198,8 +199,8 @@ def test_an_image_of_any_size_is_enlarged_and_follows_no_text(bench: Bench, tmp_
     ("task", "model", "lost"),
     [
         ("zero-shot-image-classification", tiny_vision.clip, "text_projection.weight"),
-        ("mask-generation", tiny_vision.sam, "mask_decoder.iou_token.weight"),
-        ("keypoint-detection", tiny_vision.vitpose, "head.conv.weight"),
+        ("mask-generation", tiny_finders.sam, "mask_decoder.iou_token.weight"),
+        ("keypoint-detection", tiny_finders.vitpose, "head.conv.weight"),
     ],
 )
 def test_a_model_that_lacks_weights_is_refused(

@@ -174,7 +174,7 @@ def bark(folder: Path) -> None:
         fine_acoustics_config=BarkFineGenerationConfig().to_dict(),
     )
     model = BarkModel(config)
-    model.can_generate = lambda: False  # transformers can not save the config of Bark's generation itself
+    model.can_generate = lambda: False  # transformers cannot save the config of Bark's generation itself
     model.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps(generation.to_dict()))
     BarkProcessor(bert_tokenizer(256)).save_pretrained(str(folder))

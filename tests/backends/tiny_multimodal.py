@@ -30,7 +30,7 @@ def _template(**marks: str) -> str:
 
 
 def _describe(folder: Path, processor: str, template: str, **settings: Any) -> None:
-    """The files of a processor that can not be made on this machine, so that it can not be saved either."""
+    """The files of a processor that cannot be made on this machine, so that it cannot be saved either."""
     (folder / "processor_config.json").write_text(json.dumps({"processor_class": processor, **settings}))
     (folder / "chat_template.jinja").write_text(template)
 

@@ -21,7 +21,6 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool, is_cancelled
-from jarvis_agent.core import sync as portal
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
@@ -38,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def threads() -> set[threading.Thread]:
     """Those beside the reserves of threads and the portal, which stay for the next call."""
-    kept = ("asyncio_", "jarvis-portal", "jarvis-busy", "AnyIO")
+    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
@@ -199,7 +198,7 @@ def test_an_interrupt_of_a_sync_call_stops_the_run(stage: str, monkeypatch: pyte
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(portal, "Future", Interrupted)
+        patched.setattr("jarvis_agent.core.sync.Future", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             agent.invoke(REQUEST)
     assert stuck.left.is_set()

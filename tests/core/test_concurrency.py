@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 
-from jarvis_agent.core import concurrency as deadline
-from jarvis_agent.core import sync as portal
-from jarvis_agent.core.concurrency import StageTimeoutError, each, run_with_timeout, uncounted
+from jarvis_agent.core.concurrency import (
+    StageTimeoutError,
+    gather_limited,
+    run_with_timeout,
+)
 from jarvis_agent.core.errors import ExpertError
-from jarvis_agent.core.threads import in_thread
 
 
 async def never() -> None:
@@ -31,7 +31,7 @@ async def deaf(let_go: asyncio.Event) -> None:
             continue
 
 
-class TestWithin:
+class TestRunWithTimeout:
     async def test_what_comes_in_time_is_given_and_raised(self) -> None:
         async def seven() -> int:
             return 7
@@ -74,7 +74,7 @@ class TestWithin:
     async def test_deaf_work_is_left_alone(
         self, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr(deadline, "GRACE", 0.01)
+        monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.01)
         let_go = asyncio.Event()
         calling = asyncio.create_task(
             run_with_timeout(0.01 if way == "late" else 60, deaf(let_go), "the deaf one")
@@ -111,7 +111,7 @@ class TestWithin:
             await run_with_timeout(20, end(), "the code")
 
 
-class TestEach:
+class TestGatherLimited:
     async def test_results_are_in_order_and_only_so_many_run_at_once(self) -> None:
         running, most = 0, 0
 
@@ -123,7 +123,7 @@ class TestEach:
             running -= 1
             return number * number
 
-        assert await each(work, range(10), at_once=3) == [n * n for n in range(10)]
+        assert await gather_limited(work, range(10), limit=3) == [n * n for n in range(10)]
         assert most == 3
 
     async def test_one_that_fails_ends_the_others(self) -> None:
@@ -136,65 +136,5 @@ class TestEach:
 
         async with asyncio.timeout(20):
             with pytest.raises(ValueError, match="one"):
-                await each(work, range(3), at_once=3)
+                await gather_limited(work, range(3), limit=3)
         assert asyncio.all_tasks() == before
-
-
-class TestUncounted:
-    async def test_a_wait_for_somebody_else_does_not_count(self) -> None:
-        async def patient() -> int:
-            with uncounted():
-                await asyncio.sleep(0.4)
-            return 7
-
-        assert await run_with_timeout(60, run_with_timeout(0.3, patient(), "inner"), "outer") == 7
-
-    async def test_the_time_goes_on_afterwards(self) -> None:
-        async def idle() -> None:
-            with uncounted():
-                await asyncio.sleep(0)
-            await never()
-
-        with pytest.raises(StageTimeoutError):
-            await run_with_timeout(0.01, idle(), "idle")
-
-    async def test_a_limit_that_is_over_stays_over(self) -> None:
-        async def wait() -> None:
-            try:
-                await never()
-            finally:
-                with uncounted():
-                    await nothing()
-
-        with pytest.raises(StageTimeoutError):
-            await run_with_timeout(0.01, wait(), "late")
-
-
-async def test_a_wait_in_another_loop_leaves_the_limit_alone() -> None:
-    ended = threading.Event()
-
-    async def waits() -> None:
-        with uncounted():
-            await asyncio.sleep(0.2)
-        await asyncio.to_thread(ended.wait)
-
-    with pytest.raises(StageTimeoutError):
-        await run_with_timeout(0.05, in_thread(portal.call, waits), "the tool")
-    ended.set()
-
-
-async def test_what_outlives_its_limit_may_wait_for_others() -> None:
-    go, later = asyncio.Event(), []
-
-    async def outliving() -> str:
-        await go.wait()
-        with uncounted():
-            await asyncio.sleep(0)
-        return "done"
-
-    async def work() -> None:
-        later.append(asyncio.create_task(outliving()))
-
-    await run_with_timeout(5.0, work(), "the work")
-    go.set()
-    assert await later[0] == "done"

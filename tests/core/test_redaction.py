@@ -276,8 +276,8 @@ def test_a_server_answers_an_error_without_secrets(tmp_path: Path) -> None:
     with serving(agent_of(tmp_path, script), script) as served:
         body = {"input": {"input": "Describe it", "files": [SIGNED]}}
         answers = [
-            httpx.post(f"{served.url}/agent/invoke", json=body),
-            httpx.post(f"{served.url}/agent/stream", json=body),
+            served.client.post("/agent/invoke", json=body),
+            served.client.post("/agent/stream", json=body),
         ]
     assert [answer.status_code for answer in answers] == [422, 200]
     assert all("private address 127.0.0.1" in answer.text for answer in answers)

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.core import sync as portal
+from jarvis_agent.core.sync import iterate_sync, run_sync
 
 WORD: ContextVar[str] = ContextVar("word", default="nobody's")
 
@@ -29,11 +29,11 @@ async def count(to: int) -> AsyncIterator[int]:
 
 
 def test_a_coroutine_is_awaited_from_sync_code():
-    assert portal.call(double, 21) == 42
+    assert run_sync(double, 21) == 42
 
 
 async def test_it_works_inside_a_running_loop():
-    assert portal.call(double, 21) == 42
+    assert run_sync(double, 21) == 42
 
 
 def test_errors_come_out_as_they_are():
@@ -41,11 +41,11 @@ def test_errors_come_out_as_they_are():
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        portal.call(fail)
+        run_sync(fail)
 
 
 def test_an_iterator_gives_the_items_in_order():
-    assert list(portal.iterate(count, 5)) == [0, 1, 2, 3, 4]
+    assert list(iterate_sync(count, 5)) == [0, 1, 2, 3, 4]
 
 
 def test_an_error_in_the_middle_comes_after_the_items_before_it():
@@ -53,7 +53,7 @@ def test_an_error_in_the_middle_comes_after_the_items_before_it():
         yield 1
         raise ValueError("broken")
 
-    items = portal.iterate(broken)
+    items = iterate_sync(broken)
     assert next(items) == 1
     with pytest.raises(ValueError, match="broken"):
         next(items)
@@ -70,7 +70,7 @@ def test_closing_the_iterator_ends_the_async_one():
         finally:
             closed.set()
 
-    items = portal.iterate(endless)
+    items = iterate_sync(endless)
     next(items)
     items.close()  # type: ignore[attr-defined]
     assert closed.wait(timeout=5)
@@ -80,11 +80,11 @@ def test_all_sync_calls_share_one_thread():
     async def thread() -> int:
         return threading.get_ident()
 
-    assert len({portal.call(thread) for _ in range(5)}) == 1
+    assert len({run_sync(thread) for _ in range(5)}) == 1
 
 
 def test_closing_does_not_wait_for_ever_for_a_loop_that_is_held(monkeypatch):
-    monkeypatch.setattr(portal, "_GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.SYNC_GRACE_S", 0.1)
     free = threading.Event()
 
     async def held() -> AsyncIterator[int]:
@@ -92,14 +92,14 @@ def test_closing_does_not_wait_for_ever_for_a_loop_that_is_held(monkeypatch):
         free.wait(30)
         yield 2
 
-    items = portal.iterate(held)
+    items = iterate_sync(held)
     assert next(items) == 1
     closed = threading.Thread(target=items.close)
     closed.start()
     closed.join(10)
     assert not closed.is_alive()
     free.set()
-    assert portal.call(double, 1) == 2
+    assert run_sync(double, 1) == 2
 
 
 def test_an_iterator_that_was_left_before_it_began_runs_nothing():
@@ -109,8 +109,8 @@ def test_an_iterator_that_was_left_before_it_began_runs_nothing():
         begun.append(1)
         yield 1
 
-    portal.iterate(noting).close()
-    assert portal.call(double, 1) == 2
+    iterate_sync(noting).close()
+    assert run_sync(double, 1) == 2
     assert begun == []
 
 
@@ -120,16 +120,16 @@ def test_a_call_that_would_end_the_loop_ends_alone(error: BaseException):
         raise error
 
     with pytest.raises(type(error)):
-        portal.call(end)
-    assert portal.call(double, 21) == 42
+        run_sync(end)
+    assert run_sync(double, 21) == 42
 
 
 def test_a_call_in_its_own_loop_is_refused():
     async def wait_for_itself() -> int:
-        return portal.call(double, 21)
+        return run_sync(double, 21)
 
     with pytest.raises(RuntimeError, match="ainvoke"):
-        portal.call(wait_for_itself)
+        run_sync(wait_for_itself)
 
 
 def test_calls_see_the_context_variables_of_their_caller():
@@ -138,7 +138,7 @@ def test_calls_see_the_context_variables_of_their_caller():
 
     token = WORD.set("mine")
     try:
-        assert portal.call(read) == "mine"
+        assert run_sync(read) == "mine"
     finally:
         WORD.reset(token)
 
@@ -165,11 +165,11 @@ async def deaf():
 def test_the_process_ends_though_a_call_does_not(code: str):
     script = f"""
 import asyncio, threading
-from jarvis_agent import portal
-portal._GRACE = 0.2
+from jarvis_agent.core import concurrency, sync
+concurrency.limits.SYNC_GRACE_S = 0.2
 begun = threading.Event()
 {code}
-threading.Thread(target=portal.call, args=(deaf,), daemon=True).start()
+threading.Thread(target=sync.run_sync, args=(deaf,), daemon=True).start()
 begun.wait()
 """
     ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=False)

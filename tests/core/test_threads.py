@@ -8,57 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.core.threads import Crew, in_daemon, in_thread, run_cpu_bound
+from jarvis_agent.core.concurrency import run_cpu_bound, run_in_daemon_thread, start_daemon_thread
 
 asked_by: ContextVar[str] = ContextVar("asked_by", default="nobody")
-
-
-@pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew(3, "crew")
-    yield crew
-    crew.stop(10)
-
-
-def test_a_crew_works_side_by_side_in_no_more_threads_than_it_has(crew: Crew) -> None:
-    together = threading.Barrier(3, timeout=10)
-    done = [crew.start(together.wait) for _ in range(9)]
-    assert sorted(one.result(20) for one in done) == sorted([0, 1, 2] * 3)
-
-
-def test_a_crew_stays_for_the_next_work(crew: Crew) -> None:
-    assert len({crew.start(threading.get_ident).result(10) for _ in range(20)}) <= 3
-
-
-def test_a_crew_does_not_keep_work_waiting_while_it_may_grow(crew: Crew) -> None:
-    """However busy it was before."""
-    for _ in range(3):
-        done = [crew.start(int) for _ in range(7)]
-        assert [one.result(10) for one in done] == [0] * 7
-    together = threading.Barrier(3, timeout=10)
-    for one in [crew.start(together.wait) for _ in range(3)]:
-        one.result(10)
-
-
-def test_a_crew_that_is_stopped_does_its_work_first() -> None:
-    crew = Crew(2, "crew")
-    done = [crew.start(int) for _ in range(5)]
-    crew.stop(10)
-    assert [one.result(0) for one in done] == [0] * 5
-
-
-def test_a_crew_that_hangs_is_not_waited_for() -> None:
-    crew, let_go = Crew(1, "crew"), threading.Event()
-    done = crew.start(let_go.wait, 20)
-    crew.stop(0.01)
-    assert not done.done()
-    let_go.set()
-    assert done.result(10)
 
 
 async def test_work_for_the_processor_takes_turns() -> None:
@@ -101,9 +57,9 @@ async def test_work_whose_turn_has_not_come_is_not_done_once_it_is_cancelled() -
 def test_a_forked_child_has_turns_of_its_own() -> None:
     code = (
         "import asyncio, os\n"
-        "from jarvis_agent.core.threads import in_turn\n"
+        "from jarvis_agent.core.concurrency import run_cpu_bound\n"
         "async def work():\n"
-        "    await asyncio.gather(*(asyncio.wait_for(in_turn(os.getpid), 10) for _ in range(3)))\n"
+        "    await asyncio.gather(*(asyncio.wait_for(run_cpu_bound(os.getpid), 10) for _ in range(3)))\n"
         "asyncio.run(work())\n"
         "if child := os.fork():\n"
         "    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
@@ -114,13 +70,11 @@ def test_a_forked_child_has_turns_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])
-async def test_what_would_end_those_who_wait_is_a_runtime_error(crew: Crew, error: BaseException) -> None:
+async def test_what_would_end_those_who_wait_is_a_runtime_error(error: BaseException) -> None:
     def end() -> None:
         raise error
 
     with pytest.raises(RuntimeError, match=type(error).__name__):
-        crew.start(end).result(10)
+        start_daemon_thread(end).result(10)
     with pytest.raises(RuntimeError, match=type(error).__name__):
-        in_daemon(end).result(10)
-    with pytest.raises(RuntimeError, match=type(error).__name__):
-        await in_thread(end)
+        await run_in_daemon_thread(end)

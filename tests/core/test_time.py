@@ -118,7 +118,7 @@ async def test_a_disk_that_does_not_answer_a_tool_called_alone_holds_up_nobody_e
         await asyncio.to_thread(call.new_path, ".txt")
 
     monkeypatch.setattr(Path, "mkdir", slow)
-    monkeypatch.setattr("jarvis_agent.core.concurrency.GRACE", 0.05)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.05)
     (tool,) = hf_tools(
         tasks=["image-to-text"],
         sources=[FakeSource([fake_candidate("image-to-text")])],
@@ -267,7 +267,7 @@ async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None
 async def test_a_disk_that_does_not_answer_holds_no_run(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     monkeypatch.setattr(ResourceStore, slow, lambda self: free.wait(60))
-    monkeypatch.setattr("jarvis_agent.agent.pipeline.GRACE", 0.1)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
     agent, _, _ = small_agent(settings=Settings(run_timeout=1.0, **QUICK))
     try:
         async with asyncio.timeout(20):

@@ -12,7 +12,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.listing import Inventory, survey_models, survey_tasks
+from jarvis_agent.interfaces.cli.listing import Inventory, list_models, list_tasks
 from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
@@ -50,7 +50,7 @@ async def test_every_task_type_is_listed_with_what_it_takes_and_makes() -> None:
     assert translation.takes == ["text", "[src_lang]", "[tgt_lang]"]
     assert translation.makes == ["text"]
     assert not translation.available
-    assert translation.how == "no model here, and the Hub is not asked"
+    assert translation.how == "no model is installed, and the Hub is not used"
 
 
 async def test_a_task_with_a_model_here_names_it() -> None:
@@ -81,7 +81,7 @@ async def test_where_an_extra_would_help_its_command_is_given() -> None:
 
     async with inventory_of([], Bare({}), offline=False) as inventory:
         lines = {line.name: line for line in (await inventory.tasks()).tasks}
-    assert 'pip install "jarvis-agent[local]"' in lines["translation"].how
+    assert 'pip install "langchain-hugginggpt[local]"' in lines["translation"].how
 
 
 async def test_models_are_listed_in_the_order_of_the_selection_and_the_rejected_with_their_reason() -> None:
@@ -109,19 +109,19 @@ async def test_a_source_that_does_not_answer_hides_nothing_of_the_others() -> No
         sources=[UnreachableSource(), FakeSource([fake_candidate("translation", "org/mt")])],
         backends=[FakeBackend({"translation": "x"})],
     )
-    assert [c.id for c in await Inventory(experts)._candidates_here(TASKS["translation"])] == ["org/mt"]
+    assert [c.id for c in await Inventory(experts)._local_candidates(TASKS["translation"])] == ["org/mt"]
     await experts.aclose()
 
 
 def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:
     with pytest.raises(ConfigError, match="object-detection"):
-        survey_models("objekt-detection", Settings(offline=True))
+        list_models("objekt-detection", Settings(offline=True))
 
 
 def test_the_starter_models_are_found_without_a_network() -> None:
     settings = Settings(offline=True)
-    lines = {line.name: line for line in survey_tasks(settings).tasks}
+    lines = {line.name: line for line in list_tasks(settings).tasks}
     assert lines["automatic-speech-recognition"].how == "Systran/faster-whisper-tiny.en (starter)"
     assert lines["canny-control"].available
-    (model,) = survey_models("ASR", settings).models
+    (model,) = list_models("ASR", settings).models
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)

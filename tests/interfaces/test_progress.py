@@ -14,9 +14,9 @@ from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli.progress import (
-    Board,
+    RunProgress,
     finished_work,
-    line_of,
+    format_event,
     make_console,
     plan_tree,
     shorten,
@@ -32,9 +32,9 @@ def drawn(what: RenderableType) -> str:
 
 
 def board_after(*events: Event) -> str:
-    board = Board(clock=lambda: 0.0)
+    board = RunProgress(clock=lambda: 0.0)
     for event in events:
-        board.feed(event)
+        board.update(event)
     return drawn(board)
 
 
@@ -92,9 +92,9 @@ def test_the_board_shows_each_state() -> None:
 
 def test_a_running_task_shows_how_long_it_has_run() -> None:
     now = 10.0
-    board = Board(clock=lambda: now)
-    board.feed(Event(kind="task", task=CAPTION))
-    board.feed(Event(kind="started", task=CAPTION))
+    board = RunProgress(clock=lambda: now)
+    board.update(Event(kind="task", task=CAPTION))
+    board.update(Event(kind="started", task=CAPTION))
     now = 12.5
     assert "running 2.5 s" in drawn(board)
 
@@ -130,7 +130,7 @@ def test_a_task_hangs_below_the_last_of_its_dependencies() -> None:
             Task(task="image-to-text", id=1, args={"image": "b.jpg"}),
             Task(task="depth-text-to-image", id=2, dep=[0, 1], args={"text": "<resource>-1"}),
         ],
-        notes=["mended a name"],
+        notes=["repaired a name"],
     )
     lines = drawn(plan_tree(plan)).splitlines()
     depth = {name: next(line.index(name) for line in lines if name in line) for name in ("0 d", "1 i", "2 d")}
@@ -139,7 +139,7 @@ def test_a_task_hangs_below_the_last_of_its_dependencies() -> None:
         next(x for x in lines if "2 depth" in x)
     )
     assert "after 0, 1" in drawn(plan_tree(plan))
-    assert "note: mended a name" in drawn(plan_tree(plan))
+    assert "note: repaired a name" in drawn(plan_tree(plan))
 
 
 def test_tasks_that_wait_for_each_other_or_for_nobody_are_drawn_all_the_same() -> None:
@@ -166,7 +166,7 @@ def test_markup_and_escapes_of_a_model_are_plain_text_on_the_board() -> None:
 
 
 def test_each_event_is_one_line(tmp_path: Path) -> None:
-    told = [line_of(event) for event in events_of(a_run(tmp_path / "a.wav"))]
+    told = [format_event(event) for event in events_of(a_run(tmp_path / "a.wav"))]
     lines = [line.split("] ")[1] for line in told if line]
     assert lines[:3] == [
         "0 image-to-text: planned, image=cat.jpg",
@@ -180,19 +180,21 @@ def test_each_event_is_one_line(tmp_path: Path) -> None:
 
 def test_lines_tell_failures_skips_and_notes() -> None:
     failure = Event(kind="finished", task=CAPTION, result=failed(CAPTION, "no memory\nleft"))
-    assert str(line_of(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")
+    assert str(format_event(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")
     skip = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
-    skipped = line_of(Event(kind="finished", task=SPEECH, result=skip))
+    skipped = format_event(Event(kind="finished", task=SPEECH, result=skip))
     assert str(skipped).endswith("1 text-to-speech: skipped, task 0 failed")
-    assert str(line_of(Event(kind="note", text="the\x1b[1m Hub is off"))).endswith("note: the Hub is off")
-    assert line_of(Event(kind="token", text="hello")) is None
+    assert str(format_event(Event(kind="note", text="the\x1b[1m Hub is off"))).endswith(
+        "note: the Hub is off"
+    )
+    assert format_event(Event(kind="token", text="hello")) is None
 
 
 def test_the_boards_run_is_what_is_known_so_far(tmp_path: Path) -> None:
-    board = Board()
+    board = RunProgress()
     run = a_run(tmp_path / "a.wav")
     for event in list(events_of(run))[:-1]:
-        board.feed(event)
+        board.update(event)
     assert board.run == run.model_copy(update={"usage": {}, "timings": {}})
 
 

@@ -1,19 +1,20 @@
-"""The files of a server: what clients send, and what runs made."""
+"""The files of a server: uploads, outputs of runs, and how long both are kept."""
 
 from __future__ import annotations
 
-import io
+import base64
+import os
 import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from served import CAT, Served, agent_of, serving
 
-from jarvis_agent.core.errors import InputError
 from jarvis_agent.interfaces.server import output_url
-from jarvis_agent.interfaces.server.files import Uploads, find_output
+from jarvis_agent.interfaces.server.files import delete_expired, find_output
+
+NOW = 1_000_000.0
 
 
 def test_uploads_of_one_name_get_names_of_their_own_that_lead_nowhere_else(served: Served) -> None:
@@ -47,7 +48,7 @@ def test_an_upload_is_known_by_its_content(served: Served) -> None:
     ],
     ids=["empty", "unknown", "too large", "much too large"],
 )
-def test_an_upload_that_can_not_be_used_is_refused(
+def test_an_upload_that_cannot_be_used_is_refused(
     served: Served, content: bytes, status: int, complaint: str
 ) -> None:
     answer = served.upload(content, "a.jpg")
@@ -57,7 +58,7 @@ def test_an_upload_that_can_not_be_used_is_refused(
 
 
 def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> None:
-    answer = httpx.post(f"{served.url}/agent/invoke", content=(b"x" * 1000 for _ in range(300)))
+    answer = served.client.post("/agent/invoke", content=(b"x" * 1000 for _ in range(300)))
     assert answer.status_code == 413
 
 
@@ -151,77 +152,45 @@ def test_what_runs_make_is_sent_with_its_media_type(
     assert got.content == content
 
 
-def _stored(uploads: Uploads) -> list[str]:
-    return sorted(path.name for path in uploads.directory.rglob("*") if path.is_file())
+def stored(folder: Path, age: float) -> Path:
+    """A folder with a file to which nothing was written for `age` seconds before NOW."""
+    folder.mkdir(parents=True)
+    (folder / "file.txt").write_bytes(b"x")
+    for path in (folder / "file.txt", folder):
+        os.utime(path, (NOW - age, NOW - age))
+    return folder
 
 
-def test_an_upload_is_deleted_when_its_time_is_over(tmp_path: Path) -> None:
-    now = 0.0
-    uploads = Uploads(tmp_path, 100, seconds=10, clock=lambda: now)
-    uploads.save("first.txt", io.BytesIO(b"first"), 5)
-    now = 6.0
-    uploads.save("second.txt", io.BytesIO(b"second"), 6)
-    assert _stored(uploads) == ["first.txt", "second.txt"]
-    now = 10.0
-    uploads.sweep()
-    assert _stored(uploads) == ["second.txt"]
-    now = 16.0
-    uploads.sweep()
-    assert list(tmp_path.iterdir()) == []
+def test_folders_expire_by_their_last_change(tmp_path: Path) -> None:
+    for age in (99, 100, 5000):
+        stored(tmp_path / f"{age}", age)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(stored(tmp_path / "changed", 5000))
+    os.utime(tmp_path / "changed" / "file.txt", (NOW - 1, NOW - 1))
+    delete_expired(tmp_path, seconds=100, now=NOW)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["99", "changed", "file", "link"]
+    delete_expired(tmp_path / "none", seconds=1)
 
 
-def test_the_oldest_uploads_make_room_for_a_new_one(tmp_path: Path) -> None:
-    uploads = Uploads(tmp_path, 100, total=12)
-    for name in ("a.txt", "b.txt", "c.txt"):
-        uploads.save(name, io.BytesIO(b"12345"), 5)
-    assert _stored(uploads) == ["b.txt", "c.txt"]
-
-
-def test_a_file_larger_than_all_uploads_together_may_be_costs_none_of_them(tmp_path: Path) -> None:
-    uploads = Uploads(tmp_path, 100, total=12)
-    uploads.save("a.txt", io.BytesIO(b"12345"), 5)
-    with pytest.raises(InputError, match="all uploads"):
-        uploads.save("b.txt", io.BytesIO(b"x" * 13), 13)
-    assert _stored(uploads) == ["a.txt"]
-
-
-def test_uploads_at_once_stay_below_the_total_together(tmp_path: Path) -> None:
-    uploads = Uploads(tmp_path, 100, total=12)
-
-    class Displaced(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            if self.tell() and _stored(uploads) == ["a.txt"]:
-                uploads.save("b.txt", io.BytesIO(b"7654321"), 7)
-            return super().read(size)
-
-    with pytest.raises(OSError, match="others were sent meanwhile"):
-        uploads.save("a.txt", Displaced(b"1234567"), 7)
-    assert _stored(uploads) == ["b.txt"]
-
-
-def test_what_an_earlier_server_stored_is_deleted_too_and_nothing_else(tmp_path: Path) -> None:
-    Uploads(tmp_path, 100).save("old.txt", io.BytesIO(b"old"), 3)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "kept.txt").touch()
-    later = Uploads(tmp_path, 100, seconds=10, clock=lambda: time.time() + 11)
-    later.sweep()
-    assert _stored(later) == ["kept.txt"]
-
-
-def test_a_server_deletes_what_is_too_old_by_itself(tmp_path: Path) -> None:
-    Uploads(tmp_path / "uploads", 100).save("old.txt", io.BytesIO(b"old"), 3)
+def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Path) -> None:
+    mine, run = stored(tmp_path / "mine", 0), stored(tmp_path / "served" / "theirs", 0)
+    upload = stored(tmp_path / "uploads" / ("0" * 32), 0)
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script, retention=1e-9), script):
         deadline = time.monotonic() + 20
-        while list((tmp_path / "uploads").iterdir()) and time.monotonic() < deadline:
+        while (run.exists() or upload.exists()) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert list((tmp_path / "uploads").iterdir()) == []
+    assert not run.exists()
+    assert not upload.exists()
+    assert mine.exists()
 
 
-def test_small_uploads_are_never_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.interfaces.server.retention.MOST", 2)
-    uploads = Uploads(tmp_path, 100)
-    for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
-        uploads.save(name, io.BytesIO(b"1"), 1)
-    uploads.sweep()
-    assert _stored(uploads) == ["c.txt", "d.txt"]
+def test_files_in_a_request_are_stored_with_its_run(tmp_path: Path) -> None:
+    cat = base64.b64encode(CAT.read_bytes()).decode()
+    body = {"input": {"input": "What is this?", "files": [f"data:image/jpeg;base64,{cat}"]}}
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script), script) as served:
+        assert served.client.post("/agent/invoke", json=body).status_code == 200
+        (sent,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert sent.read_bytes() == CAT.read_bytes()
+        assert sent.is_relative_to(served.runs)

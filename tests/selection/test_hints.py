@@ -1,4 +1,4 @@
-"""What the words of a request say about how a task is meant."""
+"""What the words of a request say about a task beyond its arguments."""
 
 from typing import Any
 
@@ -64,34 +64,31 @@ DESCRIBE = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "image"), READ)
-def test_text_is_to_be_read(request_: str, image: str) -> None:
-    assert wanted(request_, image) == {"ocr": True}
+def hinted(request: str, image: Any, *files: str) -> dict[str, Any]:
+    context = RunContext(request=request, files=tuple(Resource(kind="image", name=name) for name in files))
+    return task_hints(Task(task="image-to-text", id=0, args={"image": image}), context)
 
 
-@pytest.mark.parametrize(("request_", "image"), DESCRIBE)
-def test_a_description_is_wanted(request_: str, image: str) -> None:
-    assert wanted(request_, image) == {"ocr": False}
+def test_the_request_decides_between_text_and_description() -> None:
+    """The cases that are decided wrongly, all at once."""
+    asked = [(request, image, True) for request, image in READ]
+    asked += [(request, image, False) for request, image in DESCRIBE]
+    whole = "Read the text in these pictures"
+    asked += [(whole, image, True) for image in (None, ["a.png", "b.png"], {"path": "a.png"})]
+    wrong = [(request, image) for request, image, ocr in asked if hinted(request, image) != {"ocr": ocr}]
+    assert wrong == []
 
 
-def wanted(request: str, image: Any) -> dict[str, Any]:
-    return task_hints(Task(task="image-to-text", id=0, args={"image": image}), RunContext(request=request))
+def test_without_a_request_and_for_other_tasks_there_are_no_hints() -> None:
+    assert hinted("", "a.png") == {}
+    other = Task(task="image-classification", id=0)
+    assert task_hints(other, RunContext(request="Read the text in a.png")) == {}
 
 
-def test_other_tasks_have_no_hints() -> None:
-    assert (
-        task_hints(Task(task="image-classification", id=0), RunContext(request="Read the text in a.png"))
-        == {}
-    )
-
-
-def test_without_a_request_nothing_is_known() -> None:
-    assert wanted("", "a.png") == {}
-
-
-@pytest.mark.parametrize("image", [None, ["a.png", "b.png"], {"path": "a.png"}])
-def test_an_image_of_another_form_is_about_the_whole_request(image: Any) -> None:
-    assert wanted("Read the text in these pictures", image) == {"ocr": True}
+def test_file_names_without_a_space_before_them_are_found_by_the_files_of_the_request() -> None:
+    files = ("照片1.jpg", "照片2.jpg")
+    request = "描述照片1.jpg，读出照片2.jpg里的文字"
+    assert [hinted(request, file, *files) for file in files] == [{"ocr": False}, {"ocr": True}]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +103,7 @@ def test_an_image_of_another_form_is_about_the_whole_request(image: Any) -> None
         ("", None),
     ],
 )
-def test_letters_tell_the_language(text: str, language: str | None) -> None:
+def test_the_script_of_a_text_gives_its_language(text: str, language: str | None) -> None:
     assert detect_script(text) == language
 
 
@@ -132,10 +129,3 @@ def test_a_model_must_know_the_languages_of_its_texts(
 ) -> None:
     gap = missing_language(known, Task(task=task, id=0, args=args), TASKS[task])
     assert gap is None if missing is None else gap is not None and gap.endswith(missing)
-
-
-def test_a_name_that_runs_on_from_chinese_words_is_known_from_the_files_of_the_request():
-    files = tuple(Resource(kind="image", name=f"照片{i}.jpg") for i in (1, 2))
-    brief = RunContext("描述照片1.jpg，读出照片2.jpg里的文字", files)
-    asked = [task_hints(Task(task="image-to-text", id=0, args={"image": f.name}), brief) for f in files]
-    assert asked == [{"ocr": False}, {"ocr": True}]

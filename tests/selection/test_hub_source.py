@@ -1,4 +1,6 @@
-"""The Hub's lists of models: one request a task, kept, given stale rather than not at all."""
+"""HubSource: one request per task, cached in memory, with clear errors."""
+
+from __future__ import annotations
 
 import asyncio
 import socket
@@ -16,6 +18,7 @@ from jarvis_agent.testing import HubDouble
 
 DETECTION = TASKS["object-detection"]
 Make = Callable[..., HubSource]
+CARD = "---\nlicense: mit\n---\n# DETR\n\nIt finds the objects of COCO in pictures of streets and rooms.\n"
 
 
 @pytest.fixture
@@ -36,125 +39,94 @@ def hub() -> Iterator[HubDouble]:
             card={"datasets": ["coco"], "language": "en"},
             safetensors={"parameters": {"F32": 100, "F16": 10}, "total": 110},
             providers={"hf-inference": {}, "fal-ai": {"providerId": "fal/detr", "status": "staging"}},
+            files={"README.md": CARD},
         )
         yield double
 
 
 @pytest.fixture
 def make(clock: Clock) -> Make:
-    """A source whose lists are kept in one folder."""
-
-    def made(settings: Settings | None = None, **options: Any) -> HubSource:
-        given = {"clock": clock, "timeout": 5.0, **options}
-        return HubSource(settings or Settings(offline=False), **given)
+    def made(token: str | None = None, offline: bool = False, **options: Any) -> HubSource:
+        return HubSource(
+            Settings(offline=offline, hf_token=token), **{"clock": clock, "timeout": 5.0, **options}
+        )
 
     return made
 
 
 async def test_one_request_lists_the_candidates_of_a_task(hub: HubDouble, make: Make) -> None:
-    [candidate] = await make().candidates(DETECTION, 20)
-    assert candidate.id == "facebook/detr"
-    assert (candidate.task, candidate.source, candidate.library) == (
-        "object-detection",
-        "hub",
-        "transformers",
-    )
-    assert (candidate.downloads, candidate.likes, candidate.size) == (1000, 50, 420)
-    assert (candidate.license, candidate.languages) == ("apache-2.0", ("en",))
-    assert candidate.description == "Trained on coco. Languages: en."
-    assert candidate.revision == hub.models["facebook/detr"].info["sha"]
-    assert candidate.providers == ("hf-inference",)
-    assert candidate.metadata == {
-        "providers": {"hf-inference": {"id": "facebook/detr", "task": "object-detection"}}
-    }
-    assert not candidate.local
+    [found] = await make().candidates(DETECTION, 20)
+    assert (found.id, found.task, found.source) == ("facebook/detr", "object-detection", "hub")
+    assert (found.downloads, found.likes, found.size, found.library) == (1000, 50, 420, "transformers")
+    assert (found.license, found.languages, found.local) == ("apache-2.0", ("en",), False)
+    assert found.description == "Trained on coco. Languages: en."
+    assert found.revision == hub.models["facebook/detr"].info["sha"]
+    assert found.providers == ("hf-inference",)
+    served = {"hf-inference": {"id": "facebook/detr", "task": "object-detection"}}
+    assert found.metadata == {"providers": served}
     [request] = hub.requests
-    assert request.query["limit"] == ["20"]
-    assert request.query["sort"] == ["downloads"]
+    assert (request.query["limit"], request.query["sort"]) == (["20"], ["downloads"])
     assert "inferenceProviderMapping" in request.query["expand"]
 
 
-async def test_a_chat_model_is_served_for_text_generation(hub: HubDouble, make: Make) -> None:
-    hub.add_model(
-        "org/chat", pipeline_tag="text-generation", providers={"novita": {"task": "conversational"}}
-    )
+async def test_providers_that_serve_a_chat_model_serve_text_generation(hub: HubDouble, make: Make) -> None:
+    served = {"novita": {"task": "conversational"}}
+    hub.add_model("org/chat", pipeline_tag="text-generation", providers=served)
     [candidate] = await make().candidates(TASKS["text-generation"], 20)
     assert candidate.metadata["providers"]["novita"]["task"] == "conversational"
 
 
-async def test_rows_of_another_form_do_no_harm(hub: HubDouble, make: Make) -> None:
-    row = {
-        "id": "org/odd",
-        "cardData": "none",
-        "tags": None,
-        "safetensors": [],
-        "inferenceProviderMapping": "x",
-    }
+async def test_malformed_rows_are_tolerated(hub: HubDouble, make: Make) -> None:
+    odd = {"id": "a", "cardData": "x", "tags": None, "safetensors": [], "inferenceProviderMapping": "x"}
     hub.answer(
-        "/api/models", body=[row, "text", {"no": "id"}, {"id": "b", "inferenceProviderMapping": ["x"]}]
+        "/api/models", body=[odd, "text", {"no": "id"}, {"id": "b", "inferenceProviderMapping": ["x"]}]
     )
-    assert [candidate.id for candidate in await make().candidates(DETECTION, 20)] == ["org/odd", "b"]
+    assert [candidate.id for candidate in await make().candidates(DETECTION, 20)] == ["a", "b"]
 
 
-async def test_a_list_is_asked_for_once_an_hour(hub: HubDouble, make: Make, clock: Clock) -> None:
+async def test_a_list_is_reused_for_an_hour(hub: HubDouble, make: Make, clock: Clock) -> None:
     source = make()
-    await source.candidates(DETECTION, 20)
-    clock.now += 3599
-    await source.candidates(DETECTION, 20)
-    assert len(hub.requests) == 1
-    clock.now += 2
-    await source.candidates(DETECTION, 20)
-    assert len(hub.requests) == 2
+    for seconds, requests in ((0, 1), (3599, 1), (2, 2)):
+        clock.now += seconds
+        await source.candidates(DETECTION, 20)
+        assert len(hub.requests) == requests
+    await make("hf_secret").candidates(DETECTION, 20)
+    assert hub.requests[-1].headers["authorization"] == "Bearer hf_secret"
 
 
-async def test_lists_of_different_tokens_are_kept_apart(hub: HubDouble, make: Make) -> None:
-    await make().candidates(DETECTION, 20)
-    await make(Settings(offline=False, hf_token="hf_secret")).candidates(DETECTION, 20)
-    assert [request.headers.get("authorization") for request in hub.requests] == [None, "Bearer hf_secret"]
-
-
-async def test_equal_requests_at_one_time_are_one(hub: HubDouble, make: Make) -> None:
-    source = make()
-    lists = await asyncio.gather(*(source.candidates(DETECTION, 20) for _ in range(8)))
-    assert len(hub.requests) == 1
-    assert all(listed == lists[0] for listed in lists)
-
-
-def test_event_loops_in_several_threads_share_a_source(hub: HubDouble, make: Make) -> None:
+def test_equal_requests_at_one_time_are_sent_once_also_from_several_loops(hub: HubDouble, make: Make) -> None:
     source = make()
 
-    async def both() -> list[Any]:
-        one = asyncio.to_thread(lambda: asyncio.run(source.candidates(DETECTION, 20)))
-        return await asyncio.gather(one, source.candidates(DETECTION, 20))
+    async def ask() -> list[Any]:
+        impatient = asyncio.create_task(source.candidates(DETECTION, 20))
+        others = [asyncio.create_task(source.candidates(DETECTION, 20)) for _ in range(4)]
+        elsewhere = asyncio.to_thread(lambda: asyncio.run(source.candidates(DETECTION, 20)))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        return await asyncio.gather(elsewhere, *others)
 
-    first, second = asyncio.run(both())
-    assert first == second
+    lists = asyncio.run(ask())
+    assert all(len(listed) == 1 and listed == lists[0] for listed in lists)
     assert len(hub.requests) == 1
 
 
-async def test_who_stops_waiting_does_not_stop_the_others(hub: HubDouble, make: Make) -> None:
-    source = make()
-    impatient = asyncio.create_task(source.candidates(DETECTION, 20))
-    patient = asyncio.create_task(source.candidates(DETECTION, 20))
-    await asyncio.sleep(0)
-    impatient.cancel()
-    assert len(await patient) == 1
-    with pytest.raises(asyncio.CancelledError):
-        await impatient
-
-
-async def test_trouble_is_remembered_for_a_minute(hub: HubDouble, make: Make, clock: Clock) -> None:
-    source = make()
-    hub.answer("/api/models", status=500, times=1)
-    for task in ("object-detection", "translation"):
-        with pytest.raises(TransientError, match="it answered 500"):
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_failure_is_repeated_for_a_minute_without_a_request(
+    hub: HubDouble, make: Make, clock: Clock, status: int
+) -> None:
+    source, depths = make(), []
+    hub.answer("/api/models", status=status, times=1)
+    for task in ("object-detection", "translation", "object-detection", "translation"):
+        with pytest.raises(TransientError, match=f"it answered {status}") as caught:
             await source.candidates(TASKS[task], 20)
+        depths.append(len(caught.traceback))
     assert len(hub.requests) == 1
+    assert depths[1] == depths[3], "a repeated error holds no frames of earlier callers"
     clock.now += 61
     assert len(await source.candidates(DETECTION, 20)) == 1
 
 
-async def test_an_unreachable_hub_is_named_with_what_to_do(make: Make) -> None:
+async def test_a_hub_that_cannot_be_reached_is_named_with_advice(make: Make) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -164,51 +136,46 @@ async def test_an_unreachable_hub_is_named_with_what_to_do(make: Make) -> None:
     assert "HF_HUB_OFFLINE" in str(caught.value)
 
 
-async def test_a_silent_hub_is_not_waited_for(hub: HubDouble, make: Make) -> None:
+async def test_a_silent_hub_fails_after_the_timeout(hub: HubDouble, make: Make) -> None:
     hub.stall("/api/models")
-    source = make(timeout=0.2)
-    with pytest.raises(TransientError, match="cannot be used"):
-        await source.candidates(DETECTION, 20)
-    with pytest.raises(TransientError):
-        await source.candidates(TASKS["translation"], 20)
+    source = make(timeout=0.1)
+    for task in ("object-detection", "translation"):
+        with pytest.raises(TransientError, match="cannot be used"):
+            await source.candidates(TASKS[task], 20)
     assert len(hub.requests) < 2
 
 
-async def test_a_refused_token_is_named_and_not_the_hub(hub: HubDouble, make: Make) -> None:
-    hub.answer("/api/models", status=401)
-    with pytest.raises(ConfigError, match=r"rejects the token \(401\); check HF_TOKEN"):
-        await make(Settings(offline=False, hf_token="hf_wrong")).candidates(DETECTION, 20)
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ({"status": 401}, ConfigError, r"rejects the token \(401\); check HF_TOKEN"),
+        ({"status": 404}, ConfigError, "answered 404.*Check HF_ENDPOINT"),
+        ({"body": b"<html>sign in to the network</html>"}, TransientError, "not JSON"),
+    ],
+)
+async def test_a_wrong_answer_is_explained(
+    hub: HubDouble, make: Make, answer: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    hub.answer("/api/models", **answer)
+    with pytest.raises(error, match=message):
+        await make("hf_wrong").candidates(DETECTION, 20)
 
 
-async def test_a_server_that_is_no_hub_is_named(hub: HubDouble, make: Make) -> None:
-    hub.answer("/api/models", status=404)
-    with pytest.raises(ConfigError, match="answered 404") as caught:
-        await make().candidates(DETECTION, 20)
-    assert "Check HF_ENDPOINT" in str(caught.value)
-
-
-async def test_an_answer_that_is_no_json_is_trouble(hub: HubDouble, make: Make) -> None:
-    hub.answer("/api/models", body=b"<html>sign in to the hotel's network</html>")
-    with pytest.raises(TransientError, match="not JSON"):
-        await make().candidates(DETECTION, 20)
-
-
-async def test_offline_nothing_is_asked(hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await make(Settings(offline=True)).candidates(DETECTION, 20) == []
-    assert await make(Settings(offline=True)).find(DETECTION, "facebook/detr") is None
+async def test_offline_and_for_our_own_tasks_nothing_is_requested(
+    hub: HubDouble, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("canny-control", "resize-image"):
+        assert await make().candidates(TASKS[name], 20) == make().estimate(TASKS[name]) == []
+    offline = make(offline=True)
+    assert await offline.candidates(DETECTION, 20) == offline.estimate(DETECTION) == []
+    assert await offline.find(DETECTION, "facebook/detr") is None
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert await make().candidates(DETECTION, 20) == []
     assert hub.requests == []
 
 
-async def test_tasks_that_the_hub_does_not_know_are_not_asked_for(hub: HubDouble, make: Make) -> None:
-    assert await make().candidates(TASKS["canny-control"], 20) == []
-    assert hub.requests == []
-
-
-async def test_a_model_outside_of_the_list_is_found_by_its_id(hub: HubDouble, make: Make) -> None:
-    source = make()
-    sha = hub.models["facebook/detr"].info["sha"]
+async def test_a_model_outside_the_list_is_found_by_its_id(hub: HubDouble, make: Make) -> None:
+    source, sha = make(), hub.models["facebook/detr"].info["sha"]
     found = await source.find(DETECTION, "facebook/detr", sha)
     assert found is not None
     assert (found.id, found.revision) == ("facebook/detr", sha)
@@ -217,15 +184,10 @@ async def test_a_model_outside_of_the_list_is_found_by_its_id(hub: HubDouble, ma
     assert await source.find(DETECTION, "facebook/detr", "v9") is None
 
 
-async def test_controlnets_are_listed_by_their_tag_and_their_name(hub: HubDouble, make: Make) -> None:
-    spec = TASKS["canny-text-to-image"]
-    hub.add_model(
-        "org/sd-controlnet-canny",
-        tags=["controlnet"],
-        pipeline_tag="image-to-image",
-        card={"base_model": "org/sd"},
-    )
-    hub.add_model("org/sd-controlnet-depth", tags=["controlnet"], pipeline_tag="image-to-image")
+async def test_controlnets_are_listed_by_tag_and_name(hub: HubDouble, make: Make) -> None:
+    spec, tag = TASKS["canny-text-to-image"], {"tags": ["controlnet"], "pipeline_tag": "image-to-image"}
+    hub.add_model("org/sd-controlnet-canny", card={"base_model": "org/sd"}, **tag)
+    hub.add_model("org/sd-controlnet-depth", **tag)
     source = make()
     [candidate] = await source.candidates(spec, 5)
     assert (candidate.id, candidate.task) == ("org/sd-controlnet-canny", "canny-text-to-image")
@@ -235,52 +197,15 @@ async def test_controlnets_are_listed_by_their_tag_and_their_name(hub: HubDouble
     assert source.estimate(spec) != []
 
 
-async def test_a_task_that_is_ours_alone_is_not_asked_for(hub: HubDouble, make: Make) -> None:
-    source = make()
-    for name in ("canny-control", "resize-image"):
-        assert await source.candidates(TASKS[name], 5) == []
-        assert source.estimate(TASKS[name]) == []
-    assert hub.requests == []
-
-
-CARD = "---\nlicense: mit\n---\n# DETR\n\nIt finds the objects of COCO in pictures of streets and rooms.\n"
-
-
-async def test_a_model_is_described_by_its_card(hub: HubDouble, make: Make) -> None:
-    hub.add_model("facebook/detr", pipeline_tag="object-detection", files={"README.md": CARD})
-    [candidate] = await make().candidates(DETECTION, 20)
-    told = await make().describe(candidate)
-    assert told == "It finds the objects of COCO in pictures of streets and rooms."
-
-
-async def test_a_card_that_can_not_be_had_describes_nothing(hub: HubDouble, make: Make) -> None:
-    [candidate] = await make().candidates(DETECTION, 20)
-    assert await make().describe(candidate) == ""
-    hub.stall("README.md")
-    assert await make(timeout=0.2).describe(candidate) == ""
-
-
-async def test_a_card_that_could_not_be_had_is_asked_for_again_after_a_minute(
-    hub: HubDouble, make: Make, clock: Clock
-) -> None:
-    hub.add_model("facebook/detr", pipeline_tag="object-detection", files={"README.md": CARD})
-    source = make()
+async def test_a_model_is_described_by_its_card(hub: HubDouble, make: Make, clock: Clock) -> None:
+    source, text = make(), "It finds the objects of COCO in pictures of streets and rooms."
     [candidate] = await source.candidates(DETECTION, 20)
     hub.answer("README.md", status=503, times=1)
-    assert await source.describe(candidate) == ""
-    asked = len(hub.requests)
-    assert await source.describe(candidate) == ""
-    assert len(hub.requests) == asked
-    clock.now += 61
-    assert (await source.describe(candidate)).startswith("It finds the objects of COCO")
-
-
-async def test_a_hub_that_is_down_keeps_nothing_of_those_who_ask(hub: HubDouble, make: Make) -> None:
-    hub.answer("/api/models", status=503)
-    source, depths = make(), []
-    for _ in range(4):
-        with pytest.raises(TransientError) as caught:
-            await source.candidates(DETECTION, 20)
-        depths.append(len(caught.traceback))
-    assert len(hub.requests) == 1
-    assert depths[1] == depths[3]
+    for seconds, expected, requests in ((0, "", 2), (59, "", 2), (2, text, 3), (0, text, 3)):
+        clock.now += seconds
+        assert await source.describe(candidate) == expected
+        assert len(hub.requests) == requests
+    assert await source.describe(candidate.model_copy(update={"id": "no/such"})) == ""
+    assert len(await source.candidates(DETECTION, 20)) == 1, "a missing card is no failure of the API"
+    hub.stall("README.md")
+    assert await make(timeout=0.1).describe(candidate) == ""

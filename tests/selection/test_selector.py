@@ -1,4 +1,6 @@
-"""From a task to a ladder of candidates."""
+"""From a task to a Selection: sources, filters, the choice of the chain, pins, and advice without a model."""
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -7,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 
-from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -21,15 +23,17 @@ from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.selection.chain import selection_chain
+from jarvis_agent.selection.chain import ModelChoice, selection_chain
+from jarvis_agent.selection.pins import Pin, read_pins
 from jarvis_agent.selection.selector import ModelSelector
-from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, ScriptedLLM
 
-DETECTION, SPEECH = "object-detection", "text-to-speech"
-EVERYTHING = FakeBackend(dict.fromkeys(TASKS, "x"), "here")
+DETECTION, SPEECH, CAPTION = "object-detection", "text-to-speech", "image-to-text"
+LOCAL = FakeBackend(dict.fromkeys(TASKS, "x"), "here")
+HOSTED = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+REQUEST = "Find the zebras in z.jpg"
 
 
 def model(id: str, task: str = DETECTION, **fields: Any) -> Candidate:  # noqa: A002
@@ -40,109 +44,140 @@ THREE = [model("org/a", downloads=5), model("org/b", downloads=50), model("org/c
 
 
 def selector(
-    *sources: ModelSource,
-    llm: ScriptedLLM | None = None,
-    backends: list[Backend] | None = None,
-    pins: dict[str, str] | None = None,
+    models: Any, *, llm: ScriptedLLM | None = None, chain: Any = None, backends: Any = None, pins: Any = None,
     **given: Any,
-) -> ModelSelector:
+) -> ModelSelector:  # fmt: skip
+    """A selector over a list of models, or a list of sources."""
     settings = Settings(**{"offline": False, **given})
-    chain = selection_chain(llm, settings=settings) if llm else None
-    return ModelSelector(sources, backends or [EVERYTHING], settings, chain, pins=pins)
+    sources = [FakeSource(models)] if all(isinstance(one, Candidate) for one in models) else models
+    chain = selection_chain(llm, settings=settings) if llm else chain
+    return ModelSelector(sources, backends or [LOCAL], settings, chain, pins=pins)
 
 
 async def select(
-    chosen_by: ModelSelector, task: str = DETECTION, request: str = "Find the zebras in z.jpg", **args: Any
+    by: ModelSelector, task: str = DETECTION, request: str = REQUEST, context: Any = None, **args: Any
 ) -> Selection:
-    return await chosen_by.select(
-        Task(task=task, id=0, args={"image": "z.jpg", **args}), TASKS[task], RunContext(request=request)
-    )
+    asked = Task(task=task, id=0, args={"image": "z.jpg", **args})
+    return await by.select(asked, TASKS[task], context or RunContext(request=request))
 
 
 def says(reply: Any) -> ScriptedLLM:
     return ScriptedLLM({"select": reply})
 
 
-async def test_the_llm_chooses_and_the_rest_is_the_ladder() -> None:
-    llm = says('{"id": "org/a", "reason": "it knows zebras"}')
-    selection = await select(selector(FakeSource(THREE), llm=llm))
-    assert (selection.model, selection.reason, selection.chosen_by) == ("org/a", "it knows zebras", "llm")
-    assert [candidate.id for candidate in selection.candidates] == ["org/a", "org/c", "org/b"]
-    assert {candidate.backend for candidate in selection.candidates} == {"here"}
+def order(selection: Selection) -> list[tuple[str, str | None]]:
+    return [(candidate.id, candidate.backend) for candidate in selection.candidates]
+
+
+async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> None:
+    llm, context = says('{"id": "org/b", "reason": "it knows zebras"}'), RunContext(request=REQUEST)
+    selection = await select(selector(THREE, llm=llm, top_k=2), context=context)
+    assert (selection.model, selection.reason, selection.chosen_by) == ("org/b", "it knows zebras", "llm")
+    assert order(selection) == [("org/b", "here"), ("org/c", "here")]
     assert selection.task == DETECTION
-
-
-async def test_the_llm_sees_the_request_the_task_and_the_top_k() -> None:
-    llm = says('{"id": "org/c"}')
-    await select(selector(FakeSource(THREE), llm=llm, top_k=2))
     [call] = llm.calls
     assert call.stage == "select"
-    assert "Find the zebras in z.jpg" in call.prompt
-    assert "org/c" in call.prompt
-    assert "org/b" in call.prompt
-    assert "org/a" not in call.prompt
-
-
-async def test_the_tokens_of_the_choice_are_counted() -> None:
-    brief = RunContext(request="Find zebras")
-    chooser = selector(FakeSource(THREE), llm=says('{"id": "org/a"}'))
-    await chooser.select(Task(task=DETECTION, id=0), TASKS[DETECTION], brief)
-    assert brief.meter.usage["select"].calls == 1
-
-
-async def test_one_candidate_needs_no_llm() -> None:
-    llm = says(AssertionError("the LLM was asked"))
-    selection = await select(selector(FakeSource(THREE[:1]), llm=llm))
-    assert (selection.model, selection.chosen_by) == ("org/a", "only")
-    assert llm.calls == []
-
-
-async def test_without_an_llm_downloads_decide() -> None:
-    selection = await select(selector(FakeSource(THREE)))
-    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
-    assert selection.reason == "of 3 candidates it has the most downloads (500)"
-
-
-async def test_without_an_llm_what_is_here_comes_first() -> None:
-    selection = await select(selector(FakeSource([*THREE, model("org/here", local=True)])))
-    assert selection.model == "org/here"
-    assert selection.reason == "of 4 candidates it is on this machine already"
+    assert [name in call.prompt for name in (REQUEST, "org/c", "org/b", "org/a")] == [True, True, True, False]
+    assert context.meter.usage["select"].calls == 1
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("models", "given", "chosen", "by", "reason"),
     [
-        ('{"id": "made/up", "reason": "r"}', "'made/up', which is not in the list"),
-        ("I can not decide.", "not in the list"),
-        (LLMError("no answer within 60 s"), "the LLM could not choose: "),
+        (THREE[:1], {"llm": says(AssertionError())}, "org/a", "only", "the only model"),
+        (
+            THREE,
+            {"llm": says(AssertionError()), "selection": "rank"},
+            "org/c",
+            "rank",
+            "most downloads (500)",
+        ),
+        (THREE, {}, "org/c", "rank", "of 3 candidates it has the most downloads (500)"),
+        ([*THREE, model("h", local=True)], {}, "h", "rank", "of 4 candidates it is on this machine already"),
+        (THREE, {"llm": says('{"id": "made/up"}')}, "org/c", "rank", "'made/up', which is not in the list"),
+        (THREE, {"llm": says("I cannot decide.")}, "org/c", "rank", "not in the list"),
+        (THREE, {"llm": says(LLMError("no answer"))}, "org/c", "rank", "the LLM could not choose: "),
     ],
 )
-async def test_whatever_the_llm_does_there_is_a_ladder(reply: Any, told: str) -> None:
-    selection = await select(selector(FakeSource(THREE), llm=says(reply)))
-    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
-    assert told in selection.reason
+async def test_without_a_valid_choice_the_ranking_decides_and_says_why(
+    models: list[Candidate], given: dict[str, Any], chosen: str, by: str, reason: str
+) -> None:
+    selection = await select(selector(models, **given))
+    assert (selection.model, selection.chosen_by) == (chosen, by)
+    assert reason in selection.reason
+    assert len(selection.candidates) == len(models)
 
 
-async def test_a_source_that_fails_does_not_stop_the_others() -> None:
-    class Failing(FakeSource):
-        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-            raise TransientError("the Hub is away")
+def pick_a(inputs: dict[str, Any]) -> Any:
+    assert set(inputs) == {"input", "task", "candidates", "files", "chat_history"}
+    return {"id": inputs["candidates"][-1].id, "reason": "mine"}
 
-    class Buggy(FakeSource):
-        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-            raise KeyError
 
-    class Cancelled(FakeSource):
-        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-            raise asyncio.CancelledError
+@pytest.mark.parametrize(
+    "chain", [pick_a, RunnableLambda(lambda _: "org/a"), RunnableLambda(lambda _: ModelChoice(id="org/a"))]
+)  # fmt: skip
+async def test_a_runnable_of_the_user_replaces_the_chain(chain: Any) -> None:
+    selection = await select(selector(THREE, chain=chain))
+    assert (selection.model, selection.chosen_by) == ("org/a", "llm")
 
+
+async def test_a_replacement_that_fails_leaves_the_choice_to_the_ranking() -> None:
+    async def hang(inputs: Any) -> str:
+        return str(await asyncio.Event().wait())
+
+    for chain, reason in ((lambda _: 7, "no model"), (lambda _: 1 / 0, "ZeroDivisionError")):
+        assert reason in (await select(selector(THREE, chain=chain))).reason
+    late = await select(selector(THREE, chain=hang, **SHORT))
+    assert (late.model, "did not choose in time" in late.reason) == ("org/c", True)
+    with pytest.raises(ConfigError, match="pass a Runnable or a function"):
+        selector(THREE, chain=object())
+
+
+SHORT = {"llm_timeout": 0.05}
+
+
+async def test_one_run_makes_max_parallel_choices_at_once() -> None:
+    running, peak = 0, 0
+
+    async def choose(inputs: Any) -> str:
+        nonlocal running, peak
+        running, peak = running + 1, max(peak, running + 1)
+        await asyncio.sleep(0)
+        running -= 1
+        return "org/a"
+
+    by, context = selector(THREE, chain=choose, max_parallel=3), RunContext(request=REQUEST)
+    found = await asyncio.gather(*(select(by, context=context) for _ in range(20)))
+    assert ({one.chosen_by for one in found}, peak) == ({"llm"}, 3)
+
+
+class FailingSource(FakeSource):
+    def __init__(self, error: BaseException, name: str) -> None:
+        super().__init__([], name)
+        self._error = error
+
+    async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
+        raise self._error
+
+
+async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
     class Rows(FakeSource):
         async def candidates(self, spec: Any, limit: int) -> list[Any]:
             return [{"id": "org/row"}]
 
-    sources = [Failing([], "hub"), Buggy([], "plugin"), Cancelled([], "gone"), Rows([], "rows")]
-    selection = await select(selector(*sources, FakeSource(THREE)))
-    assert selection.model == "org/c"
+    class NoCards(FakeSource):
+        async def describe(self, candidate: Candidate) -> str:
+            raise KeyError("x")
+
+    failing = [
+        FailingSource(TransientError("the Hub is away"), "hub"),
+        FailingSource(KeyError(), "plugin"),
+        FailingSource(asyncio.CancelledError(), "gone"),
+        Rows([], "rows"),
+        NoCards(THREE),
+    ]
+    selection = await select(selector(failing, llm=says('{"id": "org/a"}')))
+    assert (selection.model, "the LLM could not choose: KeyError: 'x'" in selection.reason) == ("org/c", True)
     assert selection.rejected == {
         "source hub": "the Hub is away",
         "source plugin": "KeyError",
@@ -151,245 +186,62 @@ async def test_a_source_that_fails_does_not_stop_the_others() -> None:
     }
 
 
-async def test_a_backend_that_fails_when_it_is_asked_runs_nothing_and_stops_nobody() -> None:
-    class Buggy(FakeBackend):
-        def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
-            raise KeyError("x")
-
-    buggy = Buggy({}, "buggy")
-    selection = await select(selector(FakeSource(THREE), backends=[buggy, EVERYTHING]))
-    assert selection.candidates[0].backend == "here"
-    with pytest.raises(NoCandidateError, match="the backend buggy failed to check the model: KeyError: 'x'"):
-        await select(selector(FakeSource(THREE), backends=[buggy]))
-
-
-async def test_a_source_that_can_not_describe_its_models_leaves_the_choice_to_the_rank() -> None:
-    class Telling(FakeSource):
-        async def describe(self, candidate: Candidate) -> str:
-            raise KeyError("x")
-
-    selection = await select(selector(Telling(THREE), llm=says('{"id": "org/a", "reason": "r"}')))
-    assert (selection.model, selection.chosen_by) == ("org/c", "rank")
-    assert "the LLM could not choose: KeyError: 'x'" in selection.reason
-
-
-async def test_where_the_hub_is_away_the_advice_is_a_network_and_not_a_token() -> None:
-    class Away(FakeSource):
-        async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-            raise TransientError("no route to host")
-
-    with pytest.raises(NoCandidateError) as caught:
-        await select(selector(Away([], "hub")))
-    assert "with a network" in str(caught.value)
-    assert "HF_TOKEN" not in str(caught.value)
-
-
-async def test_where_an_extra_would_do_that_comes_first() -> None:
-    class Bare(FakeBackend):
-        def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
-            return str(MissingExtraError("speech", "starter-tts"))
-
-    with pytest.raises(NoCandidateError) as caught:
-        await select(
-            selector(FakeSource([model(f"org/{i}", SPEECH) for i in range(2)]), backends=[Bare({})]), SPEECH
-        )
-    advice = str(caught.value).partition("What helps: ")[2]
-    assert advice.startswith('pip install "jarvis-agent[starter-tts]", ')
-    assert advice.count("starter-tts") == 1
-
-
-async def test_nothing_left_is_explained() -> None:
-    backend = FakeBackend({}, "local-models")
-    with pytest.raises(NoCandidateError) as caught:
-        await select(selector(FakeSource(THREE), backends=[backend]))
-    message = str(caught.value)
-    assert "no model can do object-detection here" in message
-    assert "org/a: the backend local-models has no result" in message
-    assert "HF_TOKEN" in message
-    assert "`jarvis models object-detection`" in message
-    assert set(caught.value.rejected) == {"org/a", "org/b", "org/c"}
-
-
-async def test_no_model_at_all_is_explained() -> None:
-    with pytest.raises(NoCandidateError, match="no source lists any"):
-        await select(selector(FakeSource([])))
-
-
-async def test_a_long_list_of_reasons_is_cut() -> None:
-    many = [model(f"org/m{number}") for number in range(9)]
-    with pytest.raises(NoCandidateError, match="and 5 more"):
-        await select(selector(FakeSource(many), backends=[FakeBackend({})]))
-
-
-READER = model("reader", "image-to-text", traits=("ocr",))
-TELLER = model("teller", "image-to-text", traits=("caption",))
-CLASSIFIER = model("classifier", "image-classification")
-
-
-async def test_a_description_comes_from_a_model_that_describes() -> None:
-    selection = await select(selector(FakeSource([READER, TELLER])), "image-to-text", "Describe z.jpg")
-    assert [candidate.id for candidate in selection.candidates] == ["teller"]
-    assert "asks for a description" in selection.rejected["reader"]
-
-
-async def test_text_comes_from_a_model_that_reads() -> None:
-    selection = await select(selector(FakeSource([TELLER, READER])), "image-to-text", "Read z.jpg to me")
-    assert [candidate.id for candidate in selection.candidates] == ["reader"]
-    assert selection.note == ""
-
-
-async def test_where_nothing_reads_the_user_is_told() -> None:
-    selection = await select(selector(FakeSource([TELLER])), "image-to-text", "Read z.jpg to me")
-    assert selection.model == "teller"
-    assert "no model here is made for reading text" in selection.note
-
-
-async def test_where_nothing_describes_the_image_is_classified() -> None:
-    selection = await select(selector(FakeSource([READER, CLASSIFIER])), "image-to-text", "Describe z.jpg")
-    assert (selection.model, selection.task) == ("classifier", "image-classification")
-    assert "classified instead" in selection.note
-    assert "reader" in selection.rejected
-
-
-async def test_where_nothing_sees_images_at_all_that_is_said() -> None:
-    with pytest.raises(NoCandidateError, match="no model can do image-to-text") as caught:
-        await select(selector(FakeSource([READER])), "image-to-text", "Describe z.jpg")
-    assert set(caught.value.rejected) == {"reader"}
-
-
-async def test_a_pinned_model_is_not_chosen_but_taken() -> None:
-    llm = says(AssertionError("the LLM was asked"))
-    chooser = selector(FakeSource(THREE), llm=llm, pins={"object-det": "org/a@v2"})
-    selection = await select(chooser)
-    assert (selection.model, selection.chosen_by) == ("org/a", "pinned")
-    assert [(c.id, c.revision, c.downloads, c.backend) for c in selection.candidates] == [
-        ("org/a", "v2", 5, "here")
-    ]
-
-
-async def test_a_pinned_directory_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    selection = await select(selector(FakeSource(THREE), pins={DETECTION: str(tmp_path)}))
-    [candidate] = selection.candidates
-    assert (candidate.path, candidate.local, candidate.library) == (tmp_path, True, "transformers")
-
-
-async def test_a_pinned_model_that_no_source_lists_is_taken_by_its_id() -> None:
-    selection = await select(selector(FakeSource(THREE), pins={DETECTION: "my/own@v1"}))
-    [candidate] = selection.candidates
-    assert (candidate.id, candidate.revision, candidate.source) == ("my/own", "v1", "pinned")
-
-
-async def test_a_pinned_model_is_not_measured_by_words_but_by_settings() -> None:
-    speaks = model("org/english", "text-to-speech", languages=("en",), license="gpl")
-    pins = {"text-to-speech": "org/english"}
-    selection = await select(selector(FakeSource([speaks]), pins=pins), "text-to-speech", text="你好")
-    assert selection.model == "org/english"
-    with pytest.raises(NoCandidateError, match="org/english, which is pinned for text-to-speech, cannot be used: its licence is gpl"):  # fmt: skip # noqa: E501
-        await select(selector(FakeSource([speaks]), pins=pins, licenses=["mit"]), "text-to-speech")
-
-
-async def test_a_pin_for_an_unknown_task_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="there is no task 'zebra-detection'"):
-        selector(pins={"zebra-detection": "a/b"})
-
-
-@pytest.fixture
-def hub() -> Iterator[HubDouble]:
-    with HubDouble() as double, double.redirected():
-        double.add_model("org/served", pipeline_tag=DETECTION, downloads=9, providers={"hf-inference": {}})
-        double.add_model("org/alone", pipeline_tag=DETECTION, downloads=99)
-        yield double
-
-
-def on_hub(hub: HubDouble, tmp_path: Path, **given: Any) -> ModelSelector:
-    settings = Settings(**{"offline": False, "hf_token": "hf_x", **given.pop("settings", {})})
-    source = HubSource(settings)
-    return ModelSelector([source], given.pop("backends", [HostedBackend(settings)]), settings, **given)
-
-
-async def test_list_select_and_ladder_with_the_hub(hub: HubDouble, tmp_path: Path) -> None:
-    local = FakeBackend({DETECTION: "x"}, "here")
-    settings = Settings(offline=False, hf_token="hf_x")
-    llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
-    source = HubSource(settings)
-    chooser = ModelSelector(
-        [source], [local, HostedBackend(settings)], settings, selection_chain(llm, settings=settings)
-    )
-    selection = await select(chooser)
-    assert (selection.model, selection.chosen_by) == ("org/served", "llm")
-    assert [(candidate.id, candidate.backend) for candidate in selection.candidates] == [
-        ("org/served", "here"),
-        ("org/alone", "here"),
-        ("org/served", "hf-inference"),
-    ]
-    await select(chooser)
-    assert [request.path for request in hub.requests].count("/api/models") == 1
-
-
-async def test_what_nobody_serves_is_left_out_of_a_hosted_ladder(hub: HubDouble, tmp_path: Path) -> None:
-    selection = await select(on_hub(hub, tmp_path))
-    assert [candidate.id for candidate in selection.candidates] == ["org/served"]
-    assert selection.rejected == {"org/alone": "no inference provider serves it"}
-
-
-async def test_a_pinned_model_outside_of_the_list_is_asked_for(hub: HubDouble, tmp_path: Path) -> None:
-    hub.add_model("my/own", providers={"hf-inference": {"task": DETECTION}})
-    selection = await select(on_hub(hub, tmp_path, pins={DETECTION: "my/own"}))
-    assert [(c.id, c.providers) for c in selection.candidates] == [("my/own", ("hf-inference",))]
-
-
-async def test_a_pinned_model_that_does_not_exist_is_told(hub: HubDouble, tmp_path: Path) -> None:
-    with pytest.raises(NoCandidateError, match="no source knows the model my/typo"):
-        await select(on_hub(hub, tmp_path, pins={DETECTION: "my/typo"}))
-
-
-async def test_a_pinned_model_is_used_while_the_hub_is_away(hub: HubDouble, tmp_path: Path) -> None:
-    hub.answer("/api", status=503)
-    selection = await select(on_hub(hub, tmp_path, pins={DETECTION: "my/own"}, backends=[EVERYTHING]))
-    assert selection.model == "my/own"
-    assert "503" in selection.rejected["source hub"]
-
-
-async def test_the_users_own_models_stand_beside_the_hubs(hub: HubDouble, tmp_path: Path) -> None:
-    settings = Settings(offline=False)
-    own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
-    chooser = ModelSelector([own, HubSource(settings)], [EVERYTHING], settings)
-    assert [candidate.id for candidate in (await select(chooser)).candidates] == [
-        "org/alone",
-        "mine",
-        "org/served",
-    ]
-
-
-async def test_models_of_another_task_type_do_a_task_that_borrows_them() -> None:
-    depth = model("org/depth", "depth-estimation", local=True)
-    source = FakeSource([depth, model("org/own", "depth-control")])
-    selection = await select(selector(source), "depth-control")
-    assert [(c.id, c.task) for c in selection.candidates] == [
-        ("org/depth", "depth-control"),
-        ("org/own", "depth-control"),
-    ]
-    assert source.asked == ["depth-control", "depth-estimation"]
-
-
-async def test_a_task_has_a_policy_of_its_own() -> None:
-    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
-    served = [model("a/b", providers=("fal-ai",)), model("c/d", SPEECH, providers=("fal-ai",))]
-    chooser = selector(
-        FakeSource(served), backends=[EVERYTHING, hosted], policies={"object-det": "hosted-first"}
-    )
-    assert [c.backend for c in (await select(chooser)).candidates] == ["there", "here"]
-    assert [c.backend for c in (await select(chooser, SPEECH)).candidates] == ["here", "there"]
-
-
-def test_a_policy_for_an_unknown_task_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="there is no task 'zebra-detection'"):
-        selector(policies={"zebra-detection": "local-only"})
+class NeedsExtra(FakeBackend):
+    def unsupported_reason(self, spec: Any, candidate: Candidate) -> str | None:
+        return str(MissingExtraError("speech", "starter-tts"))
 
 
 @pytest.mark.parametrize(
-    ("fields", "policy", "place"),
+    ("given", "said", "not_said"),
+    [
+        ({"models": []}, "no source lists any", "torch"),
+        ({"models": THREE, "backends": [FakeBackend({}, "local-models")]},
+         "org/a: the backend local-models has no result", "HTTPS_PROXY"),
+        ({"models": THREE, "backends": [FakeBackend({})]}, "`jarvis models object-detection`", "and 1 more"),
+        ({"models": [model(f"m{n}") for n in range(9)], "backends": [FakeBackend({})]}, "and 5 more", "m8"),
+        ({"models": THREE, "backends": [FakeBackend({})]}, "with HF_TOKEN set", "with a network"),
+        ({"models": [FailingSource(TransientError("no route"), "hub")]}, "with a network", "HF_TOKEN"),
+        ({"models": THREE, "backends": [FakeBackend({})], "offline": True}, "HF_HUB_OFFLINE", "HF_TOKEN"),
+        ({"models": THREE, "backends": [NeedsExtra({})]}, "What helps: pip install", "pip install pip"),
+    ],
+)  # fmt: skip
+async def test_without_a_model_the_error_says_why_and_what_helps(
+    given: dict[str, Any], said: str, not_said: str
+) -> None:
+    with pytest.raises(NoCandidateError, match="no model can do object-detection here") as caught:
+        await select(selector(**given))
+    assert said in str(caught.value)
+    assert not_said not in str(caught.value)
+    assert str(caught.value).count("starter-tts]") <= 4
+
+
+READER = model("reader", CAPTION, traits=("ocr",))
+CAPTIONER = model("captioner", CAPTION, traits=("caption",))
+CLASSIFIER = model("classifier", "image-classification")
+
+
+@pytest.mark.parametrize(
+    ("models", "request_", "chosen", "note"),
+    [
+        ([READER, CAPTIONER], "Describe z.jpg", "captioner", ""),
+        ([CAPTIONER, READER], "Read z.jpg to me", "reader", ""),
+        ([CAPTIONER], "Read z.jpg to me", "captioner", "no model here is made for reading text"),
+        ([READER, CLASSIFIER], "Describe z.jpg", "classifier", "classified instead"),
+    ],
+)
+async def test_the_words_of_the_request_decide_between_caption_and_text(
+    models: list[Candidate], request_: str, chosen: str, note: str
+) -> None:
+    selection = await select(selector(models), CAPTION, request_)
+    assert selection.model == chosen
+    assert (note in selection.note) if note else not selection.note
+    assert selection.task == (CLASSIFIER.task if chosen == "classifier" else CAPTION)
+    with pytest.raises(NoCandidateError, match="no model can do image-to-text"):
+        await select(selector([READER]), CAPTION, "Describe z.jpg")
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "placement"),
     [
         ({"local": True}, "local-first", "it is on this machine"),
         ({"size": 1_500_000_000}, "local-first", "it is downloaded to this machine (1.5 GB)"),
@@ -401,42 +253,118 @@ def test_a_policy_for_an_unknown_task_is_refused_at_once() -> None:
         ({"providers": ("fal-ai",)}, "hosted-first", "hosted by fal-ai, as the policy is hosted-first"),
     ],
 )
-async def test_a_choice_says_why_the_model_runs_where_it_does(
-    fields: dict[str, Any], policy: str, place: str
+async def test_a_selection_says_why_the_model_runs_where_it_does(
+    fields: dict[str, Any], policy: str, placement: str
 ) -> None:
-    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
-    source = FakeSource([model("a/b", **fields)])
-    selection = await select(selector(source, backends=[EVERYTHING, hosted], policy=policy))
-    assert selection.placement == place
+    by = selector([model("a/b", **fields)], backends=[LOCAL, HOSTED], policy=policy)
+    assert (await select(by)).placement == placement
+    algorithm = selector([model("opencv/canny", "canny-control", local=True)])
+    assert (await select(algorithm, "canny-control")).placement == ""
 
 
-async def test_an_algorithm_has_no_place_to_explain() -> None:
-    canny = FakeSource([model("opencv/canny", "canny-control", local=True)])
-    assert (await select(selector(canny), "canny-control")).placement == ""
-
-
-async def test_the_second_place_of_a_model_comes_after_every_model_in_its_first() -> None:
-    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
+async def test_the_other_side_of_each_model_is_the_last_fallback() -> None:
     both = [model(f"org/{name}", local=True, path=Path("/m"), providers=("fal-ai",)) for name in "ab"]
-    selection = await select(selector(FakeSource(both), backends=[EVERYTHING, hosted]))
-    assert [(c.id, c.backend, c.local) for c in selection.candidates] == [
-        ("org/a", "here", True),
-        ("org/b", "here", True),
-        ("org/a", "there", False),
-        ("org/b", "there", False),
+    given: dict[str, Any] = {"models": both, "backends": [LOCAL, HOSTED]}
+    selection = await select(selector(**given))
+    assert order(selection) == [("org/a", "here"), ("org/b", "here"), ("org/a", "there"), ("org/b", "there")]
+    assert [one.local for one in selection.candidates] == [True, True, False, False]
+    assert {name for _, name in order(await select(selector(**given, policy="local-only")))} == {"here"}
+    per_task = selector(**given, policies={"object-det": "hosted-first"})
+    assert order(await select(per_task))[0] == ("org/a", "there")
+    with pytest.raises(ConfigError, match="there is no task 'zebra-detection'"):
+        selector(THREE, policies={"zebra-detection": "local-only"})
+
+
+async def test_a_task_also_uses_the_models_of_the_task_it_shares_them_with() -> None:
+    models = [model("org/depth", "depth-estimation", local=True), model("org/own", "depth-control")]
+    selection = await select(selector(models), "depth-control")
+    assert [(one.id, one.task) for one in selection.candidates] == [
+        ("org/depth", "depth-control"),
+        ("org/own", "depth-control"),
     ]
 
 
-async def test_a_model_has_one_place_where_the_policy_allows_one() -> None:
-    hosted = FakeBackend(dict.fromkeys(TASKS, "x"), "there", local=False)
-    source = FakeSource([model("a/b", local=True, providers=("fal-ai",))])
-    selection = await select(selector(source, backends=[EVERYTHING, hosted], policy="local-only"))
-    assert [c.backend for c in selection.candidates] == ["here"]
-
-
-async def test_a_pinned_space_is_taken_without_asking_any_source() -> None:
-    source = FakeSource(THREE)
+async def test_a_pinned_model_is_used_without_a_choice(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     spaces = FakeBackend(dict.fromkeys(TASKS, "x"), "spaces", local=False)
-    selection = await select(selector(source, backends=[spaces], pins={DETECTION: "space:org/space"}))
-    assert [(c.id, c.backend) for c in selection.candidates] == [("org/space", "spaces")]
-    assert source.asked == []
+    llm, used = says(AssertionError("the LLM was asked")), {}
+    for pin in ("org/a@v2", "my/own@v1", str(tmp_path), "space:org/space"):
+        selection = await select(selector(THREE, llm=llm, backends=[LOCAL, spaces], pins={"object-det": pin}))
+        assert selection.chosen_by == "pinned"
+        used[pin] = selection.candidates[0]
+    listed, unlisted, folder, space = used.values()
+    assert (listed.id, listed.revision, listed.downloads, listed.backend) == ("org/a", "v2", 5, "here")
+    assert (unlisted.id, unlisted.revision, unlisted.source) == ("my/own", "v1", "pinned")
+    assert (folder.path, folder.local, folder.library) == (tmp_path, True, "transformers")
+    assert (space.id, space.backend) == ("org/space", "spaces")
+
+
+async def test_a_pin_is_checked_against_the_settings_but_not_the_request() -> None:
+    english = [model("org/english", SPEECH, languages=("en",), license="gpl")]
+    pins = {SPEECH: "org/english"}
+    assert (await select(selector(english, pins=pins), SPEECH, text="你好")).model == "org/english"
+    with pytest.raises(NoCandidateError, match="text-to-speech, cannot be used: its licence is gpl"):
+        await select(selector(english, pins=pins, licenses=["mit"]), SPEECH)
+
+
+def test_pins_are_parsed_once_and_errors_are_immediate() -> None:
+    assert read_pins({DETECTION: "facebook/detr@v1.0", "Image Cls": "google/vit"}) == {
+        DETECTION: Pin("facebook/detr", "v1.0"),
+        "image-classification": Pin("google/vit"),
+    }
+    for text in ("/no/such/model", "./nothing", "~/nothing-at-all", "", " "):
+        with pytest.raises(ConfigError, match="neither an id of the Hub nor an existing path"):
+            read_pins({DETECTION: text})
+    with pytest.raises(ConfigError, match="close to it: object-detection"):
+        read_pins({"object-detektion": "a/b"})
+
+
+def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
+    cached = model(
+        "a/b", local=True, path=Path("/main"), revision="abc", metadata={"revisions": {"v1": "/v1"}}
+    )
+    assert Pin("a/b").at_revision(cached) is cached
+    downloaded, remote = Pin("a/b", "v1").at_revision(cached), Pin("a/b", "v2").at_revision(cached)
+    assert (downloaded.local, downloaded.path) == (True, Path("/v1"))
+    assert (remote.local, remote.path, remote.revision) == (False, None, "v2")
+
+
+@pytest.fixture
+def hub() -> Iterator[HubDouble]:
+    with HubDouble() as double, double.redirected():
+        double.add_model("org/served", pipeline_tag=DETECTION, downloads=9, providers={"hf-inference": {}})
+        double.add_model("org/alone", pipeline_tag=DETECTION, downloads=99)
+        yield double
+
+
+def on_hub(*backends: Any, **given: Any) -> ModelSelector:
+    settings = Settings(offline=False, hf_token="hf_x")
+    backends = backends or (HostedBackend(settings),)
+    return selector([HubSource(settings)], backends=list(backends), hf_token="hf_x", **given)
+
+
+async def test_models_of_the_hub_are_listed_once_and_chosen(hub: HubDouble) -> None:
+    llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
+    by = on_hub(LOCAL, HostedBackend(Settings(offline=False, hf_token="hf_x")), llm=llm)
+    selection = await select(by)
+    assert selection.chosen_by == "llm"
+    assert order(selection) == [("org/served", "here"), ("org/alone", "here"), ("org/served", "hf-inference")]
+    await select(by)
+    assert [request.path for request in hub.requests].count("/api/models") == 1
+    hosted = await select(on_hub())
+    assert order(hosted) == [("org/served", "hf-inference")]
+    assert hosted.rejected == {"org/alone": "no inference provider serves it"}
+    own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
+    mixed = await select(selector([own, HubSource(Settings(offline=False))]))
+    assert [candidate.id for candidate in mixed.candidates] == ["org/alone", "mine", "org/served"]
+
+
+async def test_a_pinned_model_outside_the_list_is_looked_up(hub: HubDouble) -> None:
+    hub.add_model("my/own", providers={"hf-inference": {"task": DETECTION}})
+    selection = await select(on_hub(pins={DETECTION: "my/own"}))
+    assert selection.candidates[0].providers == ("hf-inference",)
+    with pytest.raises(NoCandidateError, match="no source knows the model my/typo"):
+        await select(on_hub(pins={DETECTION: "my/typo"}))
+    hub.answer("/api", status=503)
+    selection = await select(on_hub(LOCAL, pins={DETECTION: "my/own"}))
+    assert (selection.model, "503" in selection.rejected["source hub"]) == ("my/own", True)

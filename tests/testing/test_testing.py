@@ -1,4 +1,4 @@
-"""The doubles that we ship do what they say, since other tests believe them."""
+"""The shipped test doubles: scripted LLM, fake backend and source, no network."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 import pytest
-from doubles.openai_server import DROP, REFUSE, Failure, OpenAIDouble, ToolUse
 from langchain.agents import create_agent
-from langchain_core.exceptions import ModelAuthenticationError
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 
 from jarvis_agent import testing
 from jarvis_agent.backends.base import Backend, Call
@@ -32,6 +28,7 @@ from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.testing import (
     FakeBackend,
     FakeSource,
+    HubDouble,
     NetworkForbiddenError,
     ScriptedLLM,
     fake_candidate,
@@ -140,8 +137,6 @@ class TestScriptedLLM:
             RunContext("x"), Task(task="image-to-text", id=0), models
         )
         assert '"id": "org/a"' in first_candidate(messages)
-        with OpenAIDouble({"select": first_candidate}) as server:
-            assert '"id": "org/a"' in chat(server).invoke(messages).text
 
 
 def call_of(task: str, model: str = "") -> Call:
@@ -155,26 +150,15 @@ class TestFakeBackend:
 
     def test_it_runs_what_it_has_a_result_for(self) -> None:
         backend = FakeBackend({"image-to-text": "a cat", "org/voice": "…"}, name="mine")
-        assert (
-            backend.unsupported_reason(
-                TASKS["image-to-text"], fake_candidate("image-to-text", backend="mine")
-            )
-            is None
-        )
-        assert (
-            backend.unsupported_reason(
-                TASKS["text-to-speech"], fake_candidate("text-to-speech", "org/voice", backend=None)
-            )
-            is None
-        )
-        assert "no result" in str(
-            backend.unsupported_reason(TASKS["translation"], fake_candidate("translation", backend=None))
-        )
-        assert "other" in str(
-            backend.unsupported_reason(
-                TASKS["image-to-text"], fake_candidate("image-to-text", backend="other")
-            )
-        )
+        cases: list[tuple[str, str, str | None, str]] = [
+            ("image-to-text", "", "mine", "None"),
+            ("text-to-speech", "org/voice", None, "None"),
+            ("translation", "", None, "no result"),
+            ("image-to-text", "", "other", "other"),
+        ]
+        for task, model, name, expected in cases:
+            reason = backend.unsupported_reason(TASKS[task], fake_candidate(task, model, backend=name))
+            assert expected in str(reason)
 
     async def test_a_models_own_result_comes_before_its_tasks(self) -> None:
         backend = FakeBackend({"image-to-text": "any", "org/a": ["a list"]})
@@ -245,112 +229,11 @@ class TestForbidNetwork:
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
     def test_this_machine_may_be_spoken_with(self, host: str) -> None:
-        with forbid_network(), OpenAIDouble("hi") as server:
-            assert httpx.get(server.base_url.replace("127.0.0.1", host) + "/models").status_code == 200
+        with forbid_network(), HubDouble() as hub:
+            assert httpx.get(hub.url.replace("127.0.0.1", host) + "/api/models").status_code == 200
 
     def test_afterwards_everything_is_as_before(self) -> None:
         before = socket.socket.connect, socket.getaddrinfo
         with forbid_network(), forbid_network():
             assert socket.socket.connect is not before[0]
         assert (socket.socket.connect, socket.getaddrinfo) == before
-
-
-def chat(server: OpenAIDouble, **fields: Any) -> ChatOpenAI:
-    return ChatOpenAI(
-        base_url=server.base_url,
-        model="double",
-        **{"api_key": "any", "max_retries": 0, "timeout": 10.5, **fields},
-    )
-
-
-class TestOpenAIDouble:
-    def test_a_real_client_gets_the_reply_in_one_piece_or_in_many(self) -> None:
-        with OpenAIDouble("one two three") as server:
-            llm = chat(server)
-            whole = llm.invoke("a b")
-            chunks = [chunk.text for chunk in llm.stream("a b")]
-        assert whole.text == "one two three"
-        assert whole.usage_metadata is not None
-        assert whole.usage_metadata["output_tokens"] == 3
-        assert "".join(chunks) == "one two three"
-        assert len([chunk for chunk in chunks if chunk]) == 2
-
-    async def test_it_sends_the_events_of_the_protocol(self) -> None:
-        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-        with OpenAIDouble("one two three") as server:
-            url = f"{server.base_url}/chat/completions"
-            async with httpx.AsyncClient() as client, client.stream("POST", url, json=body) as reply:
-                events = [line async for line in reply.aiter_lines() if line]
-        assert events[-1] == "data: [DONE]"
-        assert '"content": "one two "' in events[1]
-
-    @pytest.mark.parametrize("prompts", ["default", "paper"])
-    def test_it_tells_the_stages_apart(self, prompts: Any) -> None:
-        made, brief = load_prompts(prompts), RunContext("x")
-        asked = {
-            "plan": made.plan_messages(brief),
-            "chat": made.chat_messages(brief),
-            "select": made.select_messages(brief, Task(task="image-to-text", id=0), []),
-            "repair": made.repair_messages([], {}),
-        }
-        with OpenAIDouble({stage: f"for {stage}" for stage in asked}) as server:
-            replies = {stage: chat(server).invoke(messages).text for stage, messages in asked.items()}
-            assert replies == {stage: f"for {stage}" for stage in asked}
-            assert server.stages() == list(asked)
-
-    def test_requests_are_recorded(self) -> None:
-        with OpenAIDouble("x") as server:
-            chat(server, api_key="mine", temperature=0).invoke("hello")
-            (request,) = server.requests
-        assert (request.key, request.prompt, request.body["temperature"]) == ("mine", "hello", 0)
-
-    def test_a_wrong_key_is_refused(self) -> None:
-        with OpenAIDouble("x", key="right") as server:
-            assert chat(server, api_key="right").invoke("hi").text == "x"
-            with pytest.raises(ModelAuthenticationError):
-                chat(server, api_key="wrong").invoke("hi")
-
-    @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
-    def test_it_fails_with_any_status(self, status: int) -> None:
-        with OpenAIDouble(Failure(status)) as server, pytest.raises(openai.APIStatusError) as caught:
-            chat(server).invoke("hi")
-        assert caught.value.status_code == status
-
-    @pytest.mark.parametrize("field", ["response_format", "logit_bias"])
-    def test_it_rejects_fields(self, field: str) -> None:
-        value = {"response_format": {"type": "json_object"}, "logit_bias": {"1": 1}}[field]
-        with OpenAIDouble("{}", rejects=(field,)) as server:
-            assert chat(server).invoke("hi").text == "{}"
-            with pytest.raises(openai.BadRequestError, match=field):
-                chat(server).invoke("hi", **{field: value})
-
-    def test_the_connection_breaks_where_the_script_says_so(self) -> None:
-        with OpenAIDouble(("some", DROP)) as server:
-            stream = chat(server).stream("hi")
-            assert [next(stream).text, next(stream).text] == ["", "some"]
-            with pytest.raises(openai.APIConnectionError):
-                next(stream)
-
-    def test_the_model_refuses(self) -> None:
-        with OpenAIDouble((REFUSE,)) as server:
-            reply = chat(server).invoke("hi")
-        assert reply.additional_kwargs["refusal"] == "I can not help with that."
-
-    def test_the_model_calls_tools(self) -> None:
-        uses = (ToolUse("add", {"a": 1, "b": 2}), ToolUse("add", {"a": 3, "b": 4}))
-        with OpenAIDouble(uses) as server:
-            whole = chat(server).invoke("1 + 2, 3 + 4")
-            streamed = [call for chunk in chat(server).stream("1 + 2, 3 + 4") for call in chunk.tool_calls]
-        assert [call["args"] for call in whole.tool_calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
-        assert whole.response_metadata["finish_reason"] == "tool_calls"
-        assert streamed == whole.tool_calls
-
-    def test_a_script_that_is_over_is_told_to_the_client(self) -> None:
-        with OpenAIDouble(["one"]) as server:
-            chat(server).invoke("hi")
-            with pytest.raises(openai.BadRequestError, match="1 replies"):
-                chat(server).invoke("hi")
-
-    def test_it_lists_its_model(self) -> None:
-        with OpenAIDouble("") as server:
-            assert httpx.get(f"{server.base_url}/models").json()["data"][0]["id"] == "double"

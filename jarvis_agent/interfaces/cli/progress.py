@@ -1,38 +1,41 @@
-"""What a run looks like in a terminal: the plan as a tree that changes while its tasks run, or as lines.
+"""The progress of a run in a terminal: a tree that is redrawn while tasks run, or one line per event.
 
-    board = Board()
+    progress = RunProgress()
     for event in events:
-        board.feed(event)
-        line = line_of(event)          # one line, for a log or a pipe
-    console.print(board)               # the tree, for a terminal
+        progress.update(event)
+        line = format_event(event)     # for a log or a pipe
+    console.print(progress)            # the tree
 
-Names, reasons and answers come from models and files that are not to be trusted: everything passes through
-`clean`, and nothing is read as rich's markup.
+Names, reasons and answers come from models and files. All text passes through `clean`, which removes control
+characters, and rich never reads it as markup.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import typer
+from pydantic import BaseModel
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.hub.snapshot import active_downloads
-from jarvis_agent.core.text import clean
+from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
 
 PIPE_WIDTH = 160
-"""Columns of what is written to a pipe or file, where no terminal says how wide it is."""
+"""Columns of output to a pipe or file."""
 
 State = Literal["planned", "selecting", "waiting", "running", "ok", "failed", "skipped"]
 
-_LOOKS: dict[State, tuple[str, str]] = {
+_STYLES: dict[State, tuple[str, str]] = {
     "planned": ("○", ""),
     "selecting": ("○", "cyan"),
     "waiting": ("○", "dim"),
@@ -44,41 +47,49 @@ _LOOKS: dict[State, tuple[str, str]] = {
 
 
 def shorten(text: str, length: int) -> str:
-    """The text, cleaned, on one line of at most `length` characters."""
+    """Return the cleaned text on one line of at most `length` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that takes every text as it is: no markup, no emoji codes, no highlighting."""
+    """Return a console without markup, emoji codes and highlighting."""
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
 
 
+def echo_json(data: BaseModel | Mapping[str, Any]) -> None:
+    """Print JSON on stdout. Control characters in it are escaped."""
+    if isinstance(data, BaseModel):
+        typer.echo(clean_json(data.model_dump_json(indent=2)))
+    else:
+        typer.echo(clean_json(json.dumps(data, indent=2, ensure_ascii=False)))
+
+
 @dataclass(slots=True)
-class Row:
-    """One task on the board; `since` is when it started, by the board's clock."""
+class TaskProgress:
+    """One task; `started` is in seconds of the clock of `RunProgress`."""
 
     task: Task
     state: State = "selecting"
     selection: Selection | None = None
     result: TaskResult | None = None
-    since: float | None = None
+    started: float | None = None
 
 
 @dataclass
-class Board:
-    """What is known of a run so far, and its picture."""
+class RunProgress:
+    """The state of a run as far as its events tell; rich renders it as a tree."""
 
     clock: Callable[[], float] = time.monotonic
-    rows: dict[int, Row] = field(default_factory=dict)
+    tasks: dict[int, TaskProgress] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     answer: str = ""
 
-    def feed(self, event: Event) -> None:
-        """Take in what happened."""
+    def update(self, event: Event) -> None:
+        """Apply the next event."""
         if event.kind == "note":
             self.notes.append(event.text)
         elif event.kind == "token":
@@ -86,122 +97,116 @@ class Board:
         elif event.kind == "planned" and event.plan is not None:
             self.notes.extend(event.plan.notes)
         elif event.task is not None:
-            self._feed_task(event, event.task)
+            self._update_task(event, event.task)
 
-    def _feed_task(self, event: Event, task: Task) -> None:
-        row = self.rows.setdefault(task.id, Row(task))
+    def _update_task(self, event: Event, task: Task) -> None:
+        row = self.tasks.setdefault(task.id, TaskProgress(task))
         row.task = task
         if event.result is not None:
             row.selection = event.result.selection or row.selection
         if event.kind == "selected" and row.state == "selecting":
             row.state = "waiting"
         elif event.kind == "started":
-            row.state, row.since = "running", self.clock()
+            row.state, row.started = "running", self.clock()
         elif event.kind == "finished" and event.result is not None:
             row.state, row.result = event.result.status, event.result
 
     @property
     def run(self) -> Run:
-        """The run as far as it has come."""
-        return Run(
-            answer=self.answer,
-            plan=Plan(tasks=[row.task for row in self.rows.values()], notes=self.notes),
-            results=[row.result for row in self.rows.values() if row.result is not None],
-        )
+        """The run so far."""
+        rows = self.tasks.values()
+        plan = Plan(tasks=[row.task for row in rows], notes=self.notes)
+        results = [row.result for row in rows if row.result is not None]
+        return Run(answer=self.answer, plan=plan, results=results)
 
     def __rich__(self) -> RenderableType:
-        rows = list(self.rows.values())
+        rows = list(self.tasks.values())
         tree = _tree(rows, self.clock()) if rows else Text("Planning …", "dim")
-        downloads = [clean(str(download)) for download in active_downloads()]
-        notes = [f"note: {shorten(note, 300)}" for note in self.notes]
-        return Group(tree, *(Text(line, "dim") for line in (*downloads, *notes)))
+        lines = [clean(str(download)) for download in active_downloads()]
+        lines += [f"note: {shorten(note, 300)}" for note in self.notes]
+        return Group(tree, *(Text(line, "dim") for line in lines))
 
 
 def plan_tree(plan: Plan) -> RenderableType:
-    """A plan that is not run, with its notes."""
+    """Return a plan that is not run, with its notes."""
     notes = [Text(f"note: {clean(note)}", "dim") for note in plan.notes]
     if not plan.tasks:
         return Group(Text("The plan is empty."), *notes)
-    return Group(_tree([Row(task, "planned") for task in plan.tasks], 0.0), *notes)
+    return Group(_tree([TaskProgress(task, "planned") for task in plan.tasks], 0.0), *notes)
 
 
-def _tree(rows: Sequence[Row], now: float) -> Tree:
-    """Each task under the last of those that it waits for."""
+def _tree(rows: Sequence[TaskProgress], now: float) -> Tree:
+    """Each task below the last of its dependencies."""
     tree = Tree(Text(f"Plan: {len(rows)} task{'' if len(rows) == 1 else 's'}", "bold"))
     nodes: dict[int, Tree] = {}
-    open_rows = list(rows)
-    while open_rows:
-        ready = [row for row in open_rows if not _unplaced(row, open_rows)] or open_rows[:1]
-        for row in ready:
-            above = [nodes[i] for i in sorted(row.task.deps) if i in nodes]
-            nodes[row.task.id] = (above[-1] if above else tree).add(_label(row, now))
-        open_rows = [row for row in open_rows if row not in ready]
+    remaining = {row.task.id: row for row in rows}
+    while remaining:
+        ready = [row for row in remaining.values() if not remaining.keys() & set(row.task.deps)]
+        for row in ready or list(remaining.values())[:1]:
+            parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
+            nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now))
+            del remaining[row.task.id]
     return tree
 
 
-def _unplaced(row: Row, open_rows: Iterable[Row]) -> bool:
-    return any(other.task.id in row.task.deps for other in open_rows)
-
-
-def _label(row: Row, now: float) -> Text:
-    icon, style = _LOOKS[row.state]
-    head = Text.assemble((f"{icon} {row.task.id} {shorten(row.task.task, 60)}", style))
-    if row.task.deps:
-        head.append(f"  after {', '.join(map(str, row.task.deps))}", "dim")
+def _label(row: TaskProgress, now: float) -> Text:
+    icon, style = _STYLES[row.state]
+    label = Text.assemble((f"{icon} {_name(row.task)}", style))
+    label.append(_after(row.task, "  after "), "dim")
     if row.state != "planned":
-        head.append(f"  {row.state}{_duration(row, now)}", style)
-    head.append(f"  {_arguments(row.task)}", "dim")
+        label.append(f"  {row.state}{_duration(row, now)}", style)
+    label.append(f"  {_arguments(row.task)}", "dim")
     for line in _details(row):
-        head.append(f"\n  {line}", "dim")
-    return head
+        label.append(f"\n  {line}", "dim")
+    return label
 
 
-def _duration(row: Row, now: float) -> str:
+def _name(task: Task) -> str:
+    return f"{task.id} {shorten(task.task, 60)}"
+
+
+def _after(task: Task, prefix: str) -> str:
+    return f"{prefix}{', '.join(map(str, task.deps))}" if task.deps else ""
+
+
+def _duration(row: TaskProgress, now: float) -> str:
     if row.result is not None and row.state != "skipped":
-        return f" {_seconds(row.result.ended - row.result.started)}"
-    return f" {_seconds(now - row.since)}" if row.state == "running" and row.since is not None else ""
+        return f" {_seconds(row.result)}"
+    return f" {now - row.started:.1f} s" if row.state == "running" and row.started is not None else ""
 
 
-def _details(row: Row) -> Iterator[str]:
+def _details(row: TaskProgress) -> Iterator[str]:
     if row.selection is not None:
         yield _choice(row.result.model if row.result else None, row.selection)
     if row.result is not None:
-        yield from (shorten(attempt, 200) for attempt in _failed_attempts(row.result))
-        yield from (shorten(note, 200) for note in row.result.notes)
+        failures = (f"{one.model} failed: {one.error}" for one in row.result.attempts if not one.ok)
+        yield from (shorten(line, 200) for line in (*failures, *row.result.notes))
         if row.result.error:
             yield shorten(row.result.error, 300)
 
 
 def _choice(used: str | None, selection: Selection) -> str:
-    """The model and why it was chosen; a model that stepped in for the chosen one is named first."""
+    """The chosen model with the reason; a fallback that ran instead is named first."""
     chosen = f"{shorten(selection.model, 80)}: {shorten(selection.reason, 160)}"
     return chosen if used in (None, selection.model) else f"{shorten(str(used), 80)}, in place of {chosen}"
 
 
-def _failed_attempts(result: TaskResult) -> Iterator[str]:
-    return (f"{attempt.model} failed: {attempt.error}" for attempt in result.attempts if not attempt.ok)
-
-
 def _arguments(task: Task) -> str:
-    return " ".join(f"{shorten(name, 20)}={_value(value)}" for name, value in task.args.items())
+    texts = {shorten(name, 20): shorten(str(value), 60) for name, value in task.args.items()}
+    return " ".join(f'{name}="{text}"' if " " in text else f"{name}={text}" for name, text in texts.items())
 
 
-def _value(value: Any) -> str:
-    text = shorten(str(value), 60)
-    return f'"{text}"' if " " in text else text
+def _seconds(result: TaskResult) -> str:
+    return f"{max(result.ended - result.started, 0.0):.1f} s"
 
 
-def _seconds(seconds: float) -> str:
-    return f"{max(seconds, 0.0):.1f} s"
+def format_event(event: Event) -> str | None:
+    """Return the event as one line; None for events that a log does not need."""
+    text = _event_text(event)
+    return f"[{event.seconds:6.1f} s] {text}" if text else None
 
 
-def line_of(event: Event) -> str | None:
-    """One line that tells an event; None for those that a log does not need."""
-    told = _told(event)
-    return f"[{event.seconds:6.1f} s] {told}" if told else None
-
-
-def _told(event: Event) -> str | None:
+def _event_text(event: Event) -> str | None:
     if event.kind == "note":
         return f"note: {shorten(event.text, 300)}"
     if event.kind == "planned" and event.plan is not None:
@@ -209,42 +214,37 @@ def _told(event: Event) -> str | None:
         return f"plan complete, tasks: {len(event.plan.tasks)}{notes}"
     if event.task is None:
         return None
-    name = f"{event.task.id} {shorten(event.task.task, 60)}"
+    name, result = _name(event.task), event.result
     if event.kind == "task":
-        after = f" after {', '.join(map(str, event.task.deps))}" if event.task.deps else ""
-        return f"{name}: planned{after}, {_arguments(event.task)}"
+        return f"{name}: planned{_after(event.task, ' after ')}, {_arguments(event.task)}"
     if event.kind == "started":
         return f"{name}: running"
-    if event.result is None:
-        return None
     if event.kind == "selected":
-        return f"{name}: chose {_choice(None, event.result.selection)}" if event.result.selection else None
-    return f"{name}: {_ending(event.result)}"
+        return f"{name}: chose {_choice(None, result.selection)}" if result and result.selection else None
+    return f"{name}: {_outcome(result)}" if result is not None else None
 
 
-def _ending(result: TaskResult) -> str:
+def _outcome(result: TaskResult) -> str:
+    error = shorten(result.error or "", 300)
     if result.status == "skipped":
-        return f"skipped, {shorten(result.error or '', 300)}"
-    took = f"{result.status} in {_seconds(result.ended - result.started)}"
-    by = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""
-    why = f": {shorten(result.error, 300)}" if result.error else ""
-    return f"{took}{by}{why}"
+        return f"skipped, {error}"
+    model = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""
+    return f"{result.status} in {_seconds(result)}{model}{f': {error}' if error else ''}"
 
 
 def unmentioned_files(run: Run) -> list[str]:
-    """Full paths of the files that the run made and its answer does not name."""
+    """Return the full paths of files that the run made and its answer does not name."""
     paths = dict.fromkeys(str(resource.path) for resource in run.resources if resource.path is not None)
     return [path for path in paths if path not in run.answer]
 
 
 def finished_work(run: Run) -> str:
-    """What an interrupted run had finished, a line a result."""
-    done = [result for result in run.results if result.status == "ok"]
-    return "\n".join(f"{r.task.id} {shorten(r.task.task, 60)}: {_gist(r)}" for r in done)
+    """Return the results of an interrupted run, one line each."""
+    finished = [result for result in run.results if result.status == "ok"]
+    return "\n".join(f"{_name(result.task)}: {_summary(result)}" for result in finished)
 
 
-def _gist(result: TaskResult) -> str:
-    paths = [clean(str(path)) for path in result.paths()]
+def _summary(result: TaskResult) -> str:
     text = result.resource("text")
-    said = [clean(text.as_text())] if text is not None else []
-    return ", ".join([*paths, *said]) or "done"
+    parts = [*map(str, result.paths()), *([text.as_text()] if text is not None else [])]
+    return clean(", ".join(parts)) or "done"

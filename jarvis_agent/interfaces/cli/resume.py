@@ -1,21 +1,25 @@
-"""Runs that the command line keeps under a name, to be resumed, and plans that wait for a word.
+"""`--resume NAME` and `--approve`: runs that outlive the process, and plans that wait for approval.
 
-    jarvis "Transcribe a.wav" --resume talk               # begin, or go on
-    jarvis --resume talk                                  # go on
-    jarvis "Transcribe b.wav" --resume talk --restart     # begin anew, whatever was unfinished
+    jarvis "Transcribe a.wav" --resume talk               # start, or continue
+    jarvis --resume talk                                  # continue
+    jarvis "Transcribe b.wav" --resume talk --restart     # start again
 
-They outlive the process (see `jarvis_agent.interfaces.cli.run_file`).
+Runs are stored in runs.sqlite in the output directory. A lock file per name keeps two processes from working
+on the same run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,200 +27,223 @@ import typer
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event
-from jarvis_agent.interfaces.cli.run_file import opened, tidied
+from jarvis_agent.interfaces.cli.progress import make_console, plan_tree
+from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
     from jarvis_agent.agent.graph import DurableAgent
 
+RUNS_FILE = "runs.sqlite"
+
 Decide = Callable[[dict[str, Any]], Any]
-"""Shows a plan, as `DurableAgent.waiting` tells it, and returns True, False, or another plan."""
+"""Takes the payload of the interrupt ("request", "plan"); returns True, False, or another plan."""
 
 
 class ResumableAgent:
-    """An agent whose runs are kept under a name; what the terminal uses of a JarvisAgent."""
+    """Runs an agent with a checkpointer; it has the methods of JarvisAgent that the terminal uses.
+
+    Args:
+        name: the name of the stored run; None: the run is kept in memory.
+        decide: asked before a plan runs; None: plans run without approval.
+        restart: start an unfinished run of this name again.
+    """
 
     def __init__(
         self, agent: JarvisAgent, name: str | None, decide: Decide | None = None, *, restart: bool = False
     ) -> None:
-        """Without a name, the run is kept in memory, and only as long as it takes.
-
-        Args:
-            decide: plans run only when it lets them.
-            restart: an unfinished run of this name begins anew.
-        """
         self._agent = agent
         self._name = name
         self._decide = decide
         self._restart = restart
-
-    @property
-    def model_name(self) -> str | None:
-        """The language model, for people."""
-        return self._agent.model_name
-
-    async def aplan(self, request: Any, config: Any = None) -> Plan:
-        """The plan only; nothing is stored."""
-        return await self._agent.aplan(request, config)
+        self._thread: Any = {"configurable": {"thread_id": name or "unnamed"}}
+        self.model_name = agent.model_name
+        self.aplan = agent.aplan
+        self.aclose = agent.aclose
 
     async def events(self, request: Any, config: Any = None) -> AsyncGenerator[Event, None]:
-        """What happens in the run. An unfinished one of this name goes on.
+        """Yield the events of the run; continue it if it is unfinished.
 
         Raises:
-            ConfigError: there is no request, and no run of this name; or its request is another one, or
-                another process works on it.
-            MissingExtraError: the checkpointer is not installed.
+            ConfigError: there is nothing to continue, the unfinished run has another request, or another
+                process works on it.
+            MissingExtraError: LangGraph or its checkpointer is not installed.
         """
-        thread = _thread(self._name or "unnamed")
         async with self._durable() as durable:
-            given = await self._to_do(durable, thread, request)
+            start = await self._input(durable, request)
             try:
-                async with aclosing(self._going_on(durable, thread, given)) as events:
+                async with aclosing(self._until_decided(durable, start)) as events:
                     async for event in events:
                         yield event
             except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
-                if not isinstance(error, ConfigError) and await durable.unfinished(thread) is not None:
-                    self._tell_what_now()
+                if not isinstance(error, ConfigError) and await durable.unfinished(self._thread) is not None:
+                    self._explain_resuming()
                 raise
 
     @asynccontextmanager
     async def _durable(self) -> AsyncIterator[DurableAgent]:
-        """The agent with the checkpointer of this run; what it needs no more when it is over is forgotten."""
         try:
-            from langgraph.checkpoint.memory import InMemorySaver
+            from jarvis_agent.agent.graph import DurableAgent
         except ImportError as error:
             raise MissingExtraError("--resume or --approve", "durable") from error
-        from jarvis_agent.agent.graph import DurableAgent
+        async with open_runs(self._agent.settings, self._name) as saver:
+            yield DurableAgent(self._agent, saver, approve=self._decide is not None)
 
-        approve = self._decide is not None
-        if self._name is None:
-            yield DurableAgent(self._agent, InMemorySaver(), approve=approve)
-            return
-        async with opened(self._agent.settings, self._name) as saver:
-            durable = DurableAgent(self._agent, saver, approve=approve)
-
-            async def is_over(name: str) -> bool:
-                return await durable.unfinished(_thread(name)) is None
-
-            yield durable
-            await tidied(saver, self._name, is_over)
-
-    async def _to_do(self, durable: DurableAgent, thread: Any, request: Any) -> Request | None:
-        """The request to begin with; None to go on with what there is."""
-        asked = await durable.unfinished(thread)
+    async def _input(self, durable: DurableAgent, request: Any) -> Request | None:
+        """Return the request to start with; None continues the stored run."""
+        stored = await durable.unfinished(self._thread)
         new = Request.of(request) if request.get("input") else None
-        if asked is None and new is None and self._restart:
-            raise ConfigError(f"--restart wants a request, for no run {self._name} is unfinished")
-        if asked is None and new is None and not (await durable.graph.aget_state(thread)).values:
-            raise ConfigError(
-                f"no run of the name {self._name} is kept in {self._agent.settings.output_dir}; "
-                f'begin one with jarvis "…" --resume {self._name}, or name its directory with --out'
-            )
-        if asked is None:
+        if stored is None and new is None:
+            if self._restart:
+                raise ConfigError(f"--restart needs a request: no run {self._name} is unfinished")
+            if not (await durable.graph.aget_state(self._thread)).values:
+                raise ConfigError(
+                    f"there is no run named {self._name} in {self._agent.settings.output_dir}; start one "
+                    f'with jarvis "…" --resume {self._name}, or give its directory with --out'
+                )
+        if stored is None:
             return new
         if self._restart:
-            return new or asked
-        if new is not None and new != asked:
+            return new or stored
+        if new is not None and new != stored:
             raise ConfigError(
-                f'the run {self._name} is unfinished, and its request is another one ("{asked.text}"): '
-                f"jarvis --resume {self._name} goes on with it; another name, or --restart, begins anew"
+                f'the unfinished run {self._name} has another request ("{stored.text}"): continue it with '
+                f"jarvis --resume {self._name}, choose another name, or add --restart"
             )
-        _tell(f"Going on with the unfinished run {self._name}.")
+        _note(f"Continuing the unfinished run {self._name}.")
         return None
 
-    async def _going_on(self, durable: DurableAgent, thread: Any, given: Any) -> AsyncGenerator[Event, None]:
-        """The run's events, to its end, through all decisions on its plan."""
+    async def _until_decided(self, durable: DurableAgent, start: Any) -> AsyncGenerator[Event, None]:
+        """Yield the events up to the end of the run, asking for each decision about its plan."""
         from langgraph.types import Command
 
         while True:
-            shown = await durable.waiting(thread) if given is None else None
+            shown = await durable.waiting(self._thread) if start is None else None
             if shown is not None:
-                yield Event(kind="note", text="the plan waits for a decision")
-                given = Command(resume=self._decision(shown))
-            async with aclosing(durable.events(given, thread)) as events:
+                yield Event(kind="note", text="the plan waits for approval")
+                start = Command(resume=self._decision(shown))
+            async with aclosing(durable.events(start, self._thread)) as events:
                 async for event in events:
                     yield event
-            if await durable.waiting(thread) is None:
+            if await durable.waiting(self._thread) is None:
                 return
-            given = None
+            start = None
 
     def _decision(self, shown: dict[str, Any]) -> Any:
-        """What was decided. The event loop stands still meanwhile: there is nothing to do without it."""
+        """Ask. This blocks the event loop, which has nothing else to do."""
         if self._decide is None:
-            raise ConfigError(
-                f"the plan of the run {self._name} waits for approval; resume it with --approve"
-            )
-        with _ctrl_c_at_once():
+            raise ConfigError(f"the plan of the run {self._name} waits for approval: add --approve")
+        with _immediate_ctrl_c():
             return self._decide(shown)
 
-    def _tell_what_now(self) -> None:
+    def _explain_resuming(self) -> None:
         if self._name is not None:
-            again = f"jarvis --resume {self._name}"
-            _tell(f"The run is kept: {again} goes on with it, {again} --restart begins it anew.")
-
-    async def aclose(self) -> None:
-        """Free the agent."""
-        await self._agent.aclose()
+            command = f"jarvis --resume {self._name}"
+            _note(f"The run is stored: {command} continues it, {command} --restart starts it again.")
 
 
-def _tell(line: str) -> None:
-    """Write a line on stderr as it is now: while the board is shown, that is above it, where it stays."""
-    from jarvis_agent.core.text import clean
+@asynccontextmanager
+async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+    """Yield the checkpointer for the run `name`, which is locked meanwhile; one in memory without a name.
 
-    sys.stderr.write(f"{clean(line)}\n")
-
-
-def _thread(name: str) -> Any:
-    return {"configurable": {"thread_id": name}}
+    Raises:
+        ConfigError: another process works on the run, or the file cannot be read or written.
+        InputError: the output directory cannot be made.
+        MissingExtraError: LangGraph or its checkpointer is not installed.
+    """
+    try:
+        from langgraph.checkpoint.memory import InMemorySaver
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    except ImportError as error:
+        raise MissingExtraError("--resume or --approve", "durable") from error
+    if name is None:
+        yield InMemorySaver()
+        return
+    folder = settings.output_dir
+    await asyncio.to_thread(ResourceStore(settings, directory=folder).prepare)
+    try:
+        with _locked(folder, name):
+            async with AsyncSqliteSaver.from_conn_string(str(folder / RUNS_FILE)) as saver:
+                yield saver
+    except sqlite3.Error as error:
+        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        advice = "free some space, or choose another --out" if full else "move the file away"
+        raise ConfigError(f"{folder / RUNS_FILE} cannot be read or written ({error}); {advice}") from error
 
 
 @contextmanager
-def _ctrl_c_at_once() -> Iterator[None]:
-    """A block in which Ctrl-C raises KeyboardInterrupt; asyncio would wait for what blocks its loop."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _locked(folder: Path, name: str) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "locks" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock", timeout=0)
+    try:
+        Path(lock.lock_file).parent.mkdir(exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        raise ConfigError(
+            f"another process works on the run {name}; wait for it, or choose another name"
+        ) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{folder} cannot be written ({reason}); choose another --out") from error
     try:
         yield
     finally:
-        if before is not None:  # None: a handler that Python did not set, and can not set again
-            signal.signal(signal.SIGINT, before)
+        lock.release()
+
+
+def _note(line: str) -> None:
+    """Write a line to the current stderr, which a live display redirects to above itself."""
+    sys.stderr.write(f"{clean(line)}\n")
+
+
+@contextmanager
+def _immediate_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt at once; asyncio's handler waits for the blocked event loop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if previous is not None:  # None: the handler was not set from Python.
+            signal.signal(signal.SIGINT, previous)
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:
-    """Show a plan on stderr and ask whether to run it, in a terminal.
+    """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON.
 
     Raises:
-        ConfigError: there is nobody to ask.
+        ConfigError: standard input is not a terminal.
         KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
     """
-    from jarvis_agent.core.text import clean
-    from jarvis_agent.interfaces.cli.progress import make_console, plan_tree
-
     if not sys.stdin.isatty():
-        raise ConfigError("--approve asks in a terminal, and the input is none; leave it out")
+        raise ConfigError("--approve needs a terminal to ask in; leave it out")
     plan = Plan.parse(json.dumps(shown["plan"]), tools=[task["task"] for task in shown["plan"]])
     make_console(stderr=True).print(plan_tree(plan))
     if "problem" in shown:
-        typer.echo(f"That is no decision: {clean(shown['problem'])}", err=True)
+        typer.echo(f"That cannot be used: {clean(shown['problem'])}", err=True)
     try:
         while True:
             answer: str = typer.prompt("Run this plan? (y)es, (n)o, (e)dit", default="y", err=True).strip()
             if answer.lower() not in ("e", "edit"):
                 return answer
-            if (edited := _edited(shown)) is not None:
+            if (edited := _edit(shown)) is not None:
                 return edited
     except typer.Abort:
         raise KeyboardInterrupt from None
 
 
-def _edited(shown: dict[str, Any]) -> str | None:
-    """The plan as it was left in an editor, which opens with what was written there before; None if it was
-    left as it is."""
+def _edit(shown: dict[str, Any]) -> str | None:
+    """Open the plan, or the previous edit, in an editor. Return None if it was not changed."""
     import click
 
-    given = shown.get("given")
+    previous = shown.get("given")
     rows = json.dumps(shown["plan"], indent=2, ensure_ascii=False)
-    return click.edit(given if isinstance(given, str) and "\n" in given else rows, extension=".json")
+    return click.edit(previous if isinstance(previous, str) and "\n" in previous else rows, extension=".json")

@@ -1,9 +1,9 @@
-"""The web application of `interfaces.server.create_app`. It needs the extra "serve" to be imported."""
+"""The web application of `jarvis_agent.interfaces.server.create_app`; it needs the extra "serve"."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,43 +11,37 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
 from fastapi.responses import FileResponse, RedirectResponse
 from langserve import add_routes
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.request import Request as AgentRequest
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
-from jarvis_agent.interfaces.server.errors import TOLD, ErrorReportingRoute, answer_fault
-from jarvis_agent.interfaces.server.files import Upload, Uploads, find_output
-from jarvis_agent.interfaces.server.origin import TrustedHosts
-from jarvis_agent.interfaces.server.retention import sweep
-from jarvis_agent.interfaces.server.serializer import WholeSerializer
+from jarvis_agent.interfaces.server.errors import (
+    STATUSES,
+    ErrorReportingRoute,
+    RunSerializer,
+    error_response,
+)
+from jarvis_agent.interfaces.server.files import Upload, delete_expired, find_output, save_upload
+from jarvis_agent.interfaces.server.origin import OriginCheck
 
 THREAD_HEADER = "X-Thread-Id"
-"""A request header: the chat that a request belongs to."""
+"""The request header with the id of the chat."""
 
-_FORM = 64 * 1024
-_LONGEST_PAUSE = 60.0
+_FORM_BYTES = 64 * 1024
+_MAX_SWEEP_INTERVAL_S = 60.0
 
 
 def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> FastAPI:
     """As `create_app`."""
     settings = agent.settings
-    runs = settings.output_dir / "served"
-    uploads = Uploads(
-        settings.output_dir / "uploads",
-        settings.max_file_bytes,
-        seconds=settings.retention,
-    )
-
-    def sweep_all() -> None:
-        uploads.sweep()
-        sweep(runs, seconds=settings.retention, busy=settings.run_timeout)
+    uploads, runs = settings.output_dir.absolute() / "uploads", settings.output_dir / "served"
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(
-            _sweep(sweep_all, every=min(max(settings.retention / 2, 1.0), _LONGEST_PAUSE))
-        )
+        sweeping = asyncio.create_task(_sweep(uploads, runs, settings))
         try:
             yield
         finally:
@@ -55,36 +49,39 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
             await agent.aclose()
 
     app = FastAPI(
-        title="jarvis-agent",
+        title="jarvis",
         version=__version__,
         lifespan=lifespan,
-        # A file within a message is base64, which is longer by a third.
-        max_body_size=settings.max_file_bytes * 4 // 3 + _FORM,
+        # A file inside a message is base64, which is a third larger.
+        max_body_size=settings.max_file_bytes * 4 // 3 + _FORM_BYTES,
     )
-    app.add_middleware(TrustedHosts, allowed=allowed_hosts)
-    for fault in TOLD:
-        app.add_exception_handler(fault, answer_fault)
-    app.include_router(_agent_routes(agent.confined(uploads.directory, output_dir=runs), path))
-    app.include_router(_file_routes(uploads, runs))
+    app.add_middleware(OriginCheck, allowed_hosts=allowed_hosts)
+    hosts = [f"[{host}]" if ":" in host else host for host in allowed_hosts]  # IPv6, as `Host` has it
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    for kind in STATUSES:
+        app.add_exception_handler(kind, error_response)
+    app.include_router(_agent_routes(agent.confined(uploads, output_dir=runs), path))
+    app.include_router(_file_routes(uploads, runs, settings.max_file_bytes))
 
     @app.get("/", include_in_schema=False)
     async def start() -> RedirectResponse:
-        # Without a slash before it the address holds behind a proxy too, which may serve this below a path.
+        # A relative address also works behind a proxy that serves this application below a path.
         return RedirectResponse(f"{path}/playground/".lstrip("/"))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """Say that the server is up."""
+        """Report that the server is up."""
         return {"status": "ok", "version": __version__}
 
     return app
 
 
-async def _sweep(sweep: Callable[[], None], every: float) -> None:
-    """Delete what is old also while nobody sends anything new."""
+async def _sweep(uploads: Path, runs: Path, settings: Settings) -> None:
+    """Delete expired files regularly. Files of a run are kept at least as long as a run may take."""
     while True:
-        await asyncio.to_thread(sweep)
-        await asyncio.sleep(every)
+        await asyncio.to_thread(delete_expired, uploads, settings.retention)
+        await asyncio.to_thread(delete_expired, runs, max(settings.retention, settings.run_timeout))
+        await asyncio.sleep(min(max(settings.retention / 2, 1.0), _MAX_SWEEP_INTERVAL_S))
 
 
 def _agent_routes(agent: JarvisAgent, path: str) -> APIRouter:
@@ -95,41 +92,42 @@ def _agent_routes(agent: JarvisAgent, path: str) -> APIRouter:
         path=path,
         per_req_config_modifier=_with_thread,
         disabled_endpoints=["config_hashes"],
-        serializer=WholeSerializer(),
+        serializer=RunSerializer(),
     )
     return router
 
 
 def _with_thread(config: dict[str, Any], request: Request) -> dict[str, Any]:
-    """The config of a run with its chat's id, which comes in a header."""
+    """Return the config of a run with the thread id of its header."""
     thread = request.headers.get(THREAD_HEADER)
     if not thread:
         return config
     return {**config, "configurable": {**config.get("configurable", {}), "thread_id": thread}}
 
 
-def _file_routes(uploads: Uploads, runs: Path) -> APIRouter:
+def _file_routes(uploads: Path, runs: Path, max_bytes: int) -> APIRouter:
     router = APIRouter(tags=["files"])
 
     @router.post("/files", status_code=201)
     async def upload(file: Annotated[UploadFile, File()]) -> Upload:
-        """Store a file. A request names it in `files` by the name that comes back."""
+        """Store a file. A request refers to it in `files` by the name that is returned."""
+        name, size = file.filename or "", file.size or 0
         try:
-            return await asyncio.to_thread(uploads.save, file.filename or "", file.file, file.size or 0)
+            return await asyncio.to_thread(save_upload, uploads, name, file.file, size, max_bytes)
         except OSError as error:
             raise HTTPException(507, f"the file could not be stored: {error.strerror}") from error
 
     @router.get("/outputs/{run}/{name}")
     async def output(run: str, name: str) -> FileResponse:
-        """Give a file that a run made: the last two parts of its path in the Run."""
+        """Return a file of a run, named by the last two parts of its path in the Run."""
         found = await asyncio.to_thread(find_output, runs, run, name)
         if found is None:
-            raise HTTPException(404, "there is no such file")
+            raise HTTPException(404, "no such file")
         return FileResponse(
             found.path,
             media_type=found.mime,
             filename=found.path.name,
-            content_disposition_type="inline" if found.shown else "attachment",
+            content_disposition_type="inline" if found.inline else "attachment",
             headers={"X-Content-Type-Options": "nosniff"},
         )
 

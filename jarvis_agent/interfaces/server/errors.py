@@ -1,73 +1,71 @@
-"""How a fault of a request reaches its client: a status with our message, also in the middle of a stream.
+"""Errors of a request as HTTP responses, and LangServe's serializer extended to errors in events.
 
-LangServe answers an exception with a bare "Internal Server Error", so that nothing secret leaks. What is
-written for the person who sent the request passes; all else stays as LangServe has it.
+LangServe answers every exception with "Internal Server Error", so that nothing secret leaks. Errors in the
+request (`STATUSES`) are reported with their own message; all others stay as LangServe has them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import orjson
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import ValidationError
+from langserve.serialization import WellKnownLCSerializer
+from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError
 
-TOLD: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
-"""The errors that clients are told, and their status."""
+STATUSES: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
+"""The errors whose message is sent to clients, with the HTTP status."""
 
 
 class ErrorReportingRoute(APIRoute):
-    """A route whose streams tell the errors of `TOLD`, and where wrong input is the client's fault."""
+    """A route that reports malformed input as 422, and the errors of `STATUSES` also inside a stream."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, with its stream and its errors looked through."""
+        """Return FastAPI's handler, wrapped."""
         handle = super().get_route_handler()
 
-        async def telling(request: Request) -> Response:
+        async def reporting(request: Request) -> Response:
             if request.method == "POST":
                 await _check_body(request)
             try:
                 response = await handle(request)
-            except ValidationError as error:
-                # LangServe translates this in every endpoint but `batch`.
+            except ValidationError as error:  # LangServe catches it everywhere but in `batch`.
                 raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
             if isinstance(response, EventSourceResponse):
-                response.body_iterator = _told(response.body_iterator)
+                response.body_iterator = _with_messages(response.body_iterator)
             return response
 
-        return telling
+        return reporting
 
 
 async def _check_body(request: Request) -> None:
-    """Refuse a body that is no JSON, which LangServe does with some of them. What was read is kept for it.
-
-    Raises:
-        RequestValidationError: it is not in UTF-8, not JSON, or nested too deep; or a number is too long.
-    """
+    """Refuse a body that is not JSON, which LangServe answers with 500 on some routes."""
     try:
         await request.json()
     except (ValueError, RecursionError) as error:
-        raise RequestValidationError([f"the body is no JSON that can be read: {error}"]) from error
+        raise RequestValidationError([f"the body is not valid JSON: {error}"]) from error
 
 
-async def answer_fault(request: Request, error: Exception) -> Response:
-    """The response to an error of `TOLD` outside of a stream."""
+async def error_response(request: Request, error: Exception) -> Response:
+    """Return the response to an error of `STATUSES` outside of a stream."""
     return JSONResponse({"detail": str(error)}, _status(error))
 
 
 def _status(error: Exception) -> int:
-    return next(status for kind, status in TOLD.items() if isinstance(error, kind))
+    return next(status for kind, status in STATUSES.items() if isinstance(error, kind))
 
 
-async def _told(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
-    """The events of a stream. LangServe sends its "error" event first and raises the error then."""
+async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    """Replace LangServe's bare "error" event, which it sends just before it raises the error."""
     bare: Any = None
     try:
         async for event in events:
@@ -75,10 +73,24 @@ async def _told(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
                 bare = event
             else:
                 yield event
-    except tuple(TOLD) as error:
-        told = {"status_code": _status(error), "message": str(error)}
-        yield {"event": "error", "data": json.dumps(told)}
+    except tuple(STATUSES) as error:
+        content = {"status_code": _status(error), "message": str(error)}
+        yield {"event": "error", "data": json.dumps(content)}
     except Exception:
         if bare is not None:
             yield bare
         raise
+
+
+class RunSerializer(WellKnownLCSerializer):  # type: ignore[misc]
+    """LangServe's serializer for events too: its own raises on the exception in an "on_tool_error" event."""
+
+    def dumps(self, obj: Any) -> bytes:
+        """Return `obj` as JSON. Of an exception or an unknown object only the type is named."""
+        return orjson.dumps(obj, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return str(value) if isinstance(value, Path | JarvisError) else f"<{type(value).__name__}>"

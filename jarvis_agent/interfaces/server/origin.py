@@ -1,10 +1,9 @@
-"""Who may speak with the server, by the names that a browser gives.
+"""Refuses requests that web pages of other hosts send.
 
-    app.add_middleware(TrustedHosts, allowed=("localhost", "127.0.0.1", "::1"))
+    app.add_middleware(OriginCheck, allowed_hosts=("localhost", "127.0.0.1", "::1"))
 
-A page of the web can have its visitor's browser send requests to this machine. The browser then says in
-`Origin` where the page is from; and where the page's own name leads to this machine, `Host` has that name.
-Programs send no `Origin`.
+Any web page can make its visitor's browser send requests to this machine. The browser then names the page's
+host in the header `Origin`. Programs send no `Origin`. Starlette's TrustedHostMiddleware checks `Host`.
 """
 
 from __future__ import annotations
@@ -17,35 +16,24 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class TrustedHosts:
-    """Refuses requests for and from other hosts, with status 400 and 403.
+class OriginCheck:
+    """ASGI middleware that answers 403 if `Origin` names a host outside `allowed_hosts` ("*": any)."""
 
-    Args:
-        allowed: names of hosts without a port, addresses of IPv6 without brackets; "*": any.
-    """
-
-    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str]) -> None:
         self._app = app
-        self._allowed = frozenset(allowed)
+        self._allowed = frozenset(allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        refusal = self._refusal(Headers(scope=scope)) if scope["type"] in ("http", "websocket") else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, headers: Headers) -> PlainTextResponse | None:
-        if "*" in self._allowed:
-            return None
-        if _name(f"//{headers.get('host', '')}") not in self._allowed:
-            return PlainTextResponse("this server has another name", 400)
-        origin = headers.get("origin")
-        if origin is not None and _name(origin) not in self._allowed:
-            return PlainTextResponse("pages of other hosts may not use this server", 403)
-        return None
+        origin = Headers(scope=scope).get("origin") if scope["type"] in ("http", "websocket") else None
+        if origin is None or "*" in self._allowed or _hostname(origin) in self._allowed:
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse("pages of other hosts may not use this server", 403)(scope, receive, send)
 
 
-def _name(url: str) -> str | None:
+def _hostname(origin: str) -> str | None:
     try:
-        return urlsplit(url).hostname
+        return urlsplit(origin).hostname
     except ValueError:
         return None

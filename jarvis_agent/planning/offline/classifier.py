@@ -19,9 +19,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.backends.starter.embeddings import load_embedder
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.offline.phrases import DATA, bank_name, clause_classes, load_bank, wording
 from jarvis_agent.planning.offline.weights import WEIGHTS
 

@@ -27,12 +27,12 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
 from jarvis_agent.core.request import ChatTurn, RunContext, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import check_cancelled, run_cpu_bound
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier, load_classifier

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.planning.offline.clauses import Step, first_of

@@ -21,6 +21,7 @@ from typing import Any
 
 from jarvis_agent import __version__
 from jarvis_agent.backends.hub.model_card import brief_text
+from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import (
     ConfigError,
     JarvisError,
@@ -29,7 +30,6 @@ from jarvis_agent.core.errors import (
     redacted_cause,
 )
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import in_daemon
 
 Row = dict[str, Any]
 """A model as the Hub's API describes it."""
@@ -103,7 +103,7 @@ class HubApi:
                 return value
             request = self._pending.get(key)
             if request is None:
-                request = self._pending[key] = in_daemon(self._fetch, key, path, params, parse)
+                request = self._pending[key] = start_daemon_thread(self._fetch, key, path, params, parse)
                 request.add_done_callback(partial(self._forget, key))
         try:
             async with asyncio.timeout(2 * self._timeout):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from cost import cost_of
 
+from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.request import ChatTurn
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.threads import check_cancelled
 from jarvis_agent.planning.offline import OfflinePlanner
 
 PLANNER = OfflinePlanner(settings=Settings(offline=True))

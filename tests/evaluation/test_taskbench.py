@@ -1,4 +1,4 @@
-"""TaskBench folders are read as they are, and what can not be read in them is named."""
+"""TaskBench folders are read as they are, and what cannot be read in them is named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.evaluation.taskbench import read_folder
+from jarvis_agent.evaluation.taskbench import read_folder, read_graph
 
 TOOLS = [
     {"id": "Translation", "desc": "Translate.", "input-type": ["text"], "output-type": ["text"]},
@@ -99,33 +99,46 @@ def test_the_pairs_of_tools_that_fit_are_not_needed(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("tool_desc.json", None, "tool_desc.json can not be read"),
-        ("tool_desc.json", "{", "tool_desc.json is no JSON"),
+        ("tool_desc.json", None, "tool_desc.json cannot be read"),
+        ("tool_desc.json", "{", "tool_desc.json is not JSON"),
         ("tool_desc.json", "{}", "describes no tools"),
         ("data.json", '{"id": "1", "task_nodes": []}\nnot json', "data.json, line 2"),
-        ("tool_desc.json", '{"nodes": [{"desc": "?"}]}', "tool_desc.json, tool 1, is no object with an `id`"),
-        ("tool_desc.json", '{"nodes": ["x"]}', "tool_desc.json, tool 1, is no object with an `id`"),
+        (
+            "tool_desc.json",
+            '{"nodes": [{"desc": "?"}]}',
+            "tool 1, is not an object with an `id`",
+        ),
+        ("tool_desc.json", '{"nodes": ["x"]}', "tool 1, is not an object with an `id`"),
         ("tool_desc.json", '{"nodes": [{"id": "A", "output-type": []}]}', '"A" has no `input-type`'),
         ("tool_desc.json", '{"nodes": [{"id": "A", "input-type": []}]}', '"A" has no `output-type`'),
         (
             "tool_desc.json",
             '{"nodes": [{"id": "get_news", "parameters": [{"name": "topic", "type": "string"}]}]}',
-            '"get_news" has `parameters`, and not what it takes',
+            '"get_news" has `parameters` instead of',
         ),
         ("data.json", "", "holds no requests"),
         ("data.json", '{"id": "7", "task_nodes": [{"tool": "x"}]}', "data.json: a node of the plan 7"),
         (
             "data.json",
             b'{"id": "1", "task_nodes": []}\n{"id": "\xff"}',
-            "data.json, line 2, is no text in UTF-8",
+            "data.json, line 2, is not JSON in UTF-8",
         ),
     ],
 )
-def test_what_can_not_be_read_is_named(
-    folder: Path, file: str, content: str | bytes | None, told: str
-) -> None:
+def test_invalid_folders_are_named(folder: Path, file: str, content: str | bytes | None, told: str) -> None:
     (folder / file).unlink()
     if content is not None:
         (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=told):
         read_folder(folder)
+
+
+def test_arguments_are_read_as_taskbench_reads_them() -> None:
+    node = {"task": "Thing", "arguments": [{"name": "text", "value": "x"}, ["a", "b"], 7]}
+    assert read_graph({"id": 1, "task_nodes": [node]}).nodes[0].arguments == ("text", "a b", "7")
+
+
+def test_a_record_without_a_plan_is_refused() -> None:
+    for broken in ({}, {"id": "1"}, {"id": "1", "task_nodes": ["x"]}, {"id": "1", "task_nodes": [{}]}):
+        with pytest.raises(InputError, match="plan"):
+            read_graph(broken)

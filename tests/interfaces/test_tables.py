@@ -6,9 +6,15 @@ import io
 
 from rich.console import Console, RenderableType
 
-from jarvis_agent.interfaces.cli.doctor import Check, Report
-from jarvis_agent.interfaces.cli.listing import ModelLine, ModelList, TaskLine, TaskList
-from jarvis_agent.interfaces.cli.tables import model_table, report_text, task_table
+from jarvis_agent.interfaces.cli.doctor import Check, Report, report_text
+from jarvis_agent.interfaces.cli.listing import (
+    ModelLine,
+    ModelList,
+    TaskLine,
+    TaskList,
+    model_table,
+    task_table,
+)
 
 EVIL = "[red]x[/red]\x1b[2J\x07"
 
@@ -109,7 +115,7 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
         "    → set HF_TOKEN",
         "✗ experts: none",
         "    → install some",
-        "A plain run is not possible: see what is marked ✗.",
+        "Requests cannot be run: see the checks marked ✗.",
     ]
 
 

@@ -1,0 +1,253 @@
+"""The metrics of plans agree with hand-computed ones, and with those of TaskBench's script."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Usage
+from jarvis_agent.evaluation.metrics import (
+    GraphNode,
+    Metric,
+    Mode,
+    PlanGraph,
+    Score,
+    graph_of,
+    score,
+    similarity,
+)
+from jarvis_agent.evaluation.predict import Prediction
+from jarvis_agent.evaluation.report import f1, figure, report_on
+from jarvis_agent.evaluation.taskbench import FIGURES, read_graph
+from jarvis_agent.planning.plan import Plan
+
+MAKES = {"Translation": "text", "Text-to-Speech": "audio", "Image Editing": "image", "Rank": "none"}
+METRICS: tuple[Metric, ...] = ("node", "edge", "type", "value")
+
+
+def graph(*nodes: tuple[str, list[str]], record: str = "1") -> PlanGraph:
+    return PlanGraph(record, tuple(GraphNode(name, tuple(arguments)) for name, arguments in nodes))
+
+
+SPOKEN = graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>"]))
+
+
+def scored(gold: PlanGraph, predicted: PlanGraph, mode: Mode = "strict") -> Score:
+    return score([gold], {predicted.id: predicted}, MAKES, mode)[0]
+
+
+def f1s(gold: PlanGraph, predicted: PlanGraph, mode: Mode = "strict") -> list[float]:
+    found = scored(gold, predicted, mode)
+    return [round(found.counts[metric].f1, 6) for metric in METRICS]
+
+
+@pytest.mark.parametrize("mode", ["compat", "strict"])
+def test_the_gold_plan_is_perfect(mode: Mode) -> None:
+    found = scored(SPOKEN, SPOKEN, mode)
+    assert (f1s(SPOKEN, SPOKEN, mode), found.similarity, found.exact) == ([1.0] * 4, 1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "strict", "compat"),
+    [
+        (graph(("Translation", ["Hello"])), [2 / 3, 0, 2 / 3, 2 / 3], [2 / 3, 0, 2 / 3, 2 / 3]),
+        # Both give text to the speech, but from different tools.
+        (graph(("Rank", ["Hello"]), ("Text-to-Speech", ["Hello"])), [0.5, 0, 0.5, 0], [0.5, 0, 0.5, 0]),
+        # A reversed link.
+        (graph(("Translation", ["<node-1>"]), ("Text-to-Speech", ["Hello"])), [1, 0, 0.5, 0], [1, 0, 0.5, 0]),
+        # An unknown tool counts only in strict mode.
+        (graph(*SPOKEN.nodes, ("Magic", [])), [4 / 5, 1, 1, 1], [1, 1, 1, 1]),  # type: ignore[arg-type]
+        # What an unknown tool makes is of another kind.
+        (graph(("Magic", []), ("Text-to-Speech", ["<node-0>"])), [0.5, 0, 0, 0], [2 / 3, 0, 0, 0]),
+        # References to a missing node or to the node itself count only in strict mode.
+        (
+            graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>", "<node-7>"])),
+            [1, 2 / 3, 4 / 5, 4 / 5],
+            [1, 1, 1, 1],
+        ),
+        (
+            graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>", "<node-1>"])),
+            [1, 2 / 3, 4 / 5, 4 / 5],
+            [1, 1, 1, 1],
+        ),
+        # In names of tools `_` is a space.
+        (graph(("Translation", ["Hello"]), ("Text-to-Speech", ["<node-0>"])), [1] * 4, [1] * 4),
+    ],
+)
+def test_figures_agree_with_hand_computed_ones(
+    predicted: PlanGraph, strict: list[float], compat: list[float]
+) -> None:
+    assert f1s(SPOKEN, predicted) == pytest.approx(strict, abs=1e-6)
+    assert f1s(SPOKEN, predicted, "compat") == pytest.approx(compat, abs=1e-6)
+
+
+def test_underscores_and_spaces_in_tool_names_are_equal() -> None:
+    gold = graph(("get text", []), ("say it", ["<node-0>"]))
+    made = graph(("get_text", []), ("say_it", ["<node-0>"]))
+    found = score([gold], {"1": made}, {"get_text": "text", "say_it": "audio"})[0]
+    assert [found.counts[metric].f1 for metric in METRICS] == [1.0] * 4
+    assert found.counts["type"].both == 1
+
+
+def test_repeated_facts_count_only_in_strict_mode() -> None:
+    twice, once = graph(("Translation", ["a"]), ("Translation", ["b"])), graph(("Translation", ["a"]))
+    assert f1s(twice, once)[0] == pytest.approx(2 / 3, abs=1e-6)
+    assert f1s(twice, once, "compat")[0] == 1.0
+
+
+def test_a_missing_prediction_counts_only_in_strict_mode() -> None:
+    gold = [SPOKEN, graph(("Translation", ["Hi"]), record="2")]
+    assert len(score(gold, {"1": SPOKEN}, MAKES, "compat")) == 1
+    strict = score(gold, {"1": SPOKEN}, MAKES)
+    assert [one.exact for one in strict] == [True, False]
+    # Micro-averaged: 2 of 3 gold tools are found, not the mean of 1 and 0.
+    assert report_on("", strict, FIGURES).figures[0].value == pytest.approx(4 / 5)
+
+
+def test_unknown_tools_in_a_sequence_are_equal_gaps_in_compat_mode() -> None:
+    one, other = graph(("Magic", []), ("Translation", [])), graph(("Trick", []), ("Translation", []))
+    assert scored(one, other, "compat").similarity == 1.0
+    assert scored(one, other).similarity == 0.5
+
+
+def test_an_empty_plan_is_right_only_where_it_is_expected() -> None:
+    assert (f1s(graph(), graph()), scored(graph(), graph()).exact) == ([1.0] * 4, True)
+    wrong = scored(graph(), graph(("Translation", ["Hi"])))
+    assert (wrong.counts["node"].f1, wrong.exact, wrong.similarity) == (0.0, False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [("", "", 1), ("a", "", 0), ("abc", "abc", 1), ("abc", "acb", 2 / 3), ("kitten", "sitting", 8 / 13)],
+)
+def test_similarity_is_levenshteins_ratio(one: str, other: str, expected: float) -> None:
+    assert similarity(one, other) == pytest.approx(expected)
+
+
+def test_our_plans_become_graphs_with_arguments_in_the_order_of_the_specification() -> None:
+    plan = Plan.parse(
+        '[{"task": "translation", "id": 4, "dep": [-1], "args": {"tgt_lang": "fr", "text": "Hi"}},'
+        ' {"task": "sentence-similarity", "id": 6, "dep": [4], "args":'
+        ' {"text": "<resource>-4", "sentences": ["a", "b"]}}]'
+    )
+    made = graph_of(plan.tasks, TASKS, "9")
+    assert [node.arguments for node in made.nodes] == [("Hi", "fr"), ("<node-0>", "a", "b")]
+    assert made.links() == [("translation", "sentence-similarity")]
+
+
+# Figures and reports
+
+
+def test_the_interval_is_close_to_that_of_the_binomial_distribution() -> None:
+    half = figure("hits", [(1, 1), (0, 1)] * 50)
+    assert (half.value, half.low, half.high) == (
+        0.5,
+        pytest.approx(0.4, abs=0.01),
+        pytest.approx(0.6, abs=0.01),
+    )
+    assert figure("one", [(1, 1)]).low == 1.0
+    assert figure("nothing to count", [(0, 0), (0, 0)]).value is None
+    assert figure("all right", [(2, 2), (6, 6)]).high == 1.0
+
+
+def test_a_report_counts_failures_time_and_tokens() -> None:
+    errors = [None, "it is slow", "it is down", "it is down"]
+    made = [
+        Prediction(id=str(n), seconds=n + 1.0, usage=Usage(calls=1, input_tokens=10), error=error)
+        for n, error in enumerate(errors)
+    ]
+    scores = score([graph(record=str(n)) for n in range(4)], {}, MAKES)
+    report = report_on("weak", scores, FIGURES, made)
+    assert (report.requests, report.failed, report.reason) == (4, 3, "it is down")
+    assert (report.seconds[0], report.usage) == (2.5, Usage(calls=4, input_tokens=40))
+    assert report_on("fine", scores, FIGURES).seconds == ()
+    assert f1(scores[0].counts["node"]) == (0.0, 0)
+
+
+# TaskBench's script
+
+NAMES = [*MAKES, "Magic", "Image_Editing"]
+VALUES = [
+    "Hello",
+    "example.jpg",
+    "b.mp4",
+    "'x.wav'",
+    "你好",
+    "",
+    "a\u2028b",
+    {"text": "Hello"},
+    ["a", "b.png"],
+]
+
+
+def random_nodes(dice: random.Random, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The nodes of a plan, with references to other nodes before or after."""
+    count = dice.choice((0, 1, 1, 2, 3, 4))
+    made = []
+    for place in range(count):
+        others = [f"<node-{other}>" for other in range(count) if other != place]
+        arguments = [
+            dice.choice(others if others and dice.random() < 0.5 else VALUES)
+            for _ in range(dice.choice((0, 1, 1, 2)))
+        ]
+        made.append({"task": dice.choice(names), "arguments": arguments})
+    return made
+
+
+def script_facts(plan: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """The facts that TaskBench's script compares: tools, links, argument kinds, argument values."""
+    names = [node["task"].replace("_", " ") for node in plan]
+    found: list[list[Any]] = [names, [], [], []]
+    for name, node in zip(names, plan, strict=True):
+        for argument in node["arguments"]:
+            value = next(iter(argument.values())) if isinstance(argument, dict) else argument
+            value = " ".join(value) if isinstance(value, list) else value
+            if "<node-" in value:
+                value = names[int(value[6:-1])]
+                kind = MAKES.get(value, "other")
+                found[1].append((value, name))
+            else:
+                kinds = {".jpg": "image", ".png": "image", ".wav": "audio", ".mp4": "video"}
+                kind = next((kind for end, kind in kinds.items() if end in value), "text")
+            found[2].append(f"{name}-{kind}")
+            found[3].append(f"{name}-{kind}-{value}")
+    return found
+
+
+def script_f1(
+    gold: Iterable[Sequence[Any]], predicted: Iterable[Sequence[Any]], known: Sequence[str]
+) -> float:
+    """F1 by sklearn of the union of the facts of each request, as the script computes it."""
+    from sklearn.metrics import f1_score
+
+    union = [
+        (fact in expected, fact in found)
+        for expected, found in zip(gold, predicted, strict=True)
+        for fact in {*expected, *found}
+        if not known or fact in known
+    ]
+    return float(f1_score(*zip(*union, strict=True))) if union else 1.0
+
+
+def test_compat_mode_gives_the_figures_of_taskbenchs_script() -> None:
+    pytest.importorskip("sklearn")
+    for seed in range(40):
+        dice = random.Random(seed)
+        gold = {str(n): random_nodes(dice, list(MAKES)) for n in range(12)}
+        predicted = {record: random_nodes(dice, NAMES) for record in gold if dice.random() < 0.9}
+        predicted |= {record: gold[record] for record in predicted if dice.random() < 0.5}
+        graphs = [
+            {record: read_graph({"id": record, "task_nodes": plan}) for record, plan in run.items()}
+            for run in (gold, predicted)
+        ]
+        found = report_on("", score(graphs[0].values(), graphs[1], MAKES, "compat"), FIGURES).figures
+        expected, made = ([script_facts(run[record]) for record in predicted] for run in (gold, predicted))
+        for part in range(4):
+            known = list(MAKES) if part == 0 else ()
+            wanted = script_f1([one[part] for one in expected], [one[part] for one in made], known)
+            value = found[part].value
+            assert (1.0 if value is None else value) == pytest.approx(wanted, abs=1e-6), (seed, part)
