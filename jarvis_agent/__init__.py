@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jarvis_agent.core.types import Task as Task
     from jarvis_agent.core.types import TaskResult as TaskResult
     from jarvis_agent.execution.run import Run as Run
+    from jarvis_agent.planning.chain import planning_chain as planning_chain
     from jarvis_agent.planning.offline import OfflinePlanner as OfflinePlanner
     from jarvis_agent.planning.plan import Plan as Plan
     from jarvis_agent.selection.chain import selection_chain as selection_chain
@@ -48,6 +49,7 @@ _HOME = {
     "default_backends": "backends.registry",
     "default_sources": "selection.sources",
     "hf_tools": "tools.toolkit",
+    "planning_chain": "planning.chain",
     "register_task": "core.tasks.registry",
     "selection_chain": "selection.chain",
 }

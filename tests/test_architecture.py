@@ -39,14 +39,9 @@ CEILINGS = {
     "settings": 40,
 }
 KNOWN_UPWARD = {
-    ("jarvis_agent.core.chat_log", "jarvis_agent.response.results"),
-    ("jarvis_agent.core.chat_log", "jarvis_agent.llm.token_budget"),
-    ("jarvis_agent.core.types", "jarvis_agent.media.files"),
-    ("jarvis_agent.llm.budget", "jarvis_agent.response.results"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.response.results"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.example_selector"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.planning.plan"),
-    ("jarvis_agent.llm.prompts", "jarvis_agent.backends.hub.model_card"),
+    ("jarvis_agent.core.types", "jarvis_agent.media.image"),
+    ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
+    ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
 }
 KNOWN_CYCLES = 6
 KNOWN_DUPLICATES = 12

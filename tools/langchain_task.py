@@ -33,7 +33,7 @@ from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.executor import TaskCall
-from jarvis_agent.media.files import sniff, suffix_of, writing
+from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
@@ -154,10 +154,10 @@ def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> 
     if "base64" not in block:
         return None
     content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
-    path = files.new_path(suffix_of(content, block.get("mime_type")))
-    with writing(f"a file of {call.task.task}"):
+    path = files.new_path(detect_suffix(content, block.get("mime_type")))
+    with disk_errors(f"a file of {call.task.task}"):
         path.write_bytes(content)
-    kind, mime = sniff(path)
+    kind, mime = detect_media_type(path)
     return Resource(kind=kind, path=path, mime=mime)
 
 

@@ -67,7 +67,6 @@ def open_experts(
 ) -> ModelRegistry:
     """The experts for a set of tools, with the language model that selects among them."""
     from jarvis_agent.llm.client import LLMClient, resolve_model
-    from jarvis_agent.llm.prompts import load_prompts
 
     chat = resolve_model(model, settings)
     return ModelRegistry(
@@ -75,7 +74,6 @@ def open_experts(
         sources=sources,
         backends=backends,
         llm=LLMClient(chat, settings) if chat is not None else None,
-        prompts=load_prompts(settings.prompts) if chat is not None else None,
         pins=models,
     )
 

@@ -31,9 +31,9 @@ from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
-from jarvis_agent.llm.prompts import load_prompts
-from jarvis_agent.llm.token_budget import window_of
+from jarvis_agent.llm.prompt_set import load_prompt_set
 from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import LLMReplanner
@@ -91,8 +91,8 @@ class JarvisAgent(Runnable[Any, Run]):
         if responder is not None:
             checked(responder, Responder, "the responder")
         self.model = resolve_model(model, self.settings)
-        window = window_of(self.model, self.settings)
-        prompts = load_prompts(self.settings.prompts, window=window)
+        window = context_window(self.model, self.settings)
+        prompts = load_prompt_set(self.settings.prompts, window)
         controller = LLMClient(self.model, self.settings) if self.model is not None else None
         self.registry = ModelRegistry(
             self.settings,
@@ -100,18 +100,17 @@ class JarvisAgent(Runnable[Any, Run]):
             backends=backends,
             selector=selector,
             llm=controller,
-            prompts=prompts,
             pins=models,
         )
         offline = OfflinePlanner(settings=self.settings)
         report = ReportResponder(model_missing=controller is None)
         by_llm: Planner | None = None
         if controller is not None:
-            by_llm = LLMPlanner(controller, self.settings, prompts)
+            by_llm = LLMPlanner(controller, self.settings, prompts.prompts)
         self.stages = PipelineStages(
             workers=self._workers,
             planner=planner or by_llm or offline,
-            replanner=LLMReplanner(controller, prompts) if controller and not planner else None,
+            replanner=LLMReplanner(controller, prompts.prompts) if controller and not planner else None,
             fallback=offline if planner or by_llm else None,
             responder=responder
             or (LLMResponder(controller, self.settings, prompts) if controller else report),

@@ -12,14 +12,16 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.checkpoints import CheckpointedSteps, CheckpointStore
-from jarvis_agent.agent.memory import TURNS, turns_of
+from jarvis_agent.agent.memory import TURNS
 from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline, turn_of
+from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import Responder
 
 Ask = Callable[[dict[str, Any]], Any]
@@ -214,4 +216,4 @@ def _edited(decision: Any, brief: RunContext) -> Plan:
     builder = StreamingPlanParser(brief.specs)
     builder.feed(decision if isinstance(decision, str) else json.dumps(decision))
     builder.finish()
-    return builder.plan
+    return Plan(tasks=builder.tasks, notes=builder.notes)

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable
-from dataclasses import replace
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-
-from jarvis_agent.core.request import ChatTurn, media_blocks
+from jarvis_agent.core.request import ChatTurn
 
 _THREADS = 1_000
 TURNS = 50
@@ -64,15 +60,3 @@ class ChatMemory:
 
 def _letters_of(turn: ChatTurn) -> int:
     return len(turn.request) + len(turn.answer)
-
-
-def turns_of(messages: Iterable[BaseMessage]) -> tuple[ChatTurn, ...]:
-    """The turns of a chat history given as messages: each human message with the answer after it."""
-    turns: list[ChatTurn] = []
-    for message in messages:
-        if isinstance(message, HumanMessage):
-            turns.append(ChatTurn(str(message.text), "", blocks=tuple(media_blocks(message))))
-        elif isinstance(message, AIMessage):
-            asked = turns.pop() if turns and not turns[-1].answer else ChatTurn("", "")
-            turns.append(replace(asked, answer=str(message.text)))
-    return tuple(turns)

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from langchain_core.runnables import RunnableConfig
 
-from jarvis_agent.agent.memory import ChatMemory, turns_of
+from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
     gather_limited,

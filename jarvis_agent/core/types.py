@@ -89,7 +89,7 @@ class Resource(Frozen):
         Raises:
             BadInputError: this is not an image, or its file can not be read as one.
         """
-        from jarvis_agent.media.files import open_image
+        from jarvis_agent.media.image import open_image
 
         return open_image(self)
 

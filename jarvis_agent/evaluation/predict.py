@@ -1,18 +1,15 @@
-"""Run a planner over many requests; each plan is written to a file as soon as it is there.
+"""Run a planner over many requests, and write each plan to a file as soon as it is made.
 
-    predictions = predict(requests, planner, name="offline", out=Path("plans.jsonl"), concurrency=8)
-    async for one in predictions:
-        one.plan, one.seconds, one.usage, one.error
-
-A second run with the same file continues: only requests that are missing or failed are planned.
+async for one in predict(requests, planner, out=Path("plans.jsonl"), concurrency=8):
+    one.plan, one.seconds, one.usage, one.error
 """
 
 from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any
@@ -25,8 +22,8 @@ from jarvis_agent.core.request import RunContext, UsageMeter, mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of
+from jarvis_agent.planning.inputs import kind_by_name
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import kind_by_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -40,7 +37,6 @@ class Prediction(Frozen):
     Attributes:
         plan: its tasks; empty if planning failed.
         error: why there is no plan.
-        planner: the name of the planner.
     """
 
     id: str
@@ -48,7 +44,6 @@ class Prediction(Frozen):
     seconds: float = 0.0
     usage: Usage = Usage()
     error: str | None = None
-    planner: str = ""
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -93,13 +88,12 @@ def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
     """Return the planner of an agent with this chat model; None: the offline planner."""
     from jarvis_agent.llm.client import LLMClient
     from jarvis_agent.llm.prompts import load_prompts
-    from jarvis_agent.llm.token_budget import window_of
     from jarvis_agent.planning.chain import LLMPlanner
     from jarvis_agent.planning.offline import OfflinePlanner
 
     if model is None:
         return OfflinePlanner(settings=settings)
-    prompts = load_prompts(settings.prompts, window=window_of(model, settings))
+    prompts = load_prompts(settings.prompts)
     planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
 
     async def plan(given: dict[str, Any], config: RunnableConfig) -> Plan:
@@ -115,34 +109,27 @@ async def predict(
     requests: Mapping[str, dict[str, Any]],
     planner: Planner,
     *,
-    name: str,
     out: Path | None = None,
     concurrency: int = 4,
 ) -> AsyncIterator[Prediction]:
-    """Yield the plans of requests: first those that `out` holds, then the others as they are made.
-
-    A planner may fail at a request; its prediction then has an `error`.
+    """Yield the plan of each request as it is made; a prediction has an `error` if the planner failed.
 
     Args:
         requests: the planner's input by id: "input", "files", "chat_history", "tools".
-        name: written with each plan; a file of another planner is refused.
+        out: a new file for the plans, one JSON object per line.
         concurrency: how many requests are planned at once.
 
     Raises:
         ConfigError: the planner cannot work as configured, or an extra is missing.
-        InputError: `out` cannot be read or written, or holds something else.
+        InputError: `out` exists or cannot be written.
     """
 
     async def plan(record: str) -> Prediction:
-        return await _predict(record, requests[record], planner, name)
+        return await _predict(record, requests[record], planner)
 
-    done = _read_predictions(out, name)
-    for record in requests:
-        if record in done:
-            yield done[record]
-    missing = [record for record in requests if record not in done]
-    with _appending(out) as file:
-        limited = RunnableLambda(plan).abatch_as_completed(missing, {"max_concurrency": concurrency})
+    with _created(out) if out else nullcontext() as file:
+        config: RunnableConfig = {"max_concurrency": concurrency}
+        limited = RunnableLambda(plan).abatch_as_completed(list(requests), config)
         async for _, prediction in limited:
             if file:
                 file.write(_line(prediction, requests[prediction.id]))
@@ -150,7 +137,7 @@ async def predict(
             yield prediction
 
 
-async def _predict(record: str, given: dict[str, Any], planner: Planner, name: str) -> Prediction:
+async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Prediction:
     meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
     try:
         plan = await planner.ainvoke(given, {"metadata": {"meter": meter}})
@@ -164,30 +151,7 @@ async def _predict(record: str, given: dict[str, Any], planner: Planner, name: s
         seconds=round(perf_counter() - started, 4),
         usage=sum(meter.usage.values(), Usage()),
         error=failure,
-        planner=name,
     )
-
-
-def _read_predictions(path: Path | None, planner: str) -> dict[str, Prediction]:
-    """Return the successful predictions in a file. Lines that were cut off are planned again."""
-    if path is None or not path.is_file():
-        return {}
-    found: dict[str, Prediction] = {}
-    lines = [line for line in _read(path).split(b"\n") if line.strip()]
-    for line in lines:
-        try:
-            record = json.loads(line)
-            one = Prediction(**{key: record[key] for key in Prediction.model_fields if key in record})
-        except (ValueError, TypeError):
-            continue
-        if one.planner != planner:
-            raise InputError(
-                f'{path} holds plans of "{one.planner}", and this planner is "{planner}": use another file'
-            )
-        found[one.id] = one
-    if lines and not found:
-        raise InputError(f"{path} holds something else than plans: use another file")
-    return {record: one for record, one in found.items() if one.error is None}
 
 
 def _line(prediction: Prediction, given: Mapping[str, Any]) -> str:
@@ -200,16 +164,8 @@ def _line(prediction: Prediction, given: Mapping[str, Any]) -> str:
     return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-@contextmanager
-def _appending(out: Path | None) -> Iterator[IO[str] | None]:
-    if out is None:
-        yield None
-        return
+def _created(out: Path) -> IO[str]:
     try:
-        file = out.open("a", encoding="utf-8")
+        return out.open("x", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
-    with file:
-        if _read(out)[-1:] not in (b"", b"\n"):
-            file.write("\n")
-        yield file
+        raise InputError(f"{out} cannot be written: {error.strerror or error}; name a new file") from error

@@ -12,18 +12,20 @@ JSON object per line in `data.json` (gold plans) and `user_requests.json`, and o
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import Field, ValidationError
+
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
+from jarvis_agent.core.types import Frozen
 from jarvis_agent.evaluation.metrics import GraphNode, Metric, Mode, PlanGraph, Score, graph_of, score
-from jarvis_agent.evaluation.predict import Prediction, named_files, read_records
+from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
 from jarvis_agent.evaluation.report import Ratios, Report, f1, report_on
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
@@ -47,6 +49,19 @@ FIGURES: Ratios[Score] = {
     "edit distance": lambda one: (1.0 - one.similarity, 1.0),
     "exact graph": lambda one: (float(one.exact), 1.0),
 }
+
+
+class Tool(Frozen):
+    """A tool of `tool_desc.json`; tools with `parameters` (the daily life APIs) are not supported."""
+
+    id: str
+    desc: str = ""
+    takes: list[str] = Field(alias="input-type")
+    makes: list[str] = Field(alias="output-type")
+
+
+class _ToolFile(Frozen):
+    nodes: list[Tool] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
@@ -83,8 +98,8 @@ def read_folder(folder: Path) -> Bench:
     except InputError as error:
         raise InputError(f"{folder / GOLD}: {error}") from error
     return Bench(
-        specs={tool["id"]: spec_of(tool) for tool in tools},
-        makes={tool["id"]: next(iter(tool["output-type"]), "none") for tool in tools},
+        specs={tool.id: spec_of(tool) for tool in tools},
+        makes={tool.id: next(iter(tool.makes), "none") for tool in tools},
         requests={
             str(one["id"]): str(one.get("user_request") or one.get("instruction") or "") for one in asked
         },
@@ -121,49 +136,32 @@ def _argument_text(argument: Any) -> str:
     return " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
 
 
-def _read_tools(path: Path) -> list[dict[str, Any]]:
+def _read_tools(path: Path) -> list[Tool]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        return _ToolFile.model_validate_json(path.read_text(encoding="utf-8-sig")).nodes
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    tools = found.get("nodes") if isinstance(found, dict) else None
-    if not isinstance(tools, list) or not tools:
-        raise InputError(f"{path} describes no tools: it should be an object with `nodes`")
-    for number, tool in enumerate(tools, 1):
-        if not isinstance(tool, dict) or not isinstance(tool.get("id"), str):
-            raise InputError(f"{path}, tool {number}, is not an object with an `id`")
-        if "parameters" in tool and "input-type" not in tool:
-            raise InputError(
-                f'{path}: the tool "{tool["id"]}" has `parameters` instead of input and output types: '
-                "plans of TaskBench's daily life APIs cannot be scored"
-            )
-        for kinds in ("input-type", "output-type"):
-            if not isinstance(tool.get(kinds), list) or not all(
-                isinstance(kind, str) for kind in tool[kinds]
-            ):
-                raise InputError(f'{path}: the tool "{tool["id"]}" has no `{kinds}`, a list of kinds')
-    return tools
+    except ValidationError as error:
+        raise InputError(f"{path} does not describe tools: {invalid_fields(error)}") from error
 
 
-def spec_of(tool: Mapping[str, Any]) -> TaskSpec:
+def spec_of(tool: Tool) -> TaskSpec:
     """Return a tool as a task type, with the arguments of the Hub's task of its name if the kinds agree.
 
     Kinds that are not resources, such as "url", are text.
     """
-    takes = [kind.lower() for kind in tool["input-type"]]
-    known = find_task(tool["id"])
+    takes = [kind.lower() for kind in tool.takes]
+    known = find_task(tool.id)
     if known is not None and Counter(arg.kind for arg in known.inputs if arg.required) == Counter(takes):
         inputs = tuple(arg for arg in known.inputs if arg.required or arg.kind == "text")
     else:
         inputs = tuple(_arguments(takes))
     return TaskSpec(
-        name=tool["id"],
+        name=tool.id,
         category="tool",
-        description=str(tool.get("desc") or tool["id"]),
+        description=tool.desc or tool.id,
         inputs=inputs,
-        outputs=tuple(_KINDS.get(kind.lower(), "text") for kind in tool["output-type"]),
+        outputs=tuple(_KINDS.get(kind.lower(), "text") for kind in tool.makes),
     )
 
 

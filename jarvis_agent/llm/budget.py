@@ -1,61 +1,160 @@
-"""Slots of a prompt that can be made shorter: each is a function from a number of tokens to the text.
+"""Token budgets: estimate tokens, shorten texts and data, share a prompt's budget among its variables.
 
-whole_or_digest(totals(results))(400)                 # one line of JSON, lists cut if it must be
-rows(lambda share: predictions(results, share))(2000)  # a line for each, all cut alike before any is lost
+    context_window(model, settings)             # 272000, from the model's profile
+    truncate("a long text …", 100)              # its first 100 tokens, and how much was cut
+    allocate_budget({"input": shorten_text(request), "files": shorten_lines(files)}, 4000)
+
+A tokenizer would have to be downloaded. The estimate counts four letters of a word, three digits, or any
+other character as one token, which is rather too many than too few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from jarvis_agent.llm.token_budget import Fit, head, tokens
-from jarvis_agent.response.results import as_data, digest
+from jarvis_agent.core.settings import Settings
 
-_SHARES = (4800, 1200, 600, 300, 100, 40, 10)
+DEFAULT_WINDOW = 8192
+"""Context window in tokens where neither the settings nor the model's profile give one."""
+
+_PROMPT_SHARE = 0.75
+"""Share of the window for the prompt. The rest is for the reply and for errors of the estimate."""
+
+_TOKEN = re.compile(r"[a-zA-Z\u00c0-\u024f]{1,4}|[0-9]{1,3}|[^\s]")
+_ROW_BUDGETS = (4800, 1200, 600, 300, 100, 40, 10)
 """Tokens for each row, tried in this order."""
 
+_DATA_BUDGET = 1200
+_MAX_ITEMS = (20, 8, 3, 1)
+_TEXT_SHARES = (2, 4, 8, 32)
+_MAX_ENTRIES = (50, 10, 3)
 
-def cut(value: str) -> Fit:
-    """A text, whose end is cut."""
-    return lambda most: head(value, most)
-
-
-def whole_or_digest(value: Any) -> Fit:
-    """Plain data as a line of JSON."""
-
-    def fit(most: int) -> str:
-        whole = as_data(value)
-        return whole if tokens(whole) <= most else as_data(digest(value, most))
-
-    return fit
+Truncator = Callable[[int], str]
+"""Returns a text of at most the given number of tokens."""
 
 
-def rows(make: Callable[[int], Sequence[Any]], nothing: str = "(none)") -> Fit:
-    """Plain data, a line of JSON each.
+def context_window(model: Any, settings: Settings) -> int:
+    """Tokens that a chat model reads: `settings.context_window`, its profile's value, or 8192."""
+    profile = getattr(model, "profile", None) or {}
+    return settings.context_window or profile.get("max_input_tokens") or DEFAULT_WINDOW
+
+
+def prompt_budget(window: int) -> int:
+    """Tokens of a context window that a prompt may fill."""
+    return int(window * _PROMPT_SHARE)
+
+
+def count_tokens(text: str) -> int:
+    """Estimated number of tokens of a text."""
+    return len(_TOKEN.findall(text))
+
+
+def truncate(text: str, limit: int) -> str:
+    """The first `limit` tokens of a text and a note on what was cut; short texts are unchanged."""
+    if len(text) <= limit:
+        return text
+    for place, token in enumerate(_TOKEN.finditer(text)):
+        if place == limit:
+            return f"{text[: token.start()].rstrip()} … ({len(text) - token.start()} more characters)"
+    return text
+
+
+def allocate_budget(slots: Mapping[str, Truncator], budget: int) -> dict[str, str]:
+    """The texts of the slots within a budget of tokens.
+
+    Earlier slots have priority: each may use half of the remaining budget, and the last one all of it.
+    """
+    texts: dict[str, str] = {}
+    left = max(0, budget)
+    for place, (name, shorten) in enumerate(slots.items(), 1):
+        texts[name] = shorten(left if place == len(slots) else left // 2)
+        left = max(0, left - count_tokens(texts[name]))
+    return texts
+
+
+def shorten_text(text: str) -> Truncator:
+    """A truncator that cuts the end of a text."""
+    return lambda limit: truncate(text, limit)
+
+
+def shorten_data(value: Any) -> Truncator:
+    """A truncator for plain data as one line of JSON."""
+
+    def shorten(limit: int) -> str:
+        whole = to_json_line(value)
+        return whole if count_tokens(whole) <= limit else to_json_line(truncate_json(value, limit))
+
+    return shorten
+
+
+def shorten_rows(make: Callable[[int], Sequence[Any]], empty: str = "(none)") -> Truncator:
+    """A truncator for rows of plain data, one line of JSON each. All rows are cut before one is dropped.
 
     Args:
-        make: gives the rows, each in about so many tokens where it can be cut.
-        nothing: stands for no rows.
+        make: returns the rows, each of about the given number of tokens where it can be cut.
+        empty: the text if there are no rows.
     """
 
-    def fit(most: int) -> str:
+    def shorten(limit: int) -> str:
         lines: list[str] = []
-        for share in _SHARES:
-            lines = [as_data(row) for row in make(share)]
-            if tokens("\n".join(lines)) <= most:
-                return "\n".join(lines) or nothing
-        return lines_within(lines, most)
+        for budget in _ROW_BUDGETS:
+            lines = [to_json_line(row) for row in make(budget)]
+            if count_tokens("\n".join(lines)) <= limit:
+                return "\n".join(lines) or empty
+        return fitting_lines(lines, limit)
 
-    return fit
+    return shorten
 
 
-def lines_within(lines: Sequence[str], most: int) -> str:
-    """The first lines that there is room for, without too long ones, and how many more there are."""
+def shorten_lines(lines: Iterable[str], empty: str = "(none)") -> Truncator:
+    """A truncator that keeps whole lines."""
+    listed = list(lines)
+    return lambda limit: fitting_lines(listed, limit) or empty
+
+
+def fitting_lines(lines: Sequence[str], limit: int) -> str:
+    """The lines that fit, in order, and the number of those left out."""
     kept: list[str] = []
     for line in lines:
-        length = tokens(line)
-        if length <= most:
+        length = count_tokens(line)
+        if length <= limit:
             kept.append(line)
-            most -= length
+            limit -= length
     return "\n".join(kept if len(kept) == len(lines) else [*kept, f"… {len(lines) - len(kept)} more"])
+
+
+def to_json_line(value: Any) -> str:
+    """Plain data as one line of JSON that cannot close the tag around it."""
+    return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
+
+
+def truncate_json(value: Any, budget: int = _DATA_BUDGET) -> Any:
+    """Plain data cut to about `budget` tokens of JSON: the first entries of lists, the beginning of texts."""
+    for entries, share, items in product(_MAX_ENTRIES, _TEXT_SHARES, _MAX_ITEMS):
+        short = _cut(value, items, max(10, budget // share), entries)
+        if count_tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
+            return short
+    return _cut(value, 1, 10, 3, depth=3)
+
+
+def _cut(value: Any, items: int, text: int, entries: int, depth: int = 8) -> Any:
+    """Lists cut to `items`, texts to `text` tokens, mappings to `entries`."""
+    if isinstance(value, str):
+        return truncate(value, text)
+    if isinstance(value, Mapping):
+        if not depth:
+            return f"… ({len(value)} entries)"
+        pairs = list(value.items())
+        kept = {str(key): _cut(entry, items, text, entries, depth - 1) for key, entry in pairs[:entries]}
+        return kept if len(pairs) <= entries else kept | {"…": f"{len(pairs) - entries} more"}
+    if isinstance(value, list | tuple):
+        if not depth:
+            return f"… ({len(value)} items)"
+        rest = len(value) - items
+        shown = [_cut(entry, items, text, entries, depth - 1) for entry in value[:items]]
+        return shown if rest <= 0 else [*shown, f"… {rest} more"]
+    return round(value, 4) if isinstance(value, float) else value

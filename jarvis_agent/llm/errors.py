@@ -72,7 +72,7 @@ ADVICE: tuple[Advice, ...] = (
     ),
     Advice(
         "the request is too long for {llm}",
-        "Ask in a shorter way or use a model with a longer context.",
+        "Shorten the request, or use a model with a longer context.",
         frozenset({"ContextOverflowError"}),
         frozenset({413}),
     ),
@@ -101,7 +101,7 @@ ADVICE: tuple[Advice, ...] = (
         frozenset({"ContentFilterFinishReasonError"}),
     ),
     Advice(
-        "{llm} sent what can not be read",
+        "{llm} sent a reply that cannot be read",
         "Check that JARVIS_BASE_URL leads to an OpenAI-compatible server.",
         frozenset({"UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"}),
     ),

@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import writing
+from jarvis_agent.media.detect import disk_errors
 
 if TYPE_CHECKING:
     import httpx
@@ -81,7 +81,7 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
     size = 0
     try:
-        with writing(url), target.open("wb") as file:
+        with disk_errors(url), target.open("wb") as file:
             async with aclosing(_unpacked(response, url)) as pieces:
                 async for piece in pieces:
                     size += len(piece)

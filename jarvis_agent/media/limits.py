@@ -16,7 +16,7 @@ from pathlib import Path
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import check_pixels
+from jarvis_agent.media.image import check_pixels
 
 _LONGEST_TOLD = 1e9
 """Seconds. A damaged file may claim to last longer than any clock can tell."""

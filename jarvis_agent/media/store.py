@@ -38,8 +38,8 @@ from jarvis_agent.core.request import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.detect import detect_media_type, detect_suffix, disk_errors
 from jarvis_agent.media.download import fetch
-from jarvis_agent.media.files import sniff, suffix_of, writing
 from jarvis_agent.media.limits import check_limits
 
 logger = logging.getLogger(__name__)
@@ -365,8 +365,8 @@ class ResourceStore:
         digest = hashlib.sha256(content).hexdigest()
         if digest in self._kept:
             return self._kept[digest]
-        path = self._path_of(digest, suffix_of(content, mime))
-        with writing("an attached file"):
+        path = self._path_of(digest, detect_suffix(content, mime))
+        with disk_errors("an attached file"):
             # A process that died may have left it, whole or in part.
             if not path.is_file() or path.read_bytes() != content:
                 path.write_bytes(content)
@@ -402,7 +402,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 def _describe(path: Path, name: str) -> Resource:
-    kind, mime = sniff(path)
+    kind, mime = detect_media_type(path)
     # What ".." means behind a link is for the disk to say: it is the file that was looked at.
     place = path.resolve() if ".." in path.parts else path.absolute()
     return Resource(kind=kind, path=place, mime=mime, name=name)

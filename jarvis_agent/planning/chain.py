@@ -1,145 +1,242 @@
-"""Planner: a request becomes a plan. LLMPlanner is the paper's: a language model writes it.
+"""planning_chain: stage 1 of HuggingGPT as a Runnable. A request goes in, a Plan comes out.
 
-    planner = LLMPlanner(controller, settings, load_prompts("default"))
-    plan = await planner.plan(brief, on_task=executor.add)     # tasks start while the model still writes
+    chain = planning_chain("openai:gpt-5-mini", tools=["object-detection", my_tool])
+    chain.invoke({"input": "How many cats are there?", "files": ["a.jpg"]})     # Plan
+    for plan in chain.stream("Describe a.jpg"): ...                             # tasks as they become final
+    chain.with_fallbacks([OfflinePlanner()])
 
-It is shown the task types that are likely for the request where its context may be short, and the worked
-examples that are nearest to it. A plan may use every task type of the brief, shown or not.
-
-What the model wrote wrong and no rule can mend goes back to it, with what is wrong and nothing else, at most
-once. What is broken then is left out, with a note; if nothing is left, planning has
-failed, and whoever called may try another planner.
+For each request it composes `prompt | chat model | PlanOutputParser`. What the model wrote wrong and rules
+cannot repair is sent back to it once, with the errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.graph import Graph
 
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import find_task
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.demonstrated_schema import demonstrated_schema
-from jarvis_agent.planning.example_selector import Demonstration, load_bank, nearest
+from jarvis_agent.llm.budget import context_window
+from jarvis_agent.llm.client import LLMClient, open_client
+from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
+from jarvis_agent.llm.usage import MeterForwarder
+from jarvis_agent.planning.example_selector import Demonstration, fixed, load_bank, nearest
+from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
+from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
 from jarvis_agent.planning.narrowing import narrowed, narrows
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.planning.output_parser import PlanOutputParser
+from jarvis_agent.planning.parser import PlanParseError
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import Similarity
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
     from jarvis_agent.core.request import RunContext
-    from jarvis_agent.core.settings import Settings
-    from jarvis_agent.llm.client import LLMClient
-    from jarvis_agent.llm.prompts import PromptSet
+
+EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
+"""Number of nearest examples: beside the list of tasks, and instead of it."""
 
 
-SHOWN, SHOWN_ALONE = 6, 3
-"""How many of the nearest demonstrations are shown: beside the list of tasks, and in its place. A model that
-needs the latter often takes the wrong one of many."""
+def planning_chain(
+    llm: BaseChatModel | LLMClient | str | None,
+    *,
+    tools: Tools = None,
+    prompts: PromptSource | None = None,
+    examples: Any = None,
+    settings: Settings | None = None,
+) -> PlanningChain:
+    """A Runnable that plans a request as a graph of tasks.
+
+    Its input is the request as a string, or a dict with "input" and optionally "files" (paths, URLs or
+    Resources), "chat_history" (messages) and "tools". Its chunks are Plans, whose sum is the plan.
+
+    Args:
+        llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
+        tools: the task types that a plan may use: LangChain tools, TaskSpecs or names. None: all task
+            types of the Hub.
+        prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured.
+        examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
+            the prompt set, or else the nearest ones.
+        settings: None: from the environment.
+
+    Raises:
+        ConfigError: the model, a prompt or an example cannot be used. Running the chain raises InputError for
+            malformed input, and LLMError if the model fails before its first task or writes nothing usable.
+    """
+    settings = settings or load_settings()
+    return PlanningChain(
+        open_client(llm, settings),
+        load_prompts(settings.prompts if prompts is None else prompts),
+        task_specs(tools),
+        settings,
+        examples,
+    )
+
+
+class PlanningChain(Runnable[Any, Plan]):
+    """See `planning_chain`."""
+
+    name = "plan"
+
+    def __init__(
+        self,
+        client: LLMClient,
+        prompts: Prompts,
+        specs: Mapping[str, TaskSpec],
+        settings: Settings,
+        examples: Any = None,
+    ) -> None:
+        self.client = client
+        self.prompts = prompts
+        self.specs = specs
+        self.settings = settings
+        self.window = context_window(client.model, settings)
+        self._similarity = Similarity(settings)
+        self._examples = examples or prompts.examples
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
+        """Plan a request."""
+
+        async def call() -> Plan:
+            return await self.ainvoke(input, config, **kwargs)
+
+        config = ensure_config(config)
+        return run_sync(call)
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Plan]:  # noqa: A002
+        """Plan a request; each chunk has the tasks that became final."""
+        config = ensure_config(config)
+        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
+        """Plan a request."""
+        plan = Plan()
+        async for chunk in self.astream(input, config, **kwargs):
+            plan += chunk
+        return plan
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Plan]:
+        """Plan a request; each chunk has the tasks that became final."""
+        config = ensure_config(config)
+        request = PlanRequest.of(input, self.specs)
+        chain, values = await run_cpu_bound(self._compose, request)
+        chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The graph of the chain, without what depends on the request."""
+        chain = self.prompts.plan | self.client | PlanOutputParser(specs=self.specs)
+        return chain.get_graph(config)
+
+    def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
+        """The planning prompt and the repair prompt."""
+        return [self.prompts.plan, self.prompts.repair]
+
+    def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
+        """The chain for one request, and the variables of its prompt."""
+        shown, examples = self._shown(request)
+        schema = plan_schema(self._schema_specs(shown, examples), files_by_kind(shown))
+        bias = list(shown.specs) if self.settings.logit_bias else []
+        values = plan_variables(
+            self.prompts.plan,
+            shown,
+            examples,
+            window=self.window,
+            as_object=self.client.supports_schema,
+        )
+
+        def repair_values(errors: Sequence[PlanParseError]) -> dict[str, Any]:
+            return repair_variables(self.prompts.repair, errors, shown.specs, self.window)
+
+        repair = (
+            RunnableLambda(repair_values)
+            | self.prompts.repair
+            | self.client.for_stage("repair", schema=schema, bias=bias)
+        )
+        chain = (
+            self.prompts.plan
+            | self.client.for_stage("plan", schema=schema, bias=bias)
+            | PlanOutputParser(specs=request.specs, repair=repair)
+        )
+        return chain.with_config(run_name="plan"), values
+
+    def _schema_specs(self, shown: PlanRequest, examples: Sequence[Demonstration]) -> Mapping[str, TaskSpec]:
+        """The task types of the schema. Without a list of tasks, they have the arguments seen in examples."""
+        if lists_tasks(self.prompts.plan):
+            return shown.specs
+        seen: dict[str, set[str]] = {}
+        for example in examples:
+            for task in example.plan:
+                spec = find_task(task["task"], shown.specs)
+                seen.setdefault(spec.name if spec else task["task"], set()).update(task["args"])
+        return {
+            name: replace(spec, inputs=tuple(arg for arg in spec.inputs if arg.name in seen.get(name, ())))
+            for name, spec in shown.specs.items()
+        }
+
+    def _shown(self, request: PlanRequest) -> tuple[PlanRequest, Sequence[Demonstration]]:
+        """What the model is shown: the likely task types, and worked examples."""
+        same = self._fixed_examples()
+        if narrows(self.client.model, self.settings):
+            found = (find_task(name, request.specs) for demo in same or () for name in demo.tasks)
+            keep = {spec.name for spec in found if spec is not None}
+            request = replace(request, specs=narrowed(request, self._similarity, load_bank(), keep))
+        demos = same
+        if demos is None:
+            count = EXAMPLES_SHOWN if lists_tasks(self.prompts.plan) else EXAMPLES_ALONE
+            demos = nearest(load_bank(), request, self._similarity, count)
+        if not lists_tasks(self.prompts.plan):
+            used = {name for demo in demos for name in demo.tasks}
+            request = replace(request, specs={n: spec for n, spec in request.specs.items() if n in used})
+        return request, demos
+
+    def _fixed_examples(self) -> Sequence[Demonstration] | None:
+        """The examples that every request is shown; None: the nearest ones."""
+        return fixed(self._examples) if self._examples in ("paper", "default") else None
 
 
 class Planner(Protocol):
-    """Plans requests."""
+    """Plans requests; in use until the pipeline takes Runnables."""
 
     async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        """Plan a request.
-
-        Args:
-            brief: the request, and the task types that may be used.
-            on_task: called with each task as soon as it is final, in the order of the plan.
-
-        Returns:
-            The plan, with the tasks that `on_task` was given.
-
-        Raises:
-            LLMError: the language model failed before its first task, or wrote nothing that can be used.
-        """
+        """Plan a request, and give out each task as soon as it is final."""
         ...
 
 
 class LLMPlanner:
-    """Has a language model write the plan, and reads it while it is being written."""
+    """A planning chain as a `Planner`; in use until the pipeline takes Runnables."""
 
-    def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet) -> None:
-        """Of the settings: `logit_bias`, `context_window`."""
-        self._controller = controller
-        self._settings = settings
-        self._prompts = prompts
-        self._similarity = Similarity(settings)
+    def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSource) -> None:
+        self.chain = PlanningChain(controller, load_prompts(prompts), task_specs(None), settings)
 
     async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
         """As `Planner.plan`."""
-        builder = StreamingPlanParser(brief.specs)
-
-        def give_out(tasks: list[Task]) -> None:
-            for task in tasks:
+        request = PlanRequest(brief.request, brief.files, brief.turns, brief.specs)
+        config = merge_configs(brief.config, {"callbacks": [MeterForwarder(brief.meter)]})
+        config.pop("run_id", None)
+        plan = Plan()
+        async for chunk in self.chain.astream(request, config):
+            for task in chunk.tasks:
                 on_task(task)
-
-        shown, demonstrations = await run_cpu_bound(self._shown, brief)
-        form = self._form(shown, demonstrations)
-        messages = self._prompts.plan_messages(shown, demonstrations, self._controller.asks_schema)
-        try:
-            async with aclosing(self._controller.stream("plan", messages, brief, **form)) as pieces:
-                async for piece in pieces:
-                    give_out(builder.feed(piece))
-        except LLMError as error:
-            give_out(builder.finish())
-            if not builder.plan.tasks:
-                raise
-            builder.note(f"the language model stopped before its plan was complete: {error}")
-            return builder.plan
-        give_out(builder.finish())
-        if builder.broken:
-            give_out(builder.mend(await self._written_again(builder, shown, form)))
-        if builder.broken and not builder.plan.tasks:
-            raise LLMError(
-                f"it wrote nothing that can be used: {'; '.join(builder.plan.notes)}. "
-                "Use a larger model; for one of about a billion weights, JARVIS_PROMPTS=small may help."
-            )
-        return builder.plan
-
-    async def _written_again(
-        self, builder: StreamingPlanParser, brief: RunContext, form: Mapping[str, Any]
-    ) -> str:
-        """What the language model writes for what is broken; nothing if it fails."""
-        broken = [(each.raw, each.error) for each in builder.broken]
-        messages = self._prompts.repair_messages(broken, brief.specs)
-        try:
-            return await self._controller.complete("repair", messages, brief, **form)
-        except LLMError as error:
-            builder.note(f"the language model could not mend its plan: {error}")
-            return ""
-
-    def _shown(self, brief: RunContext) -> tuple[RunContext, Sequence[Demonstration]]:
-        """What the language model is shown: the brief with the likely task types, and worked examples."""
-        same = self._same_for_all()
-        if narrows(self._controller.model, self._settings):
-            found = (find_task(name, brief.specs) for demo in same or () for name in demo.tasks)
-            keep = {spec.name for spec in found if spec is not None}
-            brief = replace(brief, specs=narrowed(brief, self._similarity, load_bank(), keep))
-        demos = same
-        if demos is None:
-            demos = nearest(load_bank(), brief, self._similarity, self._count)
-        if not self._prompts.lists_tasks:
-            used = {name for demo in demos for name in demo.tasks}
-            brief = replace(brief, specs={name: spec for name, spec in brief.specs.items() if name in used})
-        return brief, demos
-
-    @property
-    def _count(self) -> int:
-        """How many of the nearest demonstrations are shown."""
-        return SHOWN if self._prompts.lists_tasks else SHOWN_ALONE
-
-    def _same_for_all(self) -> Sequence[Demonstration] | None:
-        """The demonstrations that every request is shown; None: those nearest to it."""
-        return self._prompts.demonstrations if self._prompts.has_own_demonstrations else None
-
-    def _form(self, brief: RunContext, demonstrations: Sequence[Demonstration]) -> dict[str, Any]:
-        """What the reply should look like, for models that can be held to it."""
-        names = list(brief.specs) if self._settings.logit_bias else []
-        if self._prompts.lists_tasks:
-            return {"schema": plan_schema(brief.specs, files_by_kind(brief)), "bias": names}
-        return {"schema": demonstrated_schema(demonstrations, brief), "bias": names}
+            plan += chunk
+        return plan

@@ -23,11 +23,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.request import ChatTurn, RunContext, mentions
+from jarvis_agent.core.request import ChatTurn, mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.retrieval import Similarity, kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
+from jarvis_agent.planning.retrieval import Similarity
 
 MOST_ALIKE = 2
 """How many of the chosen may show the same tasks."""
@@ -91,7 +92,7 @@ class Demonstration:
 
 
 def nearest(
-    bank: Iterable[Demonstration], brief: RunContext, similarity: Similarity, count: int
+    bank: Iterable[Demonstration], brief: PlanRequest, similarity: Similarity, count: int
 ) -> list[Demonstration]:
     """The demonstrations that suit a request, at most `count`, the likest one last.
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.llm.token_budget import window_of
+from jarvis_agent.llm.budget import context_window
 from jarvis_agent.planning.example_selector import Demonstration
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.retrieval import Similarity
 
@@ -31,12 +31,12 @@ _NAMED = 2.0
 
 
 def narrows(model: Any, settings: Settings) -> bool:
-    """Whether a model is shown a narrowed list: it is, unless it is known to have a long context."""
-    return window_of(model, settings) < LONG_CONTEXT
+    """Whether a model is shown a narrowed list: it is, unless its context window is long."""
+    return context_window(model, settings) < LONG_CONTEXT
 
 
 def narrowed(
-    brief: RunContext, similarity: Similarity, bank: Sequence[Demonstration], keep: Collection[str] = ()
+    brief: PlanRequest, similarity: Similarity, bank: Sequence[Demonstration], keep: Collection[str] = ()
 ) -> Mapping[str, TaskSpec]:
     """The likeliest task types for a request, in the order of the offer; all, if they are few.
 
@@ -51,7 +51,7 @@ def narrowed(
     return {name: spec for name, spec in brief.specs.items() if name in kept}
 
 
-def _scores(brief: RunContext, similarity: Similarity, bank: Sequence[Demonstration]) -> dict[str, float]:
+def _scores(brief: PlanRequest, similarity: Similarity, bank: Sequence[Demonstration]) -> dict[str, float]:
     words = [spec.description or spec.name for spec in brief.specs.values()]
     near = similarity.scores(brief.request, [*words, *(demo.request for demo in bank)])
     scores = dict(zip(brief.specs, near, strict=False))

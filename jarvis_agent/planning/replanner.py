@@ -1,69 +1,94 @@
-"""Replan: where tasks have failed, the language model may write others in their place, knowing why.
+"""Replanning: after failures, the LLM may add other tasks, knowing what failed and why.
 
-    replanner = LLMReplanner(controller, prompts)
-    more = await replanner.replan(brief, plan, results)
-    more.tasks      # tasks with ids of their own, which may refer to those that are done; none is an answer
+    chain = replanning_chain(llm)
+    more = chain.invoke({"input": "…", "files": […], "plan": plan, "results": results})
+    more.tasks      # new ids; they may refer to finished tasks. An empty plan is a valid answer
 
-It is asked only where another plan could help, and it is told what happened but not what the tasks made:
-words in an image or a recording must not become tasks. What it writes is read as any plan is.
+The LLM is asked only if another plan could help. It is told what happened but not what the tasks produced, so
+that words in an image or a recording cannot become tasks. Its reply is parsed like any plan.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task, TaskResult
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.llm.budget import context_window
+from jarvis_agent.llm.client import LLMClient, open_client
+from jarvis_agent.llm.prompts import PromptSource, load_prompts
+from jarvis_agent.llm.usage import MeterForwarder
+from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
+from jarvis_agent.planning.messages import replan_variables
+from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.schema import plan_schema
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
     from jarvis_agent.core.request import RunContext
-    from jarvis_agent.llm.client import LLMClient
-    from jarvis_agent.llm.prompts import PromptSet
 
 
-class Replanner(Protocol):
-    """Plans again after failures."""
+def replanning_chain(
+    llm: BaseChatModel | LLMClient | str | None,
+    *,
+    tools: Tools = None,
+    prompts: PromptSource | None = None,
+    settings: Settings | None = None,
+) -> Runnable[Mapping[str, Any], Plan]:
+    """A Runnable that plans again after failures.
 
-    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
-        """The tasks to add to a plan after its results, and notes on it; neither where nothing can change."""
-        ...
+    Its input is that of `planning_chain` with "plan" (the Plan so far) and "results" (TaskResults).
+    It returns the tasks to add with a note, or an empty Plan if nothing can change. If the model fails, it
+    returns a note.
+    """
+    settings = settings or load_settings()
+    client = open_client(llm, settings)
+    prompt = load_prompts(settings.prompts if prompts is None else prompts, "replan").replan
+    specs, window = task_specs(tools), context_window(client.model, settings)
 
-
-class LLMReplanner:
-    """Has the language model of the planner plan again."""
-
-    def __init__(self, controller: LLMClient, prompts: PromptSet) -> None:
-        self._controller = controller
-        self._prompts = prompts
-
-    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
-        """As `Replanner.replan`. A language model that fails is told of in the notes."""
-        hopeful = [result for result in results if _another_plan_may_help(result)]
-        if not hopeful:
+    async def replan(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
+        request, results = PlanRequest.of(value, specs), list(value["results"])
+        failed = [result for result in results if _another_plan_may_help(result)]
+        if not failed:
             return Plan()
-        done = [result.task for result in results if result.status == "ok"]
-        builder = StreamingPlanParser(brief.specs, done, taken=[task.id for task in plan.tasks])
-        messages = self._prompts.replan_messages(brief, results)
+        chain = prompt | client.for_stage("replan", schema=plan_schema(request.specs))
         try:
-            reply = await self._controller.complete(
-                "replan", messages, brief, schema=plan_schema(brief.specs)
-            )
+            reply = await chain.ainvoke(replan_variables(prompt, request, results, window), config)
         except LLMError as error:
             return Plan(notes=[f"the language model could not plan again: {error}"])
-        written = [*builder.feed(reply), *builder.finish()]
-        failed = [result.task for result in results if result.status == "failed"]
-        new = list(_new(written, failed))
-        return Plan(tasks=new, notes=[_told(hopeful, new), *(builder.plan.notes if written else ())])
+        return _added(str(reply.text), value["plan"], results, failed, request.specs)
+
+    return RunnableLambda(replan, name="replan")
+
+
+def _added(
+    reply: str,
+    plan: Plan,
+    results: Sequence[TaskResult],
+    failed: Sequence[TaskResult],
+    specs: Mapping[str, TaskSpec],
+) -> Plan:
+    """The tasks of a reply that are new, and a note on them."""
+    done = [result.task for result in results if result.status == "ok"]
+    parser = StreamingPlanParser(specs, done, taken=[task.id for task in plan.tasks])
+    written = [*parser.feed(reply), *parser.finish()]
+    new = list(_new(written, [result.task for result in results if result.status == "failed"]))
+    return Plan(tasks=new, notes=[_note(failed, new), *(parser.notes if written else ())])
 
 
 def _another_plan_may_help(result: TaskResult) -> bool:
-    """Whether a task failed, and not for want of any model or by the fault of a file that the user gave."""
+    """Whether a task failed for another reason than a missing model or an unusable file of the user."""
     if result.status != "failed":
         return False
     kind = getattr(errors, result.failure or "", JarvisError)
@@ -73,7 +98,7 @@ def _another_plan_may_help(result: TaskResult) -> bool:
 
 
 def _new(written: Sequence[Task], failed: Sequence[Task]) -> Iterator[Task]:
-    """The tasks that are not what has failed already, and do not need such a one."""
+    """The tasks that do not repeat a failed one, and do not depend on one that does."""
     known = {_call(task) for task in failed}
     left_out: set[int] = set()
     for task in written:
@@ -87,9 +112,33 @@ def _call(task: Task) -> str:
     return json.dumps([task.task, task.args], sort_keys=True)
 
 
-def _told(failed: Sequence[TaskResult], new: Sequence[Task]) -> str:
+def _note(failed: Sequence[TaskResult], new: Sequence[Task]) -> str:
     names = ", ".join(f"task {result.task.id} ({result.task.task})" for result in failed)
     instead = ", ".join(f"{task.id} ({task.task})" for task in new)
     if not new:
         return f"{names} failed, and the language model found no other way"
     return f"{names} failed, so the language model planned again and added {instead}"
+
+
+class Replanner:
+    """A replanning chain for the pipeline; in use until it takes Runnables."""
+
+    def __init__(self, controller: LLMClient, prompts: PromptSource) -> None:
+        self.chain = replanning_chain(controller, prompts=prompts, settings=controller.settings)
+
+    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
+        """The tasks to add, and notes."""
+        config = merge_configs(brief.config, {"callbacks": [MeterForwarder(brief.meter)]})
+        config.pop("run_id", None)
+        value = {
+            "input": brief.request,
+            "files": brief.files,
+            "chat_history": brief.turns,
+            "tools": brief.specs,
+            "plan": plan,
+            "results": results,
+        }
+        return await self.chain.ainvoke(value, config)
+
+
+LLMReplanner = Replanner

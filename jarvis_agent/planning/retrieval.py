@@ -12,7 +12,6 @@ into steps that are put in English.
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -20,9 +19,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
-from jarvis_agent.core.request import RunContext, mentions
+from jarvis_agent.core.request import mentions
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier
 from jarvis_agent.planning.offline.clauses import first_of, split
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _EASTERN = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
-_KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
 _SAME_SCRIPT = 0.5
 _COMMON = frozenset(
     ("a", "an", "the", "of", "in", "on", "to", "and", "or", "is", "are", "it", "me", "my", "i", "please")
@@ -70,7 +69,7 @@ class Similarity:
         asked = self._embedder.encode([text])[0]
         return [float(self._known[other] @ asked) for other in others]
 
-    def tasks(self, brief: RunContext) -> list[dict[str, float]]:
+    def tasks(self, brief: PlanRequest) -> list[dict[str, float]]:
         """For each step of a request how near it is to the ways in which each task is put in words.
 
         Besides the tasks on offer, "small-talk" and "out-of-scope" have such ways.
@@ -117,14 +116,6 @@ def without_names(text: str) -> str:
     for name in sorted(mentions(text), key=len, reverse=True):  # "a.jpg" is in "aa.jpg" too
         text = text.replace(name, f"the {kind_by_name(name)}")
     return text
-
-
-def kind_by_name(name: str) -> Modality:
-    """The kind of a file that need not be there, by the ending of its name."""
-    if name.lower().endswith((".csv", ".tsv")):
-        return "table"
-    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
-    return _KINDS.get(kind, "file")
 
 
 def _by_words(texts: Sequence[str], specs: Iterable[TaskSpec]) -> list[Mapping[str, float]]:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.core.references import ref
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
+from jarvis_agent.planning.inputs import PlanRequest
 
 FEWEST_IDS = 16
 """How many tasks a plan that is held to its files may have, at least; it may have four for each file."""
@@ -57,7 +57,7 @@ def plan_schema(
     return {**_object({"tasks": {**listed, "maxItems": most}}, closed), "$defs": shared}
 
 
-def files_by_kind(brief: RunContext) -> dict[str, list[str]]:
+def files_by_kind(brief: PlanRequest) -> dict[str, list[str]]:
     """The files of a request and of the chat before it as a plan names them, by kind; "file" is any kind."""
     found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
     earlier = [(made.kind, str(made.path)) for turn in brief.turns for made in turn.resources if made.path]

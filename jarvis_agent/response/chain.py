@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.messages import Phrases, phrases
-from jarvis_agent.llm.prompts import PromptSet, load_prompts
+from jarvis_agent.llm.prompt_set import PromptSet, load_prompt_set
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.report import report, troubles
 
@@ -73,7 +73,7 @@ class LLMResponder:
 
     def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSet | None = None) -> None:
         self.controller = controller
-        self.prompts = prompts or load_prompts(settings.prompts)
+        self.prompts = prompts or load_prompt_set(settings.prompts)
 
     async def respond(
         self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]
@@ -89,7 +89,7 @@ class LLMResponder:
         guard = _guard(brief, plan, results, words.no_file) if plan.tasks else _Unguarded()
         said = ""
         try:
-            async with aclosing(self.controller.stream(stage, messages, brief)) as pieces:
+            async with aclosing(self.controller.stream_text(stage, messages, brief)) as pieces:
                 async for piece in pieces:
                     if text := guard.feed(piece):
                         said += text

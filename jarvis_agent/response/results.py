@@ -10,56 +10,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jarvis_agent.core.types import TaskResult
-from jarvis_agent.llm.token_budget import head, tokens
+from jarvis_agent.llm.budget import count_tokens, truncate, truncate_json
 
 _BUDGET = 1200
-_LISTS = (20, 8, 3, 1)
-_TEXTS = (2, 4, 8, 32)
-"""Parts of the budget, one by this, that a text may have."""
-_ENTRIES = (50, 10, 3)
 _WORDS = 200
 """Tokens of an error, and of all notes of a task."""
-
-
-def as_data(value: Any) -> str:
-    """Plain data as one line of JSON that can not close the tag it stands in."""
-    return json.dumps(value, ensure_ascii=False, default=str).replace("</", "<\\/")
-
-
-def digest(value: Any, budget: int = _BUDGET) -> Any:
-    """Plain data cut until its JSON has at most about `budget` tokens; what was cut says how much.
-
-    Of lists the first entries stay, of texts the beginning.
-    """
-    for entries, part, items in product(_ENTRIES, _TEXTS, _LISTS):
-        short = _cut(value, items, max(10, budget // part), entries)
-        if tokens(json.dumps(short, ensure_ascii=False, default=str)) <= budget:
-            return short
-    return _cut(value, 1, 10, 3, depth=3)
-
-
-def _cut(value: Any, items: int, text: int, most: int, depth: int = 8) -> Any:
-    """Lists cut to `items`, texts to `text` tokens, mappings to `most` entries."""
-    if isinstance(value, str):
-        return head(value, text)
-    if isinstance(value, Mapping):
-        if not depth:
-            return f"… ({len(value)} entries)"
-        entries = list(value.items())
-        kept = {str(key): _cut(entry, items, text, most, depth - 1) for key, entry in entries[:most]}
-        return kept if len(entries) <= most else kept | {"…": f"{len(entries) - most} more"}
-    if isinstance(value, list | tuple):
-        if not depth:
-            return f"… ({len(value)} items)"
-        rest = len(value) - items
-        shown = [_cut(entry, items, text, most, depth - 1) for entry in value[:items]]
-        return shown if rest <= 0 else [*shown, f"… {rest} more"]
-    return round(value, 4) if isinstance(value, float) else value
 
 
 def predictions(results: Iterable[TaskResult], budget: int = _BUDGET) -> list[dict[str, Any]]:
@@ -75,7 +34,7 @@ def predictions(results: Iterable[TaskResult], budget: int = _BUDGET) -> list[di
 
 def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
     text = result.resource("text")
-    output = digest(result.output, budget)
+    output = truncate_json(result.output, budget)
     told = json.dumps(result.output, ensure_ascii=False, default=str)
     spoken = (
         text.text if text and text.text and json.dumps(text.text, ensure_ascii=False) not in told else None
@@ -83,13 +42,13 @@ def _prediction(result: TaskResult, budget: int) -> dict[str, Any]:
     return {
         "id": result.task.id,
         "task": result.task.task,
-        "of": digest(result.task.args, min(100, budget)),
+        "of": truncate_json(result.task.args, min(100, budget)),
         "status": result.status,
-        "text": digest(spoken, budget) if spoken else None,
+        "text": truncate_json(spoken, budget) if spoken else None,
         "files": _files(result, budget),
         "output": output,
-        "error": head(result.error or "", min(_WORDS, budget)),
-        "notes": digest(result.all_notes, min(_WORDS, budget)),
+        "error": truncate(result.error or "", min(_WORDS, budget)),
+        "notes": truncate_json(result.all_notes, min(_WORDS, budget)),
     }
 
 
@@ -97,7 +56,7 @@ def _files(result: TaskResult, budget: int) -> list[str]:
     """Paths, which are whole or not there."""
     paths = [str(path) for path in result.paths()]
     for place in range(len(paths)):
-        budget -= tokens(paths[place])
+        budget -= count_tokens(paths[place])
         if budget < 0 and place:
             return [*paths[:place], f"… {len(paths) - place} more"]
     return paths
@@ -114,7 +73,7 @@ def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]
             entry["reason"] = result.selection.reason
         failed = [f"{attempt.model}: {attempt.error}" for attempt in result.attempts if attempt.error]
         if failed:
-            entry["failed_before"] = str(digest("; ".join(failed), 150))
+            entry["failed_before"] = str(truncate_json("; ".join(failed), 150))
         chosen[str(result.task.id)] = entry
     return chosen
 

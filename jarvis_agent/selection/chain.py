@@ -17,18 +17,29 @@ from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from jarvis_agent.backends.hub.model_card import brief_text
-from jarvis_agent.core.request import RunContext
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.types import Candidate, Frozen
-from jarvis_agent.llm.client import LLMClient, resolve_model
+from jarvis_agent.llm.budget import (
+    Truncator,
+    context_window,
+    shorten_rows,
+    shorten_text,
+    to_json_line,
+    truncate,
+    truncate_json,
+)
+from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.json_stream import JsonReader
-from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
+_DESCRIPTION_TOKENS = 100
+_ARGS_TOKENS = 150
 
 
 class ModelChoice(Frozen):
@@ -41,7 +52,7 @@ class ModelChoice(Frozen):
 def selection_chain(
     llm: BaseChatModel | LLMClient | str,
     *,
-    prompts: Any = None,
+    prompts: PromptSource | None = None,
     settings: Settings | None = None,
 ) -> Runnable[dict[str, Any], ModelChoice]:
     """Return the chain that chooses a model. Its run is named "select".
@@ -59,22 +70,17 @@ def selection_chain(
         OutputParserException: from `invoke`, if the reply names none of the candidates.
         LLMError: from `invoke`, if the model fails.
     """
-    settings = settings or load_settings()
-    client = llm if isinstance(llm, LLMClient) else LLMClient(resolve_model(llm, settings), settings)  # type: ignore[arg-type]
-    template = prompts or load_prompts(settings.prompts)
+    client = open_client(llm, settings)
+    template = load_prompts(prompts or client.settings.prompts, "select").select
+    window = context_window(client.model, client.settings)
 
-    def messages(inputs: Mapping[str, Any]) -> Any:
-        return template.select_messages(RunContext(inputs["input"]), inputs["task"], inputs["candidates"])
+    def prompt_values(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return fill(template, _variables(inputs), window)
 
     def chain_for(inputs: Mapping[str, Any]) -> Runnable[Any, ModelChoice]:
         candidates = inputs["candidates"]
-
-        async def reply(prompt: Any, config: Any) -> str:
-            meter = (config.get("configurable") or {}).get("jarvis_meter")
-            context = RunContext("", config=config, **({"meter": meter} if meter else {}))
-            return await client.complete("select", prompt, context, schema=choice_schema(candidates))
-
-        return _inline(messages) | RunnableLambda(reply) | ModelChoiceParser(candidates=candidates)
+        model = client.for_stage("select", schema=choice_schema(candidates))
+        return _inline(prompt_values) | template | model | ModelChoiceParser(candidates=candidates)
 
     return _inline(chain_for).with_config(run_name="select")
 
@@ -86,6 +92,41 @@ def _inline(function: Callable[[Any], Any]) -> RunnableLambda[Any, Any]:
         return function(value)
 
     return RunnableLambda(function, call)
+
+
+def _variables(inputs: Mapping[str, Any]) -> dict[str, str | Truncator]:
+    task, candidates = inputs["task"], inputs["candidates"]
+    spec = find_task(task.task)
+    asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
+    return {
+        "input": shorten_text(str(inputs.get("input", ""))),
+        "task": to_json_line(asked),
+        "task_description": spec.description if spec else "",
+        "candidate_models": shorten_rows(lambda limit: [describe_candidate(c, limit) for c in candidates]),
+    }
+
+
+def describe_candidate(candidate: Candidate, limit: int = _DESCRIPTION_TOKENS) -> dict[str, Any]:
+    """Return a candidate as the paper shows it to the LLM: id, metadata, description.
+
+    Args:
+        limit: tokens of the description, at most 100.
+    """
+    known = {
+        "downloads": candidate.downloads,
+        "likes": candidate.likes,
+        "license": candidate.license,
+        "languages": list(candidate.languages),
+        "megabytes": round(candidate.size / 1e6) if candidate.size else None,
+        "on_this_machine": candidate.local,
+        "good_for": list(candidate.traits),
+        "tags": list(candidate.tags[:8]),
+    }
+    return {
+        "model_id": candidate.id,
+        "metadata": {name: value for name, value in known.items() if value not in (None, [], 0)},
+        "description": truncate(candidate.description, min(limit, _DESCRIPTION_TOKENS)),
+    }
 
 
 def choice_schema(candidates: Sequence[Candidate]) -> dict[str, Any]:

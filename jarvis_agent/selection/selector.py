@@ -38,6 +38,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.llm.usage import MeterForwarder
 from jarvis_agent.selection.chain import ModelChoice, resolve_choice
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import detect_script, task_hints
@@ -260,7 +261,7 @@ def _as_runnable(chain: Any) -> Runnable[Any, Any] | None:
 
 
 def _config(context: RunContext) -> Any:
-    return merge_configs(context.config, {"configurable": {"jarvis_meter": context.meter}})
+    return merge_configs(context.config, {"callbacks": [MeterForwarder(context.meter)]})
 
 
 def _now() -> float:

@@ -29,7 +29,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
-from jarvis_agent.llm.prompts import STAGE_MARK
+from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.testing.script import Script
 
 Piece = str | float | BaseException | AIMessageChunk
@@ -132,7 +132,7 @@ class ScriptedLLM(BaseChatModel):
 
     def _pieces(self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Iterator[Piece]:
         """The pieces of the next reply, with pauses as floats and the token counts last."""
-        stage = next((str(m.additional_kwargs.get(STAGE_MARK, "")) for m in messages), "")
+        stage = next((str(m.additional_kwargs.get(STAGE_KEY, "")) for m in messages), "")
         call = ScriptedCall(stage, tuple(messages), kwargs)
         self.calls.append(call)
         reply = self._script.next(stage, messages)

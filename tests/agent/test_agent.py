@@ -27,7 +27,7 @@ from small_agents import (
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.types import Usage
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.selection import registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 

@@ -234,7 +234,7 @@ def full_disk_told(run: Run) -> bool:
 
 
 def test_a_full_disk_is_told_when_a_result_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.media.files.wave.open", no_space)
+    monkeypatch.setattr("jarvis_agent.media.audio.wave.open", no_space)
     assert full_disk_told(run_of(SPEECH_AND_CAPTION))
 
 

@@ -15,7 +15,7 @@ from small_agents import BOXES, plan
 from jarvis_agent import JarvisAgent
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 EVIL_URL = "http://evil.example/x.png"

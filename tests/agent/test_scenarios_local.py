@@ -24,7 +24,7 @@ import tiny_vision
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Run, Settings
 from jarvis_agent.core.types import TaskResult
-from jarvis_agent.media.files import sniff
+from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
@@ -91,7 +91,7 @@ def made(run: Run) -> dict[str, TaskResult]:
 
 def kinds(result: TaskResult) -> set[str]:
     """The media types of the files that a task made, by their content."""
-    return {sniff(path)[1] for path in result.paths()}
+    return {detect_media_type(path)[1] for path in result.paths()}
 
 
 def named(run: Run) -> set[Path]:
@@ -138,7 +138,7 @@ def test_the_dubbed_video_has_pictures_and_the_speech(
     video, speech = results["text-to-video"], results["text-to-speech"]
     dubbed = results["combine-video-audio"].resource("video")
     assert dubbed is not None
-    assert sniff(dubbed.path)[0] == "video"
+    assert detect_media_type(dubbed.path)[0] == "video"
     assert kinds(video) == kinds(results["combine-video-audio"])
     with av.open(dubbed.path) as film:
         pictures, sound = film.streams.video[0], film.streams.audio[0]

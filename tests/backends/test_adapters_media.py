@@ -11,7 +11,7 @@ from PIL import Image
 from result_bench import Adapting, adapting_in
 
 from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 
 np = pytest.importorskip("numpy")
 av = pytest.importorskip("av")

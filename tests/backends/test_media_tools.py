@@ -17,7 +17,8 @@ from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.files import sniff, write_audio
+from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.detect import detect_media_type
 
 av = pytest.importorskip("av")
 np = pytest.importorskip("numpy")
@@ -101,7 +102,7 @@ def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
     working: Working, tmp_path: Path, tone: Resource, name: str, codec: str, size: Any, kept: Any
 ) -> None:
     path = working("combine-video-audio", video=film_at(tmp_path / name, codec, size), audio=tone)["path"]
-    assert sniff(path) == ("video", "video/mp4")
+    assert detect_media_type(path) == ("video", "video/mp4")
     assert pictures(path) == 10
     assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
     with av.open(path) as dubbed:

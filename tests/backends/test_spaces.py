@@ -18,7 +18,7 @@ from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend, read_outpu
 from jarvis_agent.core.errors import TransientError, UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.files import write_audio
+from jarvis_agent.media.audio import write_audio
 from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("gradio_client")

@@ -20,7 +20,7 @@ from jarvis_agent.core.errors import BadInputError, ConfigError, ExpertError, Un
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import read_audio, write_audio
+from jarvis_agent.media.audio import read_audio, write_audio
 from jarvis_agent.selection.sources.starter import StarterSource
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

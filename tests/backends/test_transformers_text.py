@@ -211,7 +211,7 @@ def test_a_batch_gives_what_the_calls_give_one_by_one(
 
 @pytest.mark.parametrize("model", [tiny_audio.whisper, tiny_audio.wav2vec2_ctc])
 def test_a_long_recording_is_transcribed_to_its_end(bench: Bench, tmp_path: Path, model: Build) -> None:
-    from jarvis_agent.media.files import write_audio
+    from jarvis_agent.media.audio import write_audio
 
     write_audio(tmp_path / "long.wav", np.sin(np.arange(35 * 8_000) / 9), 8_000)
     long = Resource(kind="audio", path=tmp_path / "long.wav")

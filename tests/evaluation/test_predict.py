@@ -1,10 +1,7 @@
-"""Requests are planned, written, and continued; failures are recorded and tried again."""
+"""Requests are planned and written; failures are recorded."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,109 +20,62 @@ REQUESTS = {
 }
 
 
-def predicted(
-    out: Path | None, failing: str = "", error: JarvisError | None = None, name: str = "mine"
-) -> tuple[dict[str, Prediction], list[str]]:
-    """The predictions by id of a planner that fails at some requests, and the requests that it was asked."""
-    asked: list[str] = []
+async def predicted(out: Path | None, error: JarvisError | None = None) -> dict[str, Prediction]:
+    """The predictions by id of a planner that fails at request 1 with `error`."""
 
     def plan(given: dict[str, Any]) -> Plan:
-        asked.append(given["input"])
-        if failing and failing in given["input"]:
-            raise error or LLMError("it is down")
+        if error is not None and "word 1" in given["input"]:
+            raise error
         return Plan(tasks=[Task(task="translation", id=0, args={"text": given["input"].split("'")[1]})])
 
-    async def collect() -> dict[str, Prediction]:
-        made = predict(REQUESTS, RunnableLambda(plan), name=name, out=out, concurrency=2)
-        return {one.id: one async for one in made}
-
-    return asyncio.run(collect()), asked
+    made = predict(REQUESTS, RunnableLambda(plan), out=out, concurrency=2)
+    return {one.id: one async for one in made}
 
 
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out.jsonl"
-
-
-def test_predictions_are_written_in_our_form_and_taskbenchs(out: Path) -> None:
-    found, asked = predicted(out)
+async def test_predictions_are_written_in_our_format_and_in_taskbenchs(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    found = await predicted(out, LLMError("it is down"))
     assert set(found) == set(REQUESTS)
-    assert len(asked) == 3
-    written = {record["id"]: record for record in read_records(out)}
-    assert written["2"]["task_nodes"] == written["2"]["result"]["task_nodes"]
-    assert written["2"]["task_nodes"] == [{"task": "translation", "arguments": ["word 2"]}]
-    assert written["2"]["user_request"] == "Translate 'word 2'"
-    assert written["2"]["plan"][0]["args"] == {"text": "word 2"}
-
-
-@pytest.mark.parametrize(
-    "cut", [lambda line: line[:20], lambda line: line[:20] + "译".encode()[:2]], ids=["text", "character"]
-)
-def test_a_second_run_plans_only_what_is_missing(out: Path, cut: Callable[[bytes], bytes]) -> None:
-    before, _ = predicted(out)
-    first, second, third = out.read_bytes().splitlines(keepends=True)
-    out.write_bytes(first + second + cut(third))
-    found, asked = predicted(out)
-    assert len(asked) == 1
-    assert set(found) == set(REQUESTS)
-    kept = [json.loads(line)["id"] for line in (first, second)]
-    assert all(found[record] == before[record] for record in kept)
-    assert predicted(out)[1] == []
-
-
-def test_failures_are_recorded_and_planned_again(out: Path) -> None:
-    found, _ = predicted(out, failing="word 1")
-    assert found["1"].plan == ()
+    assert (found["0"].error, found["1"].plan) == (None, ())
     assert "it is down" in str(found["1"].error)
-    assert found["0"].error is None
-    found, asked = predicted(out)
-    assert asked == ["Translate 'word 1'"]
-    assert (found["1"].error, len(found["1"].plan)) == (None, 1)
+    record = next(one for one in read_records(out) if one["id"] == "2")
+    assert record["task_nodes"] == record["result"]["task_nodes"]
+    assert record["task_nodes"] == [{"task": "translation", "arguments": ["word 2"]}]
+    assert record["user_request"] == "Translate 'word 2'"
+    assert record["plan"][0]["args"] == {"text": "word 2"}
 
 
 @pytest.mark.parametrize(
     "error", [ConfigError("no key"), MissingExtraError("it", "starter"), InputError("no such file")]
 )
-def test_errors_of_the_setup_stop_the_evaluation(out: Path, error: JarvisError) -> None:
+async def test_setup_errors_stop_the_evaluation(error: JarvisError) -> None:
     with pytest.raises(type(error)):
-        predicted(out, failing="word", error=error)
-    assert out.read_text() == ""
+        await predicted(None, error)
 
 
-def test_files_of_others_are_refused(out: Path, tmp_path: Path) -> None:
-    predicted(out)
-    with pytest.raises(InputError, match='plans of "mine", and this planner is "theirs"'):
-        predicted(out, name="theirs")
-    out.write_text("Dear diary")
-    with pytest.raises(InputError, match="something else"):
-        predicted(out)
-    assert out.read_text() == "Dear diary"
-    for unwritable in (tmp_path / "missing" / "out.jsonl", tmp_path):
+async def test_an_existing_or_unwritable_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "diary").write_text("Dear diary")
+    for name in ("diary", "missing/out.jsonl", "."):
         with pytest.raises(InputError, match="cannot be written"):
-            predicted(unwritable)
+            await predicted(tmp_path / name)
+    assert (tmp_path / "diary").read_text() == "Dear diary"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"id": "1"\n{"id": "2"}\n', "line 1, is not JSON"),
         (b'\n{"x": 1}\n', "line 2, is not an object with an `id`"),
         (b'{"id": "1"}\n{"id": "\xff"}', "line 2, is not JSON in UTF-8"),
     ],
 )
-def test_invalid_records_are_named(out: Path, content: bytes, said: str) -> None:
-    out.write_bytes(content)
-    with pytest.raises(InputError, match=said):
-        read_records(out)
+def test_invalid_records_are_reported(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "in.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_records(tmp_path / "in.jsonl")
 
 
 def test_files_in_a_request_are_recognised_by_their_extensions() -> None:
-    files = named_files("Read 'example.txt', describe example.jpg and dub a.mp4 with b.wav, then c.csv.")
-    kinds = {
-        "example.txt": "text",
-        "example.jpg": "image",
-        "a.mp4": "video",
-        "b.wav": "audio",
-        "c.csv": "table",
-    }
+    files = named_files("Read 'a.txt', describe b.jpg and dub c.mp4 with d.wav, then e.csv.")
+    kinds = {"a.txt": "text", "b.jpg": "image", "c.mp4": "video", "d.wav": "audio", "e.csv": "table"}
     assert {file.name: file.kind for file in files} == kinds

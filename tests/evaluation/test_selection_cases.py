@@ -63,7 +63,7 @@ async def test_the_ranking_never_chooses_what_cannot_run_or_is_not_allowed() -> 
         assert (chosen.model is None) == (not case.right), case.id
 
 
-async def test_whoever_runs_it_no_token_opens_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_in_the_environment_opens_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_x")
     assert (await choose(BY_ID["depth-estimation-1"], llm=None)).is_right
 

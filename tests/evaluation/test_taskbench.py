@@ -91,54 +91,28 @@ def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
     assert (len(bench.requests), bench.gold) == (3, ())
 
 
-def test_the_pairs_of_tools_that_fit_are_not_needed(folder: Path) -> None:
-    (folder / "graph_desc.json").write_text("[")
-    assert len(read_folder(folder).specs) == len(TOOLS)
-
-
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("tool_desc.json", None, "tool_desc.json cannot be read"),
-        ("tool_desc.json", "{", "tool_desc.json is not JSON"),
-        ("tool_desc.json", "{}", "describes no tools"),
-        ("data.json", '{"id": "1", "task_nodes": []}\nnot json', "data.json, line 2"),
-        (
-            "tool_desc.json",
-            '{"nodes": [{"desc": "?"}]}',
-            "tool 1, is not an object with an `id`",
-        ),
-        ("tool_desc.json", '{"nodes": ["x"]}', "tool 1, is not an object with an `id`"),
-        ("tool_desc.json", '{"nodes": [{"id": "A", "output-type": []}]}', '"A" has no `input-type`'),
-        ("tool_desc.json", '{"nodes": [{"id": "A", "input-type": []}]}', '"A" has no `output-type`'),
-        (
-            "tool_desc.json",
-            '{"nodes": [{"id": "get_news", "parameters": [{"name": "topic", "type": "string"}]}]}',
-            '"get_news" has `parameters` instead of',
-        ),
+        ("tool_desc.json", "{", "tool_desc.json does not describe tools: .*JSON"),
+        ("tool_desc.json", "{}", "nodes: Field required"),
+        ("tool_desc.json", '{"nodes": [{"desc": "?"}]}', "nodes.0.id: Field required"),
+        ("tool_desc.json", '{"nodes": [{"id": "A", "output-type": []}]}', "nodes.0.input-type"),
         ("data.json", "", "holds no requests"),
+        ("data.json", '{"id": "1", "task_nodes": []}\nnot json', "data.json, line 2"),
         ("data.json", '{"id": "7", "task_nodes": [{"tool": "x"}]}', "data.json: a node of the plan 7"),
-        (
-            "data.json",
-            b'{"id": "1", "task_nodes": []}\n{"id": "\xff"}',
-            "data.json, line 2, is not JSON in UTF-8",
-        ),
+        ("data.json", '{"id": "1"}', "a TaskBench plan has"),
     ],
 )
-def test_invalid_folders_are_named(folder: Path, file: str, content: str | bytes | None, told: str) -> None:
+def test_invalid_folders_are_reported(folder: Path, file: str, content: str | None, message: str) -> None:
     (folder / file).unlink()
     if content is not None:
-        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError, match=told):
+        (folder / file).write_text(content)
+    with pytest.raises(InputError, match=message):
         read_folder(folder)
 
 
 def test_arguments_are_read_as_taskbench_reads_them() -> None:
     node = {"task": "Thing", "arguments": [{"name": "text", "value": "x"}, ["a", "b"], 7]}
     assert read_graph({"id": 1, "task_nodes": [node]}).nodes[0].arguments == ("text", "a b", "7")
-
-
-def test_a_record_without_a_plan_is_refused() -> None:
-    for broken in ({}, {"id": "1"}, {"id": "1", "task_nodes": ["x"]}, {"id": "1", "task_nodes": [{}]}):
-        with pytest.raises(InputError, match="plan"):
-            read_graph(broken)

@@ -91,7 +91,7 @@ def test_without_gold_plans_the_requests_are_planned_and_not_scored(folder: Path
     assert done.exit_code == 0, done.output
     (report,) = json.loads(done.stdout)["reports"]
     assert (report["requests"], len(report["seconds"])) == (0, 2)
-    assert [json.loads(line)["planner"] for line in out.read_text().splitlines()] == ["no model"] * 3
+    assert len(out.read_text().splitlines()) == 3
     assert re.search(r"no model +0 +–", called("taskbench", folder).stdout)
 
 
@@ -110,28 +110,14 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
     assert "most frequent error: it is down" in done.stdout
 
 
-def test_settings_that_change_plans_are_part_of_the_planners_name(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, plan=["[]"] * 4)
-    words = ["taskbench", folder, "--limit", 1, "--predictions", folder / "out.jsonl"]
-    assert called(*words, model="scripted").exit_code == 0
-    monkeypatch.setenv("JARVIS_PROMPTS", "paper")
-    refused = called(*words, model="scripted")
-    assert refused.exit_code == 2
-    assert 'this planner is "scripted, prompts=paper"' in refused.stderr
-
-
-def test_own_requests_are_scored_by_group_and_continued(tmp_path: Path) -> None:
+def test_own_requests_are_scored_by_group(tmp_path: Path) -> None:
     out = tmp_path / "plans.jsonl"
-    first = called("plans", "--half", "dev", "--limit", 2, "--predictions", out, "--json")
-    assert first.exit_code == 0, first.output
-    assert json.loads(first.stdout)["reports"][0]["requests"] == 2
-    lines = out.read_text().splitlines()
-    again = called("plans", "--half", "dev", "--limit", 3, "--predictions", out, "--json")
-    assert json.loads(again.stdout)["reports"][0]["requests"] == 3
-    assert out.read_text().splitlines()[:2] == lines
-    assert "single" in called("plans", "--half", "dev", "--limit", 1).stdout
+    words = ["plans", "--half", "dev", "--limit", 2, "--predictions", out]
+    done = called(*words, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["reports"][0]["requests"] == len(out.read_text().splitlines()) == 2
+    assert "cannot be written" in called(*words).stderr
+    assert "single" in called(*words[:-2]).stdout
 
 
 def test_the_calls_of_a_language_model_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def patience(reply: Any) -> float:
 
 PART = DESCRIBE_ALOUD.partition(', {"task": "text-to-speech"')[0] + ', {"task": "text-to-sp'
 TROUBLES: dict[str, tuple[Any, str]] = {
-    "garbage": ((PART, GARBAGE), "sent what can not be read"),
+    "garbage": ((PART, GARBAGE), "sent a reply that cannot be read"),
     "refuses": ((PART, REFUSE), "refused"),
     "hangs": ((PART, HANG), "was silent for too long (0.3 s)"),
     "drops": ((PART, DROP), "dropped the connection"),
@@ -60,7 +60,7 @@ def test_when_the_plan_breaks_off_the_tasks_so_far_are_kept_and_run(reply: Any, 
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        ((GARBAGE,), "sent what can not be read"),
+        ((GARBAGE,), "sent a reply that cannot be read"),
         ((REFUSE,), "refused"),
         ((HANG,), "was silent for too long (0.3 s). Try again, or raise JARVIS_LLM_TIMEOUT"),
         ((DROP,), "dropped the connection"),

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from doubles.openai_server import Failure, OpenAIDouble
-from langchain_core.messages import HumanMessage
 
-from jarvis_agent.core.errors import LLMError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.client import LLMClient, resolve_model
 from jarvis_agent.llm.errors import explain
 from jarvis_agent.testing import ScriptedLLM
 
@@ -35,18 +30,6 @@ def test_a_foreign_key_in_a_providers_message_is_not_told(key: str) -> None:
     assert key not in text
     assert "Incorrect API key provided: (key)" in text
     assert "https://x.org" in text
-
-
-async def test_a_foreign_key_in_a_servers_reply_is_not_told() -> None:
-    with OpenAIDouble(Failure(401, "Incorrect API key sk-proj-abcdef123456")) as server:
-        settings = Settings(base_url=server.base_url)
-        model = resolve_model(None, settings)
-        assert model is not None
-        with pytest.raises(LLMError) as caught:
-            await LLMClient(model, settings).complete("plan", [HumanMessage("hello")], RunContext("hi"))
-    assert "refused the key" in str(caught.value)
-    assert "Incorrect API key (key)" in str(caught.value)
-    assert "abcdef" not in str(caught.value)
 
 
 def test_our_own_keys_are_not_told_whatever_they_look_like(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.media.files import sniff
+from jarvis_agent.media.detect import detect_media_type
 
 pytest.importorskip("filetype")
 
@@ -42,7 +42,7 @@ def ftyp(brand: bytes, like: bytes) -> bytes:
 def test_the_content_tells_the_kind(tmp_path: Path, name: str, head: bytes, kind: str, mime: str) -> None:
     path = tmp_path / name
     path.write_bytes(head)
-    assert sniff(path) == (kind, mime)
+    assert detect_media_type(path) == (kind, mime)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
@@ -56,6 +56,6 @@ def test_what_is_no_file_is_refused_unopened(tmp_path: Path, monkeypatch: pytest
         listening.bind("a.sock")
         for path in ("a.png", "link.png", "a.sock", "/dev/zero"):
             with pytest.raises(InputError, match=f"{path} is a pipe, a socket or a device"):
-                sniff(Path(path))
+                detect_media_type(Path(path))
     with pytest.raises(InputError, match="is a directory"):
-        sniff(tmp_path)
+        detect_media_type(tmp_path)

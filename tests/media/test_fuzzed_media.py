@@ -56,9 +56,15 @@ def growths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     with large blocks given back to the system at once, since otherwise one format would hide the next."""
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux tells the most memory of a while")
-    script = Path(__file__).parents[1].joinpath("fuzzed_reading.py")
+    script = Path(__file__).with_name("fuzzed_reading.py")
     command = [sys.executable, str(script), str(tmp_path_factory.mktemp("memory"))]
-    plainly = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "0"}
+    paths = os.pathsep.join(sys.path)
+    plainly = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "0",
+    }
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100, env=plainly)
     return json.loads(done.stdout)
 

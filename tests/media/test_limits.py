@@ -130,8 +130,7 @@ def _jpg(width: int, height: int) -> bytes:
 
 def test_a_later_picture_of_a_video_is_not_much_larger_than_the_head_says(tmp_path: Path) -> None:
     pytest.importorskip("av")
-    from jarvis_agent.media.streams import to_mp4
-    from jarvis_agent.media.video import spread_frames
+    from jarvis_agent.media.video import spread_frames, to_mp4
 
     path = _film(tmp_path / "bomb.avi", [_jpg(64, 64)] * 12 + [_jpg(6000, 6000)] + [_jpg(64, 64)])
     assert _resolve(path, "video", max_pixels=10_000).kind == "video"
@@ -206,7 +205,7 @@ def test_a_sound_that_claims_a_terabyte_is_refused(tmp_path: Path) -> None:
     resource = Resource(kind="audio", path=path)
     with pytest.raises(InputError, match="JARVIS_MAX_SECONDS"):
         check_limits(resource, Settings())
-    from jarvis_agent.media.files import decode_audio
+    from jarvis_agent.media.audio import decode_audio
 
     with pytest.raises(BadInputError, match=r"boast\.flac claims .* samples"):
         decode_audio(path)

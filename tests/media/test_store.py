@@ -11,7 +11,7 @@ from PIL import Image
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import sniff
+from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.store import ResourceStore
 
 
@@ -217,7 +217,7 @@ def test_binary_rubbish_is_no_known_kind(tmp_path):
     rubbish = tmp_path / "x.bin"
     rubbish.write_bytes(bytes(range(256)) * 4)
     with pytest.raises(InputError, match="not a kind of file"):
-        sniff(rubbish)
+        detect_media_type(rubbish)
 
 
 async def test_a_name_is_looked_for_below_the_allowed_directories_too(tmp_path, picture, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
 
@@ -61,12 +62,10 @@ def test_an_unknown_task_is_told_which_names_are_like_it():
 
 
 def test_a_task_that_exists_but_is_not_offered_is_no_misspelling_of_one_that_is():
-    from jarvis_agent.planning.plan import StreamingPlanParser
-
     builder = StreamingPlanParser({"audio-classification": TASKS["audio-classification"]})
     builder.feed('[{"task": "video-classification", "id": 0, "args": {"video": "a.mp4", "audio": "a.wav"}}]')
     assert builder.finish() == []
-    assert [broken.raw["task"] for broken in builder.broken] == ["video-classification"]
+    assert [broken.raw["task"] for broken in builder.errors] == ["video-classification"]
 
 
 @pytest.mark.parametrize(

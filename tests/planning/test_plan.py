@@ -6,7 +6,8 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.plan import Broken, Plan, StreamingPlanParser
+from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 
 
 def speak(task_id, text="hello", dep=None):
@@ -49,7 +50,7 @@ def read(text):
     builder = StreamingPlanParser(TASKS)
     builder.feed(text)
     builder.finish()
-    return builder.plan, builder.broken
+    return Plan(tasks=builder.tasks, notes=builder.notes), builder.errors
 
 
 PLAIN = json.dumps([look(0), speak(1, "<resource>-0", [0])])
@@ -116,7 +117,7 @@ def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_mended(text, raw):
     plan, broken = read(text)
     assert plan.tasks == []
     assert plan.notes[-1].startswith("no plan was found in: ")
-    assert broken == [Broken(raw, "it holds no JSON list of tasks")]
+    assert broken == [PlanParseError(raw, "it holds no JSON list of tasks")]
 
 
 @pytest.mark.parametrize("objects", [[look(0), {"image": "b.jpg"}], [{"image": "b.jpg"}, look(0)]])
@@ -243,7 +244,7 @@ def test_tasks_are_given_out_while_the_plan_is_still_being_written():
     assert [t.id for t in builder.feed(json.dumps(look(2)))] == [2, 1]
     assert builder.finish() == []
     assert builder.finish() == []
-    assert [t.id for t in builder.plan.tasks] == [0, 2, 1]
+    assert [t.id for t in Plan(tasks=builder.tasks, notes=builder.notes).tasks] == [0, 2, 1]
 
 
 def test_what_is_broken_is_told_with_its_error_and_can_be_written_again():
@@ -251,10 +252,12 @@ def test_what_is_broken_is_told_with_its_error_and_can_be_written_again():
     bad = {"task": "make-noise", "id": 0, "args": {}}
     assert [t.id for t in builder.feed(json.dumps([bad, speak(1, dep=[0]), draw(2)]))] == [2]
     assert builder.finish() == []
-    assert [(b.raw, "make-noise" in b.error) for b in builder.broken] == [(bad, True)]
-    assert [t.id for t in builder.mend("Sorry! " + json.dumps([speak(0, "noise")]))] == [0, 1]
-    assert builder.broken == []
-    assert builder.plan.notes == ["task 0 (text-to-speech): it was mended by its planner"]
+    assert [(b.raw, "make-noise" in b.error) for b in builder.errors] == [(bad, True)]
+    assert [t.id for t in builder.apply_repair("Sorry! " + json.dumps([speak(0, "noise")]))] == [0, 1]
+    assert builder.errors == []
+    assert Plan(tasks=builder.tasks, notes=builder.notes).notes == [
+        "task 0 (text-to-speech): it was repaired by its planner"
+    ]
 
 
 def test_what_is_written_again_is_put_in_place_by_id_and_then_by_order():
@@ -262,26 +265,30 @@ def test_what_is_written_again_is_put_in_place_by_id_and_then_by_order():
     builder.feed(json.dumps([{"task": "x", "id": i} for i in range(3)] + [draw(3)]))
     builder.finish()
     reply = [draw(1, "by id"), draw(3, "not asked for"), {**draw(None, "by order")}]
-    tasks = builder.mend(json.dumps(reply))
+    tasks = builder.apply_repair(json.dumps(reply))
     assert [(t.id, t.args["text"]) for t in tasks] == [(0, "by order"), (1, "by id")]
-    assert builder.plan.task(3).args == {"text": "a cat"}
-    assert len(builder.broken) == 1
+    assert Plan(tasks=builder.tasks, notes=builder.notes).task(3).args == {"text": "a cat"}
+    assert len(builder.errors) == 1
 
 
 def test_what_was_cut_off_can_be_written_again():
     builder = StreamingPlanParser(TASKS)
     builder.feed(json.dumps([draw(0), draw(1, "a dog")])[:-6])
     builder.finish()
-    assert [b.error for b in builder.broken] == ["the text ends in the middle of it"]
-    assert [t.id for t in builder.mend(json.dumps(draw(1, "a dog")))] == [1]
+    assert [b.error for b in builder.errors] == ["the text ends in the middle of it"]
+    assert [t.id for t in builder.apply_repair(json.dumps(draw(1, "a dog")))] == [1]
 
 
 def test_a_task_may_be_broken_still_after_it_was_written_again():
     builder = StreamingPlanParser(TASKS)
     builder.feed(json.dumps([look(0, "<resource>-0")]))
     builder.finish()
-    assert builder.mend(json.dumps([look(0, "<resource>-4")])) == []
-    assert builder.plan.notes[-1].endswith("<resource>-4 can not be its image: it means no task of the plan")
+    assert builder.apply_repair(json.dumps([look(0, "<resource>-4")])) == []
+    assert (
+        Plan(tasks=builder.tasks, notes=builder.notes)
+        .notes[-1]
+        .endswith("<resource>-4 can not be its image: it means no task of the plan")
+    )
 
 
 @pytest.mark.parametrize(
@@ -291,25 +298,25 @@ def test_a_useless_reply_mends_nothing(reply):
     builder = StreamingPlanParser(TASKS)
     builder.feed('[{"task": "make-noise", "id": 0}]')
     builder.finish()
-    assert builder.mend(reply) == []
-    assert len(builder.broken) == 1
+    assert builder.apply_repair(reply) == []
+    assert len(builder.errors) == 1
 
 
 def test_a_text_without_a_plan_can_be_answered_with_one():
     builder = StreamingPlanParser(TASKS)
     builder.feed("I would first look at it.")
     builder.finish()
-    assert [t.id for t in builder.mend(json.dumps([speak(1, "<resource>-0"), look(0)]))] == [0, 1]
-    assert builder.broken == []
-    assert builder.plan.notes == []
+    assert [t.id for t in builder.apply_repair(json.dumps([speak(1, "<resource>-0"), look(0)]))] == [0, 1]
+    assert builder.errors == []
+    assert Plan(tasks=builder.tasks, notes=builder.notes).notes == []
 
 
 def test_a_text_without_a_plan_can_be_answered_with_an_empty_one():
     builder = StreamingPlanParser(TASKS)
     builder.feed("Hello!")
     builder.finish()
-    assert builder.mend("[]") == []
-    assert builder.broken == []
+    assert builder.apply_repair("[]") == []
+    assert builder.errors == []
 
 
 def test_chunks_of_a_plan_add_up():

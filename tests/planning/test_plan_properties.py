@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
 SPEAK = '{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "hello"}}'
@@ -22,7 +23,7 @@ def stream(text, cuts=()):
         given_out += builder.feed(text[start:cut])
         start = max(start, cut)
     given_out += builder.finish()
-    return builder.plan, given_out, builder.broken
+    return Plan(tasks=builder.tasks, notes=builder.notes), given_out, builder.errors
 
 
 ids = st.integers(0, 4)
@@ -120,9 +121,9 @@ def test_whatever_is_written_the_plan_is_valid_and_the_same_in_any_pieces(writte
 def test_whatever_is_written_again_the_plan_is_valid_and_nothing_given_out_changes(written, again):
     builder = StreamingPlanParser(TASKS)
     before = builder.feed(json.dumps(written)) + builder.finish()
-    after = builder.mend(json.dumps(again))
-    assert builder.plan.tasks == before + after
-    assert_valid(builder.plan)
+    after = builder.apply_repair(json.dumps(again))
+    assert Plan(tasks=builder.tasks, notes=builder.notes).tasks == before + after
+    assert_valid(Plan(tasks=builder.tasks, notes=builder.notes))
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)
@@ -186,7 +187,7 @@ def cost(text, piece=0):
         for at in range(0, len(text), piece or len(text)):
             builder.feed(text[at : at + (piece or len(text))])
         builder.finish()
-        assert builder.plan.notes is not None
+        assert Plan(tasks=builder.tasks, notes=builder.notes).notes is not None
 
     return cost_of(parse)
 

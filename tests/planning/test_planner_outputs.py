@@ -14,7 +14,8 @@ import pytest
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.plan import Plan, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.plan import Plan
 
 CORPUS: list[dict[str, Any]] = [
     json.loads(line)

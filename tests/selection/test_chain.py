@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
 
-from jarvis_agent import selection_chain
+from jarvis_agent import Settings, selection_chain
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.chain import ModelChoice, ModelChoiceParser, resolve_choice
 from jarvis_agent.testing import ScriptedLLM
@@ -82,9 +83,53 @@ def test_a_long_reason_is_shortened() -> None:
     assert len(resolve_choice({"id": "gpt2", "reason": "so good " * 200}, MODELS).reason) <= 402
 
 
+def test_the_chain_asks_with_request_task_and_candidates() -> None:
+    chain, llm = chain_of(CHOSEN)
+    assert chain.invoke(INPUTS) == ModelChoice(id="gpt2", reason="it knows zebras")
+    [call] = llm.calls
+    assert call.stage == "select"
+    for text in (INPUTS["input"], '"image": "z.jpg"', "About other/yolos-tiny.", "count the objects"):
+        assert text in call.prompt, text
+
+
+def test_a_batch_makes_a_call_for_each_task_and_retry_repeats_a_bad_reply() -> None:
+    chain, llm = chain_of(CHOSEN, CHOSEN)
+    assert [choice.id for choice in chain.batch([INPUTS, INPUTS])] == ["gpt2", "gpt2"]
+    chain, llm = chain_of('{"id": "made/up"}', CHOSEN)
+    retrying = chain.with_retry(
+        retry_if_exception_type=(OutputParserException,), wait_exponential_jitter=False
+    )
+    assert retrying.invoke(INPUTS).id == "gpt2"
+    assert len(llm.calls) == 2
+
+
 async def test_the_run_is_named_select_and_contains_the_model() -> None:
     chain, _ = chain_of(CHOSEN)
     events = [event async for event in chain.astream_events(INPUTS, version="v2")]
     assert events[0]["name"] == "select"
     assert events[-1]["data"]["output"].id == "gpt2"
     assert "on_chat_model_end" in {event["event"] for event in events}
+
+
+def test_the_prompt_can_be_inspected_and_replaced() -> None:
+    chain, _ = chain_of(CHOSEN)
+    [prompt] = chain.get_prompts()
+    assert {"input", "task", "candidate_models"} <= set(prompt.input_variables)
+    own = ChatPromptTemplate([("system", "Choose of {candidate_models}"), ("human", "{input}")])
+    chain, llm = chain_of(CHOSEN, prompts=own)
+    chain.invoke(INPUTS)
+    assert llm.calls[0].prompt.endswith(str(INPUTS["input"]))
+    paper, llm = chain_of(CHOSEN, settings=Settings(prompts="paper"))
+    paper.invoke(INPUTS)
+    assert "#2 Model Selection Stage - Given the user request" in llm.calls[0].prompt
+
+
+def test_many_long_descriptions_fit_the_context_window() -> None:
+    cards = [
+        Candidate(id=f"org/m{n}", task="object-detection", description="word " * 3000) for n in range(20)
+    ]
+    chain, llm = chain_of('{"id": "org/m7"}')
+    chain.invoke({**INPUTS, "candidates": cards, "input": "Find cats. " * 5000})
+    prompt = llm.calls[0].prompt
+    assert len(prompt.split()) < 8192
+    assert all(f'"org/m{n}"' in prompt for n in range(20))

@@ -19,11 +19,11 @@ from langchain_core.tools import tool
 from jarvis_agent import testing
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.core.errors import TransientError
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.prompts import load_prompts
+from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.testing import (
     FakeBackend,
@@ -52,6 +52,12 @@ def test_every_name_that_it_promises_is_there() -> None:
         _ = testing.Nonsense
 
 
+def asked(prompts: str, stage: str) -> Any:
+    """The messages of a stage's prompt with empty variables."""
+    template = getattr(load_prompts(prompts), stage)
+    return template.invoke(dict.fromkeys(template.input_variables, "")).to_messages()
+
+
 class TestScriptedLLM:
     def test_replies_come_in_order_and_then_the_script_is_over(self) -> None:
         llm = ScriptedLLM(["one", "two"])
@@ -68,36 +74,14 @@ class TestScriptedLLM:
 
     @pytest.mark.parametrize("prompts", ["default", "paper"])
     def test_replies_are_found_by_stage_whichever_prompts_ask(self, prompts: Any) -> None:
-        made = load_prompts(prompts)
         llm = ScriptedLLM({"plan": ["[]", "[1]"], "chat": "hello"})
-        brief = RunContext("x")
-        replies = [
-            llm.invoke(made.plan_messages(brief)).text,
-            llm.invoke(made.chat_messages(brief)).text,
-            llm.invoke(made.plan_messages(brief)).text,
-        ]
+        replies = [llm.invoke(asked(prompts, stage)).text for stage in ("plan", "chat", "plan")]
         assert replies == ["[]", "hello", "[1]"]
         assert llm.stages() == ["plan", "chat", "plan"]
 
     def test_a_stage_without_a_reply_is_told(self) -> None:
         with pytest.raises(AssertionError, match=r"'respond'.*only for plan"):
-            ScriptedLLM({"plan": "[]"}).invoke(
-                load_prompts("default").render(
-                    "respond",
-                    **dict.fromkeys(
-                        [
-                            "User_Input",
-                            "Chat_Logs",
-                            "Tasks",
-                            "Model_Assignment",
-                            "Predictions",
-                            "Totals",
-                            "Notes",
-                        ],
-                        "",
-                    ),
-                )
-            )
+            ScriptedLLM({"plan": "[]"}).invoke(asked("default", "respond"))
 
     def test_it_streams_in_pieces_and_counts_tokens_once(self) -> None:
         chunks = list(ScriptedLLM("one two three", chunk=4).stream("a b"))
@@ -133,10 +117,9 @@ class TestScriptedLLM:
 
     def test_first_candidate_chooses_the_first_of_the_list(self) -> None:
         models = [fake_candidate("image-to-text", f"org/{name}") for name in "ab"]
-        messages = load_prompts("default").select_messages(
-            RunContext("x"), Task(task="image-to-text", id=0), models
-        )
-        assert '"id": "org/a"' in first_candidate(messages)
+        chain = selection_chain(ScriptedLLM({"select": first_candidate}))
+        call = {"input": "x", "task": Task(task="image-to-text", id=0), "candidates": models}
+        assert chain.invoke(call).id == "org/a"
 
 
 def call_of(task: str, model: str = "") -> Call:

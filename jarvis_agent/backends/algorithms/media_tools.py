@@ -23,9 +23,8 @@ from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.files import open_image
-from jarvis_agent.media.streams import add_pictures, add_sound, encode_sound
-from jarvis_agent.media.video import opened, spread_frames
+from jarvis_agent.media.image import open_image
+from jarvis_agent.media.video import add_pictures, add_sound, encode_sound, opened, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image

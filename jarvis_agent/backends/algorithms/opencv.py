@@ -18,7 +18,7 @@ from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.files import open_image
+from jarvis_agent.media.image import open_image
 
 if TYPE_CHECKING:
     import numpy as np

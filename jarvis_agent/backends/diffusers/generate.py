@@ -15,7 +15,7 @@ from jarvis_agent.backends.diffusers.loading import LoadedPipeline
 from jarvis_agent.backends.diffusers.pipeline_call import call_pipeline, options_of, parameters
 from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.media.files import open_image
+from jarvis_agent.media.image import open_image
 from jarvis_agent.media.video import probe_video, spread_frames
 
 if TYPE_CHECKING:

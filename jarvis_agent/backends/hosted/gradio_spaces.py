@@ -41,7 +41,8 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.files import check_pixels, decode_audio
+from jarvis_agent.media.audio import decode_audio
+from jarvis_agent.media.image import check_pixels
 
 if TYPE_CHECKING:
     from gradio_client import Client

@@ -32,7 +32,7 @@ from jarvis_agent.core.redaction import register_secret
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.llm.client import ThinkingFilter
+from jarvis_agent.llm.thinking import ThinkingFilter
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

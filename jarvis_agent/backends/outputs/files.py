@@ -16,7 +16,8 @@ from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import sniff, write_audio
+from jarvis_agent.media.audio import write_audio
+from jarvis_agent.media.detect import detect_media_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,7 +138,7 @@ def written_file(raw: Any, kind: Modality, call: Call) -> Resource:
     if path is None:
         raise UnexpectedError("the path of a file")
     try:
-        found, mime = sniff(path)
+        found, mime = detect_media_type(path)
     except InputError as error:
         raise UnexpectedError(f"a file that can be read ({error})") from error
     if found != kind and kind in MEDIA - {"file"} and (kind, mime) not in _ACCEPTED:

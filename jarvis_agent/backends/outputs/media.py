@@ -22,9 +22,8 @@ from jarvis_agent.backends.outputs.validators import (
 )
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import decode_audio
-from jarvis_agent.media.streams import is_mp4, to_mp4
-from jarvis_agent.media.video import opened, probe_video, write_video
+from jarvis_agent.media.audio import decode_audio
+from jarvis_agent.media.video import is_mp4, opened, probe_video, to_mp4, write_video
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.errors import ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.audio import read_audio
 
 if TYPE_CHECKING:
     import numpy as np

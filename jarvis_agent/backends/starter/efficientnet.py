@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import open_image
+from jarvis_agent.media.image import open_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

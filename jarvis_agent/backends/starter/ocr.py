@@ -17,7 +17,7 @@ from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.hub.packaged import packaged_file
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import open_image
+from jarvis_agent.media.image import open_image
 
 _DETECTOR = ("models/PP-OCRv6_det_small.onnx", "090f04abcd9d9a74")
 _DIRECTION = ("models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "e47acedf663230f8")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.audio import read_audio
 
 if TYPE_CHECKING:
     import numpy as np

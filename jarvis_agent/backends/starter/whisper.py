@@ -12,7 +12,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.pool import is_cancelled
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.audio import read_audio
 
 RATE = 16_000
 

@@ -16,7 +16,7 @@ from jarvis_agent.backends.transformers.text import MAX_LABELS, text_of
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.audio import read_audio
 
 CHUNK_SECONDS = 30.0
 """Longer recordings are transcribed in chunks of this length."""

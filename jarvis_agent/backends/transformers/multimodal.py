@@ -18,7 +18,7 @@ from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.backends.transformers.text import text_of, top_labels
 from jarvis_agent.backends.transformers.vision import image_of
 from jarvis_agent.core.errors import UnsupportedError
-from jarvis_agent.media.files import read_audio
+from jarvis_agent.media.audio import read_audio
 from jarvis_agent.media.video import spread_frames
 
 REPLY_TOKENS = 512

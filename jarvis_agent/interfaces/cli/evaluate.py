@@ -41,7 +41,7 @@ Model = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N requests.")]
 Predictions = Annotated[
     Path | None,
-    typer.Option("--predictions", metavar="OUT", help="Write the plans there as JSON lines, or continue it."),
+    typer.Option("--predictions", metavar="OUT", help="Write the plans to a new file, as JSON lines."),
 ]
 Concurrency = Annotated[
     int | None,
@@ -154,8 +154,8 @@ def _chat_model(model: str | None, settings: Settings) -> BaseChatModel | None:
 
 
 def _planner(model: str | None) -> tuple[Planner, str, int]:
-    """The planner, its name with all settings that change its plans, and the default concurrency."""
-    from jarvis_agent.core.settings import Settings, load_settings
+    """Return the planner, the name of its model, and the default concurrency."""
+    from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.predict import make_planner
     from jarvis_agent.llm.client import describe_model
 
@@ -164,10 +164,7 @@ def _planner(model: str | None) -> tuple[Planner, str, int]:
     planner = make_planner(chat, settings)
     if chat is None:
         return planner, "no model", 1  # Plans on the CPU would only compete.
-    names = ("prompts", "structured_output", "context_window")
-    values = {field: getattr(settings, field) for field in names}
-    changed = [f"{n}={v}" for n, v in values.items() if v != Settings.model_fields[n].default]
-    return planner, ", ".join([describe_model(chat), *changed]), 4
+    return planner, describe_model(chat), 4
 
 
 def _plan_all(
@@ -188,7 +185,7 @@ def _plan_all(
         made = {}
         with Progress(console=make_console(stderr=True), transient=True) as progress:
             bar = progress.add_task("planning", total=len(requests))
-            predictions = predict(requests, planner, name=name, out=out, concurrency=concurrency or default)
+            predictions = predict(requests, planner, out=out, concurrency=concurrency or default)
             async for one in predictions:
                 made[one.id] = one
                 progress.advance(bar)

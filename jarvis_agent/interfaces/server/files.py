@@ -19,7 +19,7 @@ from typing import BinaryIO
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.media.files import sniff, sniff_bytes
+from jarvis_agent.media.detect import detect_from_bytes, detect_media_type
 
 _HEADER_BYTES = 8192
 _MAX_NAME = 60
@@ -55,7 +55,7 @@ def save_upload(directory: Path, client_name: str, file: BinaryIO, size: int, ma
     header = file.read(_HEADER_BYTES)
     if not header:
         raise InputError(f"{name} is empty (0 bytes)")
-    kind, mime = sniff_bytes(header, Path(name))
+    kind, mime = detect_from_bytes(header, Path(name))
     file.seek(0)
     folder = directory / secrets.token_hex(16)
     try:
@@ -104,7 +104,7 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
     if not path.is_file() or path.resolve() != path:
         return None
     try:
-        kind, mime = sniff(path)
+        kind, mime = detect_media_type(path)
     except InputError:
         return Output(path, "application/octet-stream", inline=False)
     if kind not in _INLINE | _DOWNLOAD:

@@ -1,7 +1,7 @@
 """Reads files as a task's arguments are read, and tells how much memory that takes.
 
 refusals(ruined(content), "png", folder)            # how many were refused; none may fail in another way
-python tests/fuzzed_reading.py folder               # {"png": 1048576, …}: bytes that each format took at most
+python tests/media/fuzzed_reading.py folder     # {"png": 1048576, …}: peak bytes of each format
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from result_bench import adapting_in
 from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.files import open_image, read_audio
+from jarvis_agent.media.audio import read_audio
+from jarvis_agent.media.image import open_image
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.media.tables import read_table
 from jarvis_agent.media.video import probe_video, spread_frames

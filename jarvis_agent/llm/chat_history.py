@@ -1,0 +1,70 @@
+"""The chat history as text for a prompt: recent turns in words, older ones as the files they produced.
+
+format_chat_history(turns)                # the last ten turns in full
+format_chat_history(turns, budget=500)    # the most recent part, in about 500 tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jarvis_agent.core.request import ChatTurn
+from jarvis_agent.core.types import Resource
+from jarvis_agent.llm.budget import Truncator, count_tokens, to_json_line
+
+HISTORY_TURNS = 10
+"""Turns that a prompt shows in words."""
+
+_MAX_TURN_CHARS = 600
+
+
+def shorten_history(turns: Sequence[ChatTurn]) -> Truncator:
+    """A truncator for the chat history (see `jarvis_agent.llm.budget`)."""
+    return lambda limit: format_chat_history(turns, budget=limit) or "(none)"
+
+
+def format_chat_history(
+    turns: Sequence[ChatTurn], recent: int | None = HISTORY_TURNS, budget: int | None = None
+) -> str:
+    """Earlier turns, oldest first; each resource is one line with its kind, path or text, and name.
+
+    Args:
+        turns: oldest first.
+        recent: number of turns shown in words; None: all.
+        budget: maximum number of tokens. The words of old turns are dropped first, then their resources.
+    """
+    in_words = len(turns) if recent is None else recent
+    kept: list[list[str]] = []
+    left = budget
+    for age, turn in enumerate(reversed(turns)):
+        made = [f"- {_resource(resource)}" for resource in turn.resources]
+        said = [f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
+        entry = [f"Turn {len(turns) - age}", *(said if age < in_words else []), *made]
+        if left is not None and count_tokens("\n".join(entry)) > left:
+            in_words = min(in_words, age)
+            entry = _first_that_fit([f"Turn {len(turns) - age}", *made], left)
+        if len(entry) < 2:
+            continue
+        kept.append(entry)
+        left = None if left is None else left - count_tokens("\n".join(entry))
+    return "\n".join(line for entry in reversed(kept) for line in entry)
+
+
+def _first_that_fit(lines: Sequence[str], budget: int) -> list[str]:
+    fitting: list[str] = []
+    for line in lines:
+        budget -= count_tokens(line)
+        if budget < 0:
+            break
+        fitting.append(line)
+    return fitting
+
+
+def _resource(resource: Resource) -> str:
+    what = to_json_line(str(resource.path)) if resource.path else _cut(resource.as_text())
+    return f"{resource.kind} {what}" + (f" ({to_json_line(resource.name)})" if resource.name else "")
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return to_json_line(flat if len(flat) <= _MAX_TURN_CHARS else flat[:_MAX_TURN_CHARS] + " …")

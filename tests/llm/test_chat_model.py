@@ -1,0 +1,162 @@
+"""Which chat model is used, and which options it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tiktoken
+import tiktoken.registry
+from langchain.chat_models.base import _BUILTIN_PROVIDERS
+from langchain_openai import ChatOpenAI
+
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.llm.capabilities import model_options
+from jarvis_agent.llm.chat_model import PROVIDERS, resolve_model
+from jarvis_agent.llm.errors import describe_model
+from jarvis_agent.testing import ScriptedLLM
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+SERVER = "http://h:1/v1"
+ROUTER = "openai/gpt-oss-120b at https://router.huggingface.co/v1"
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "environment", "expected"),
+    [
+        (None, {}, {}, "no language model"),
+        ("none", {"base_url": SERVER}, {}, "no language model"),
+        (None, {"model": "none"}, {"OPENAI_API_KEY": "sk-mine"}, "no language model"),
+        (None, {"base_url": SERVER}, {}, f"default at {SERVER}"),
+        (None, {"base_url": SERVER, "model": "llama3.2:3b"}, {}, f"llama3.2:3b at {SERVER}"),
+        (None, {"base_url": SERVER, "model": "groq:x"}, {}, f"groq:x at {SERVER}"),
+        ("llama3:8b", {"base_url": SERVER}, {}, f"llama3:8b at {SERVER}"),
+        ("openai:gpt-oss", {"base_url": SERVER}, {}, f"gpt-oss at {SERVER}"),
+        ("groq", {"base_url": SERVER}, {}, f"groq at {SERVER}"),
+        ("m", {"base_url": "http://me:secret@h:1/v1"}, {}, f"m at {SERVER}"),
+        (
+            None,
+            {"hf_token": "hf_mine", "offline": False},
+            {"OPENAI_API_KEY": "sk-mine"},
+            "gpt-5-mini at https://api.openai.com/v1",
+        ),
+        (None, {"hf_token": "hf_mine", "offline": False}, {}, ROUTER),
+        (None, {"hf_token": "hf_mine", "offline": True}, {}, "no language model"),
+    ],
+)
+def test_the_first_configured_model_is_used(
+    model: str | None,
+    settings: dict[str, Any],
+    environment: dict[str, str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert describe_model(resolve_model(model, Settings(**settings))) == expected
+
+
+def test_a_chat_model_is_returned_unchanged() -> None:
+    llm = ChatOpenAI(model="gpt-4o", api_key="k", temperature=0.7)
+    assert resolve_model(llm, Settings(model="openai:gpt-5-mini")) is llm
+    assert llm.temperature == 0.7
+
+
+def test_a_named_provider_takes_precedence_over_the_base_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def init(name: str) -> ScriptedLLM:
+        made.append(name)
+        return ScriptedLLM("hi")
+
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", init)
+    assert isinstance(resolve_model("anthropic:claude-haiku-4-5", Settings(base_url=SERVER)), ScriptedLLM)
+    assert made == ["anthropic:claude-haiku-4-5"]
+
+
+def test_the_openai_key_is_never_sent_to_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    for key, sent in ((None, "none"), ("mine", "mine")):
+        llm = resolve_model("m", Settings(base_url=SERVER, api_key=key))
+        assert isinstance(llm, ChatOpenAI)
+        assert llm.root_async_client.api_key == sent
+
+
+def test_the_providers_are_those_of_langchain() -> None:
+    assert set(_BUILTIN_PROVIDERS) >= PROVIDERS
+    assert "openai" not in PROVIDERS
+
+
+def test_temperature_is_zero_where_the_model_accepts_one() -> None:
+    made = {
+        name: resolve_model(f"openai:{name}", Settings(api_key="k")) for name in ("gpt-4o", "gpt-5", "o3")
+    }
+    assert {name: llm.temperature for name, llm in made.items()} == {"gpt-4o": 0.0, "gpt-5": None, "o3": None}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": "nobody:nothing"}, "nobody:nothing"),
+        ({"model": "something"}, 'no provider is known for it. Name a model as "provider:model"'),
+        ({"model": "anthropc:claude"}, 'did you mean "anthropic"\\?'),
+        ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),
+        ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY$'),
+        ({"base_url": "localhost:8000/v1"}, "must begin with http://"),
+    ],
+)
+def test_a_model_that_cannot_be_created_is_a_config_error(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve_model(None, Settings(**settings))
+
+
+def test_a_schema_is_sent_where_the_profile_or_the_settings_say_so() -> None:
+    able = ChatOpenAI(model="gpt-4o", api_key="k")
+    unable = ChatOpenAI(model="gpt-3.5", api_key="k", profile={"structured_output": False})
+    unknown = ChatOpenAI(model="some-local-model", api_key="k")
+    other = ScriptedLLM("", profile={"structured_output": True})
+    sent = {"type": "json_schema", "json_schema": {"name": "plan", "schema": SCHEMA, "strict": True}}
+    cases = [
+        (able, "auto", sent),
+        (unknown, "auto", sent),
+        (unable, "auto", None),
+        (other, "auto", None),
+        (able, "never", None),
+        (unknown, "always", sent),
+    ]
+    for llm, setting, expected in cases:
+        options = model_options(llm, _settings(setting), "plan", SCHEMA)
+        assert options.get("response_format") == expected, (describe_model(llm), setting)
+    loose = model_options(able, Settings(), "plan", {"type": "object"})["response_format"]
+    assert loose["json_schema"]["strict"] is False
+
+
+def test_the_bias_is_applied_to_the_tokens_of_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    encoding = tiktoken.Encoding(
+        "o200k_base", pat_str=r"(?s).", mergeable_ranks=ranks, special_tokens={"<end>": 256}
+    )
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "o200k_base", encoding)
+    llm = ChatOpenAI(model="gpt-4o", api_key="k")
+    options = model_options(llm, Settings(logit_bias=0.2), "plan", bias=["ab", "b"])
+    assert options == {"logit_bias": {ord("a"): 0.2, ord("b"): 0.2}}
+    assert model_options(llm, Settings(), "plan", bias=["ab"]) == {}
+
+
+def test_there_is_no_bias_if_the_encoding_would_be_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
+    for llm in (
+        ChatOpenAI(model="gpt-4o", api_key="k"),
+        ChatOpenAI(model="my-own", api_key="k"),
+        ScriptedLLM(""),
+    ):
+        assert model_options(llm, Settings(logit_bias=0.2), "plan", bias=["ab"]) == {}
+
+
+def _settings(structured: Any) -> Settings:
+    name = "structured_output" if "structured_output" in Settings.model_fields else "structured"
+    return Settings(**{name: structured})

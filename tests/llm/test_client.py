@@ -1,0 +1,227 @@
+"""LLMClient: streaming, time limits, errors, schemas, thinking, usage."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from doubles.openai_server import DROP, GARBAGE, HANG, REFUSE, Failure, OpenAIDouble
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessageChunk
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.prompts import ChatPromptTemplate
+
+from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Usage
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.thinking import ThinkingFilter
+from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.testing import ScriptedLLM
+
+ASK = "hello there"
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+STRUCTURED = "structured_output"
+
+
+def scripted(replies: Any, **settings: Any) -> LLMClient:
+    return LLMClient(ScriptedLLM(replies), Settings(**settings))
+
+
+def served(server: OpenAIDouble, **settings: Any) -> LLMClient:
+    chosen = Settings(base_url=server.base_url, **settings)
+    model = resolve_model(None, chosen)
+    assert model is not None
+    return LLMClient(model, chosen)
+
+
+async def text_of(client: Any, config: Any = None, **kwargs: Any) -> str:
+    return str((await client.ainvoke(ASK, config, **kwargs)).text)
+
+
+class TestReplies:
+    async def test_a_reply_streams_and_is_counted_once_under_its_stage(self) -> None:
+        meter = UsageMeter()
+        client = scripted("one two three four").for_stage("plan")
+        chunks = [chunk.text async for chunk in client.astream(ASK, {"callbacks": [meter]})]
+        assert "".join(chunks) == "one two three four"
+        assert len([chunk for chunk in chunks if chunk]) > 1
+        assert meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=4)}
+        with meter.measure() as part:
+            await text_of(client, {"callbacks": [meter]})
+        assert part.usage["plan"].calls == 1
+        assert meter.usage["plan"].calls == 2
+
+    def test_it_works_in_a_sync_chain(self) -> None:
+        chain = ChatPromptTemplate.from_template("{x}") | scripted("one two three") | StrOutputParser()
+        assert chain.invoke({"x": "?"}) == "one two three"
+        assert "".join(chain.stream({"x": "?"})) == "one two three"
+        assert chain.batch([{"x": "1"}, {"x": "2"}]) == ["one two three"] * 2
+
+    async def test_reasoning_blocks_are_removed(self) -> None:
+        blocks = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "[]"}]
+        assert await text_of(LLMClient(_Blocks(replies="", blocks=blocks), Settings())) == "[]"
+        assert await text_of(scripted("<think>[1, 2]</think>\n\n[]")) == "[]"
+
+    @pytest.mark.parametrize("replies", ["", "   ", "<think>for ever and ever"])
+    async def test_an_empty_reply_is_an_error(self, replies: str) -> None:
+        with pytest.raises(LLMError, match="scripted returned an empty reply"):
+            await text_of(scripted(replies))
+
+    async def test_silence_is_limited_but_not_the_whole_time(self) -> None:
+        with pytest.raises(LLMError, match=r"silent for too long \(0.05 s\).*JARVIS_LLM_TIMEOUT"):
+            await text_of(scripted((30.0, "late"), llm_timeout=0.05))
+        pauses = tuple(part for word in "abcdefgh" for part in (0.1, word))
+        assert await text_of(scripted(pauses, llm_timeout=0.7)) == "abcdefgh"
+
+    async def test_text_before_a_failure_is_delivered_and_the_call_counted(self) -> None:
+        meter = UsageMeter()
+        client = scripted(("some text", ConnectionError("gone"))).for_stage("plan")
+        stream = client.astream(ASK, {"callbacks": [meter]})
+        assert str((await anext(stream)).text) + str((await anext(stream)).text) == "some text"
+        with pytest.raises(LLMError, match="dropped the connection: gone"):
+            await anext(stream)
+        assert meter.usage["plan"].calls == 1
+
+    async def test_closing_the_stream_ends_the_call(self) -> None:
+        client = scripted(("first", 30.0, "never"))
+        stream = client.astream(ASK)
+        assert (await anext(stream)).text == "first"
+        await stream.aclose()
+
+    @pytest.mark.parametrize("thinks", [False, True])
+    async def test_a_reply_without_end_is_stopped(self, monkeypatch: Any, thinks: bool) -> None:
+        monkeypatch.setattr("jarvis_agent.llm.client.MAX_REPLY_CHARS", 1000)
+        with pytest.raises(LLMError, match="more than 1,000 characters"):
+            await text_of(scripted(("<think>" if thinks else "") + 400 * "on and "))
+
+    async def test_a_reply_without_pauses_can_be_cancelled(self) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await text_of(scripted(10_000 * "on and "))
+
+    async def test_with_a_cache_an_identical_call_is_not_made_again(self) -> None:
+        meter, client = UsageMeter(), scripted("one two three")
+        stage = client.for_stage("plan")
+        set_llm_cache(InMemoryCache())
+        try:
+            for _ in range(2):
+                assert await text_of(stage, {"callbacks": [meter]}) == "one two three"
+        finally:
+            set_llm_cache(None)
+        assert len(client.model.calls) == 1
+        assert meter.usage == {"plan": Usage(calls=1, cached=1, input_tokens=2, output_tokens=3)}
+
+
+class _Blocks(ScriptedLLM):
+    """Streams one message of content blocks."""
+
+    blocks: list[dict[str, Any]]
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> Any:
+        yield ChatGenerationChunk(message=AIMessageChunk(content=self.blocks))
+
+
+class TestOverTheWire:
+    """A real ChatOpenAI against a server on this machine."""
+
+    @pytest.mark.parametrize("structured", ["never", "always"])
+    async def test_the_reply_streams_and_its_tokens_are_counted_once(self, structured: str) -> None:
+        meter = UsageMeter()
+        with OpenAIDouble("a reply of five words") as server:
+            client = served(server, **{STRUCTURED: structured}).for_stage("plan", schema=SCHEMA)
+            chunks = [str(chunk.text) async for chunk in client.astream(ASK, {"callbacks": [meter]})]
+        assert "".join(chunks) == "a reply of five words"
+        assert len(chunks) > 2
+        assert meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=5)}
+
+    async def test_each_failure_says_what_happened_and_what_to_do(self) -> None:
+        failures = [
+            (Failure(401, "no such key"), "refused the key.*no such key.*JARVIS_API_KEY"),
+            (Failure(403), "does not allow this"),
+            (Failure(404, "no such model"), "was not found there.*JARVIS_MODEL"),
+            (Failure(429, retry_after=0.001), "too many requests"),
+            (Failure(500, retry_after=0.001), "failed on its side"),
+            (("some", DROP), "dropped the connection"),
+            ((GARBAGE,), "cannot be read"),
+            (("some", REFUSE), "refused"),
+            ("", "returned an empty reply"),
+            (("some", HANG), "silent for too long"),
+        ]
+        for reply, message in failures:
+            for structured in ("never", "always"):
+                with OpenAIDouble(reply) as server:
+                    hangs = isinstance(reply, tuple) and HANG in reply
+                    settings = {STRUCTURED: structured, "llm_timeout": 0.5 if hangs else 60}
+                    with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{message}"):
+                        await text_of(served(server, **settings), schema=SCHEMA)
+
+    async def test_an_unreachable_server_is_an_error(self) -> None:
+        with OpenAIDouble("") as server:
+            client = served(server)
+        with pytest.raises(LLMError, match="could not be reached"):
+            await text_of(client)
+
+    async def test_keys_are_redacted(self) -> None:
+        repeated = Failure(401, "Incorrect API key sk-proj-abcdef123456")
+        for reply, key in (("", "wrong-but-secret"), (repeated, None)):
+            with OpenAIDouble(reply, key="right" if key else None) as server:
+                client = served(server, api_key=key)
+                with pytest.raises(LLMError, match="refused the key") as caught:
+                    await text_of(client)
+            assert "secret" not in str(caught.value)
+            assert "abcdef" not in str(caught.value)
+
+    async def test_a_transient_failure_is_retried(self) -> None:
+        with OpenAIDouble([Failure(429, retry_after=0.001), Failure(503, retry_after=0.001), "ok"]) as server:
+            assert await text_of(served(server)) == "ok"
+
+    async def test_a_rejected_schema_is_left_out_from_then_on(self) -> None:
+        with OpenAIDouble("[]", rejects=("response_format",)) as server:
+            client = served(server)
+            assert client.supports_schema
+            for _ in range(2):
+                assert await text_of(client, schema=SCHEMA) == "[]"
+                assert not client.supports_schema
+            assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+
+    async def test_a_bad_request_for_another_reason_does_not_disable_schemas(self) -> None:
+        with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:
+            client = served(server)
+            with pytest.raises(LLMError, match="does not take this request"):
+                await text_of(client, schema=SCHEMA)
+            assert await text_of(client, schema=SCHEMA) == "[]"
+            assert "response_format" in server.requests[-1].body
+
+    def test_one_model_serves_several_event_loops(self) -> None:
+        with OpenAIDouble("ok") as server:
+            client = served(server)
+
+            async def ask_twice() -> list[str]:
+                return await asyncio.gather(*(text_of(client) for _ in range(2)))
+
+            assert [asyncio.run(ask_twice()) for _ in range(3)] == [["ok", "ok"]] * 3
+
+
+THINKING = [
+    ("<think>hm</think>\n[1]", "[1]"),
+    ("  <thinking>a <b> c</thinking> x", "x"),
+    ("<thin ice>", "<thin ice>"),
+    ("[<think>]", "[<think>]"),
+    ("<think>never closed", ""),
+    ("<th", "<th"),
+    ("", ""),
+    ("  plain", "  plain"),
+]
+
+
+def test_only_leading_thinking_is_removed_however_the_text_is_cut() -> None:
+    for text, shown in THINKING:
+        for size in (1, 2, 5, 100):
+            thinking = ThinkingFilter()
+            pieces = [thinking.feed(text[i : i + size]) for i in range(0, len(text), size)]
+            assert "".join(pieces) + thinking.finish() == shown, (text, size)

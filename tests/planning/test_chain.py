@@ -1,0 +1,281 @@
+"""planning_chain: streaming, repair, fallbacks, caches, prompts and examples."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.openai_server import OpenAIDouble
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+
+from jarvis_agent import Plan, planning_chain
+from jarvis_agent.core.errors import ConfigError, InputError, LLMError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Resource, Usage
+from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.planning.output_parser import PlanOutputParser
+from jarvis_agent.testing import ScriptedLLM
+
+LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
+SPEAK = '{"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}}'
+DEPTH = '{"task": "depth-estimation", "id": 2, "dep": [-1], "args": {"image": "a.jpg"}}'
+NOISE = '{"task": "make-noise", "id": 0, "dep": [-1], "args": {"loud": true}}'
+ASK = "Read a.jpg aloud"
+DEAD = LLMError("the line went dead")
+
+
+def names(plan: Plan) -> list[tuple[int, str]]:
+    return [(task.id, task.task) for task in plan.tasks]
+
+
+def prompt_of(llm: ScriptedLLM, call: int = 0) -> str:
+    return llm.calls[call].prompt
+
+
+class TestRunnable:
+    def test_it_works_alone_with_the_methods_of_a_runnable(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{LOOK}, {SPEAK}]"})
+        chain = planning_chain(llm)
+        expected = [(0, "image-to-text"), (1, "text-to-speech")]
+        value = {
+            "input": ASK,
+            "files": ["a.jpg", Path("b.png")],
+            "chat_history": [HumanMessage("Draw a zoo"), AIMessage("Here it is: /out/zoo.png")],
+            "unknown": 1,
+        }
+        plan = chain.invoke(value)
+        assert names(plan) == expected
+        assert plan.tasks[1].dep == [0]
+        assert plan.notes == []
+        for part in (ASK, "a.jpg", "b.png", "Draw a zoo", "/out/zoo.png"):
+            assert part in prompt_of(llm)
+        assert [names(plan) for plan in chain.batch([ASK, ASK])] == [expected] * 2
+        assert names(sum(chain.stream(ASK), Plan())) == expected
+        for derived in (
+            chain.with_retry(),
+            chain.with_config(tags=["x"]),
+            chain | RunnableLambda(lambda plan: plan),
+        ):
+            assert names(derived.invoke(ASK)) == expected
+        assert llm.stages() == ["plan"] * 7
+
+    async def test_chunks_are_plans_and_their_sum_is_the_plan(self) -> None:
+        chunks = [chunk async for chunk in planning_chain(ScriptedLLM(f"[{LOOK}, {SPEAK}]")).astream(ASK)]
+        assert [names(chunk) for chunk in chunks[:2]] == [[(0, "image-to-text")], [(1, "text-to-speech")]]
+        assert len(sum(chunks, Plan())) == 2
+
+    async def test_tasks_are_emitted_before_the_plan_is_complete(self) -> None:
+        stream = planning_chain(ScriptedLLM((f"[{LOOK}, ", 60.0, f"{SPEAK}]"))).astream(ASK)
+        async with asyncio.timeout(30):
+            assert names(await anext(stream)) == [(0, "image-to-text")]
+        await stream.aclose()
+
+    def test_tools_are_given_at_construction_or_with_the_input(self) -> None:
+        @tool
+        def weather(city: str) -> str:
+            """Tell the weather."""
+            return city
+
+        written = f'[{LOOK}, {{"task": "weather", "id": 1, "dep": [], "args": {{"city": "Rome"}}}}]'
+        llm = ScriptedLLM({"plan": written, "repair": "[]"})
+        assert names(planning_chain(llm, tools=[weather]).invoke("x")) == [(1, "weather")]
+        specs = {"image-to-text": TASKS["image-to-text"]}
+        for tools in (specs, list(specs), list(specs.values())):
+            assert names(planning_chain(llm).invoke({"input": "x", "tools": tools})) == [(0, "image-to-text")]
+
+    def test_prompts_are_returned_and_one_run_is_one_tree(self) -> None:
+        from langchain_core.tracers.base import BaseTracer
+
+        roots: list[Any] = []
+
+        class Tracer(BaseTracer):
+            def _persist_run(self, run: Any) -> None:
+                roots.append(run)
+
+        meter = UsageMeter()
+        chain = planning_chain(ScriptedLLM({"plan": f"[{NOISE}, {DEPTH}]", "repair": f"[{LOOK}]"}))
+        plan_prompt, repair_prompt = chain.get_prompts()
+        assert "input" in plan_prompt.input_variables
+        assert "broken_tasks" in repair_prompt.input_variables
+        assert chain.with_config(tags=["x"]).get_graph().nodes
+        plan = chain.invoke(ASK, {"callbacks": [Tracer(), meter]})
+        assert len(plan) == 2
+        (root,) = roots
+        assert root.name == "plan"
+        assert [run.run_type for run in root.child_runs] == ["prompt", "llm", "parser"]
+        assert "llm" in {run.run_type for run in _descendants(root.child_runs[2])}
+        assert {stage: usage.calls for stage, usage in meter.usage.items()} == {"plan": 1, "repair": 1}
+
+    @pytest.mark.parametrize("value", [7, {"files": []}, {"input": "x", "files": [object()]}, None])
+    def test_malformed_input_is_an_error(self, value: Any) -> None:
+        with pytest.raises(InputError):
+            planning_chain(ScriptedLLM("[]")).invoke(value)
+
+    def test_it_needs_a_model(self) -> None:
+        with pytest.raises(ConfigError, match="needs a language model"):
+            planning_chain("none")
+
+
+def _descendants(run: Any) -> list[Any]:
+    return [run, *(each for child in run.child_runs for each in _descendants(child))]
+
+
+class TestRepair:
+    def test_broken_tasks_are_sent_back_once_with_their_error_only(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}]", "repair": f"[{LOOK}]"})
+        chunks = list(planning_chain(llm).stream(ASK))
+        assert names(chunks[0]) == [(0, "image-to-text"), (1, "text-to-speech")]
+        assert chunks[-1].notes == ["task 0 (image-to-text): it was repaired by its planner"]
+        assert llm.stages() == ["plan", "repair"]
+        for part in ("make-noise", "is not one of the tasks that can be used"):
+            assert part in prompt_of(llm, 1)
+        for part in (ASK, SPEAK):
+            assert part not in prompt_of(llm, 1)
+
+    def test_what_stays_broken_is_left_out_with_its_dependants(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}, {DEPTH}]", "repair": f"[{NOISE}]"})
+        plan = planning_chain(llm).invoke(ASK)
+        assert names(plan) == [(2, "depth-estimation")]
+        assert llm.stages() == ["plan", "repair"]
+        left_out = [note.split(":")[0] for note in plan.notes if "left out" in note]
+        assert left_out == ["task 0 was left out", "task 1 (text-to-speech) was left out"]
+
+    def test_prose_instead_of_a_plan_is_sent_back_but_an_empty_plan_is_not(self) -> None:
+        llm = ScriptedLLM({"plan": "I would look at a.jpg first.", "repair": f"[{LOOK}]"})
+        assert len(planning_chain(llm).invoke(ASK)) == 1
+        assert "I would look at a.jpg first." in prompt_of(llm, 1)
+        llm = ScriptedLLM({"plan": "[]"})
+        assert planning_chain(llm).invoke(ASK) == Plan()
+        assert llm.stages() == ["plan"]
+
+    def test_a_failing_repair_keeps_the_rest(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{NOISE}, {DEPTH}]", "repair": LLMError("too busy")})
+        plan = planning_chain(llm).invoke(ASK)
+        assert names(plan) == [(2, "depth-estimation")]
+        assert any("could not repair its plan: too busy" in note for note in plan.notes)
+
+    @pytest.mark.parametrize("written", [f"[{NOISE}, {SPEAK}]", "Hello!", '{"tasks": [7]}'])
+    def test_a_reply_without_a_usable_task_is_an_error(self, written: str) -> None:
+        llm = ScriptedLLM({"plan": written, "repair": written})
+        with pytest.raises(LLMError, match=r"it wrote nothing that can be used: .*Use a larger model"):
+            planning_chain(llm).invoke(ASK)
+
+    def test_the_parser_works_with_any_model_and_may_have_no_repair(self) -> None:
+        chain = ScriptedLLM(f"[{NOISE}, {DEPTH}]") | PlanOutputParser()
+        assert names(chain.invoke("x")) == [(2, "depth-estimation")]
+        assert names(sum(chain.stream("x"), Plan())) == [(2, "depth-estimation")]
+        assert names(PlanOutputParser().parse(f"[{LOOK}]")) == [(0, "image-to-text")]
+
+
+class TestFailures:
+    @pytest.mark.parametrize("begun", ["", "[", f"[{NOISE}", "Let me see"])
+    def test_a_fallback_replaces_a_model_that_fails_before_its_first_task(self, begun: str) -> None:
+        chain = planning_chain(ScriptedLLM((begun, DEAD)))
+        with pytest.raises(LLMError, match="the line went dead"):
+            chain.invoke(ASK)
+        instead = Plan.parse(f"[{DEPTH}]")
+        seen: list[Any] = []
+
+        def fallback(value: dict[str, Any]) -> Plan:
+            seen.append(value["error"])
+            return instead
+
+        replaced = chain.with_fallbacks([RunnableLambda(fallback)], exception_key="error")
+        assert replaced.invoke({"input": ASK}) == instead
+        assert sum(replaced.stream({"input": ASK}), Plan()) == instead
+        assert all(isinstance(error, LLMError) for error in seen)
+
+    def test_a_failure_after_the_first_task_becomes_a_note(self) -> None:
+        chain = planning_chain(ScriptedLLM((f"[{LOOK}, {SPEAK[:40]}", DEAD)))
+        plan = chain.with_fallbacks([RunnableLambda(lambda _: Plan())]).invoke(ASK)
+        assert names(plan) == [(0, "image-to-text")]
+        assert any("the line went dead" in note for note in plan.notes)
+        assert any("task 1 was left out: the text ends in the middle of it" in note for note in plan.notes)
+
+
+class TestCaches:
+    def test_an_identical_second_run_makes_no_llm_call(self, tmp_path: Path) -> None:
+        community = pytest.importorskip("langchain_community.cache")
+        caches = [InMemoryCache(), community.SQLiteCache(str(tmp_path / "cache.db"))]
+        for cache in caches:
+            llm, meter = ScriptedLLM({"plan": f"[{NOISE}, {DEPTH}]", "repair": f"[{LOOK}]"}), UsageMeter()
+            set_llm_cache(cache)
+            try:
+                plans = [planning_chain(llm).invoke(ASK, {"callbacks": [meter]}) for _ in range(2)]
+            finally:
+                set_llm_cache(None)
+            assert plans[0] == plans[1]
+            assert llm.stages() == ["plan", "repair"]
+            assert meter.usage["plan"].cached == 1
+        own = ScriptedLLM({"plan": f"[{LOOK}]"}, cache=InMemoryCache())
+        assert planning_chain(own).invoke(ASK) == planning_chain(own).invoke(ASK)
+        assert own.stages() == ["plan"]
+
+
+class TestPrompts:
+    def test_a_template_a_directory_and_a_set_replace_the_prompt(self, tmp_path: Path) -> None:
+        (tmp_path / "plan.md").write_text("Rules of a directory\n---\n{{ User Input }}")
+        own = ChatPromptTemplate(
+            [
+                ("system", "Mine: {available_task_list}"),
+                MessagesPlaceholder("chat_history"),
+                ("human", "{input}"),
+            ]
+        )
+        shown = {
+            "Rules of a directory": tmp_path,
+            "Mine: text-to-speech\nearlier\nthen\n" + ASK: own,
+            "#1 Task Planning Stage - The AI assistant performs task parsing": "paper",
+        }
+        history = [HumanMessage("earlier"), AIMessage("then")]
+        for text, prompts in shown.items():
+            llm = ScriptedLLM("[]")
+            chain = planning_chain(llm, tools=["text-to-speech"], prompts=prompts)
+            chain.invoke({"input": ASK, "chat_history": history})
+            assert text in prompt_of(llm)
+
+    def test_a_short_context_shows_the_likely_tasks_and_a_long_one_all(self) -> None:
+        request = "Read a.jpg aloud, then do a tabular regression"
+        llm = ScriptedLLM('[{"task": "mlsd-control", "id": 0, "args": {"image": "a.jpg"}}]')
+        plan = planning_chain(llm).invoke(request)
+        for name, listed in (("text-to-speech", True), ("tabular-regression", True), ("mlsd-control", False)):
+            assert (f"- {name}(" in prompt_of(llm)) is listed
+        assert names(plan) == [(0, "mlsd-control")]
+        llm = ScriptedLLM("[]", profile={"max_input_tokens": 128_000})
+        planning_chain(llm).invoke(request)
+        assert all(f"- {name}(" in prompt_of(llm) for name in TASKS)
+
+    def test_the_schema_is_sent_and_small_prompts_allow_the_tasks_of_the_examples_only(self) -> None:
+        with OpenAIDouble('{"tasks": []}') as server:
+            settings = Settings(base_url=server.base_url)
+            planning_chain(None, settings=settings).invoke(ASK)
+            planning_chain(None, settings=settings, prompts="small").invoke(ASK)
+            full, small = [request.body for request in server.requests]
+        forms = small["response_format"]["json_schema"]["schema"]["properties"]["tasks"]["items"]["anyOf"]
+        shown = [json.loads(m["content"])["tasks"] for m in small["messages"] if m["role"] == "assistant"]
+        assert len(shown) == 3
+        allowed = {name for form in forms for name in form["properties"]["task"]["enum"]}
+        assert allowed == {task["task"] for plan in shown for task in plan}
+        assert "a.jpg" in json.dumps(full["response_format"])
+        reply = {
+            "tasks": [{"task": "image-to-text", "id": 0, "dep": [], "args": {"text": None, "image": "a.jpg"}}]
+        }
+        plan = planning_chain(ScriptedLLM(json.dumps(reply))).invoke(ASK)
+        assert [task.args for task in plan.tasks] == [{"image": "a.jpg"}]
+
+
+def test_resources_keep_their_names() -> None:
+    llm = ScriptedLLM(f"[{LOOK}]")
+    file = Resource(kind="image", path=Path("/abs/a.jpg"), name="a.jpg")
+    assert len(planning_chain(llm).invoke({"input": "Describe it", "files": [file]})) == 1
+    assert "/abs/" not in prompt_of(llm)
+    assert Usage() == Usage()
