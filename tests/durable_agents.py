@@ -13,7 +13,6 @@ from langchain_core.tools import BaseTool, tool
 from small_agents import Row, plan
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.agent.graph import DurableAgent
 from jarvis_agent.testing import ScriptedLLM
 
 THREAD: Any = {"configurable": {"thread_id": "a"}}
@@ -44,7 +43,7 @@ def counting_agent(
     return JarvisAgent(llm, tools=counting(calls, stuck), settings=Settings(output_dir=folder / "out"))
 
 
-async def stop_when(stuck: asyncio.Event, durable: DurableAgent, request: Any) -> None:
+async def stop_when(stuck: asyncio.Event, durable: JarvisAgent, request: Any) -> None:
     """Begin a run and cancel it as soon as `stuck` is set."""
     running = asyncio.create_task(durable.ainvoke(request, THREAD))
     await stuck.wait()

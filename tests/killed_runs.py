@@ -28,7 +28,6 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
-from jarvis_agent.agent.graph import DurableAgent
 from jarvis_agent.core.request import RunContext
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
@@ -103,7 +102,7 @@ async def run(folder: Path, request: str | None) -> None:
     settings = Settings(output_dir=folder / "out", offline=True)
     agent = JarvisAgent(tools=[worker(folder / "log")], planner=Whim(), settings=settings)
     async with saver_of(folder) as saver:
-        done = await DurableAgent(agent, saver).ainvoke(request, thread(folder))
+        done = await agent.with_checkpointer(saver).ainvoke(request, thread(folder))
     (folder / "run.json").write_text(done.model_dump_json())
 
 

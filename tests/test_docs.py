@@ -295,7 +295,7 @@ def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
     assert not [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
-    files = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text)
+    files = re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md|json))`", text)
     known = {f"JARVIS_{name.upper()}" for name in Settings.model_fields} | {"JARVIS_DEBUG"}
     assert set(re.findall(r"\bJARVIS_[A-Z_]+\b", text)) <= known
     if page.parent == DOCS and page.name != "tasks.md":

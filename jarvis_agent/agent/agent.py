@@ -12,61 +12,72 @@ import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 
-from jarvis_agent.agent.memory import ChatMemory
-from jarvis_agent.agent.pipeline import PipelineStages, RunPipeline
+from jarvis_agent.agent.memory import ChatMemory, read_history
+from jarvis_agent.agent.pipeline import RunPipeline
+from jarvis_agent.agent.stages import (
+    checked_stage,
+    make_registry,
+    make_runners,
+    make_stages,
+    read_settings,
+)
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.plugins import checked
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
-from jarvis_agent.llm.prompt_set import load_prompt_set
-from jarvis_agent.planning.chain import LLMPlanner, Planner
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.replanner import LLMReplanner
-from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
-from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
-from jarvis_agent.tools.langchain_task import LangChainTask
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from jarvis_agent.agent.graph import JarvisGraph
+    from jarvis_agent.agent.stored_runs import StoredRuns
 
 Input = str | dict[str, Any] | Request
-"""What the agent takes; messages and lists of messages too."""
+"""What the agent takes; also a message or a list of messages."""
+
+_TOOL_DESCRIPTION = (
+    "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, speak, "
+    "translate, summarise, draw. `request` says in words what to do; `files` are paths or URLs."
+)
 
 
 class JarvisAgent(Runnable[Any, Run]):
-    """Plans a request as a graph of tasks, picks an expert model for each, runs them, and answers.
+    """Plans a request as a graph of tasks, selects a model for each, runs them, and answers.
 
     Args:
-        model: the language model: a chat model, a string for `init_chat_model`, or None for the first one
-            that the environment offers. Without any it plans, selects and reports without one.
-        tools: exactly these LangChain tools are the tasks; None: every task of the Hub that something here
-            can run.
-        models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
-        planner, selector, responder: instead of the stages that the model gives.
-        sources, backends: instead of those that the settings give. A backend is given as it is, or as what
-            makes it of the settings and the process's pool (see `default_backends`).
-        settings: limits, policies, places; a dict of some of them, or None: the others from the environment.
+        model: a chat model, an `init_chat_model` string, or None for the first one that the environment
+            provides. Without any, the agent plans by rules, selects by rank and answers with a report.
+        tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
+        models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
+        planner, selector, responder: Runnables that replace the stages; they take and return what
+            `planning_chain`, `selection_chain` and `response_chain` do.
+        sources, backends: instead of those in the settings. A backend is an instance, or a factory that takes
+            the settings and the process's model pool (see `default_backends`).
+        settings: limits, policies, directories; a dict of some of them; None: from the environment.
+        checkpointer: a LangGraph checkpointer. Runs then need a thread id and can be resumed: `invoke(None,
+            config)` continues the thread's last run.
+        approve: stop before execution until `invoke(Command(resume=True), config)`; needs a checkpointer.
 
     Raises:
-        ConfigError: the model, a setting, a tool, a pinned model or one of the other parts can not be used.
+        ConfigError: the model, a setting, a tool, a pinned model or another part cannot be used.
     """
 
     def __init__(
@@ -75,53 +86,34 @@ class JarvisAgent(Runnable[Any, Run]):
         tools: Sequence[BaseTool] | None = None,
         *,
         models: Mapping[str, str] | None = None,
-        planner: Planner | None = None,
+        planner: Runnable[Any, Any] | None = None,
         selector: Any = None,
-        responder: Responder | None = None,
+        responder: Runnable[Any, Any] | None = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        approve: bool = False,
     ) -> None:
-        from jarvis_agent.planning.offline import OfflinePlanner
-
-        self.settings = _settings(settings)
-        self._given = None if tools is None else _workers(tools)
-        if planner is not None:
-            checked(planner, Planner, "the planner")
-        if responder is not None:
-            checked(responder, Responder, "the responder")
+        self.settings = read_settings(settings)
+        self.checkpointer = checkpointer
+        self.approve = approve
+        self.memory = ChatMemory()
+        self._given = None if tools is None else make_runners(tools)
         self.model = resolve_model(model, self.settings)
-        window = context_window(self.model, self.settings)
-        prompts = load_prompt_set(self.settings.prompts, window)
-        controller = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.registry = ModelRegistry(
+        client = LLMClient(self.model, self.settings) if self.model is not None else None
+        self.registry = make_registry(self.settings, client, sources, backends, selector, models)
+        self.stages = make_stages(
+            self._runners,
+            client,
             self.settings,
-            sources=sources,
-            backends=backends,
-            selector=selector,
-            llm=controller,
-            pins=models,
-        )
-        offline = OfflinePlanner(settings=self.settings)
-        report = ReportResponder(model_missing=controller is None)
-        by_llm: Planner | None = None
-        if controller is not None:
-            by_llm = LLMPlanner(controller, self.settings, prompts.prompts)
-        self.stages = PipelineStages(
-            workers=self._workers,
-            planner=planner or by_llm or offline,
-            replanner=LLMReplanner(controller, prompts.prompts) if controller and not planner else None,
-            fallback=offline if planner or by_llm else None,
-            responder=responder
-            or (LLMResponder(controller, self.settings, prompts) if controller else report),
-            report=report,
-            settings=self.settings,
-            memory=ChatMemory(),
+            checked_stage(planner, "planner"),
+            checked_stage(responder, "responder"),
         )
 
     @property
     def model_name(self) -> str | None:
-        """The language model, for people; None without one."""
+        """The language model's name; None without one."""
         return describe_model(self.model) if self.model is not None else None
 
     @property
@@ -131,39 +123,68 @@ class JarvisAgent(Runnable[Any, Run]):
 
     @property
     def OutputType(self) -> type[Run]:  # noqa: N802 - LangChain's name
-        """What `invoke` gives."""
+        """What `invoke` returns."""
         return Run
 
+    @cached_property
+    def graph(self) -> JarvisGraph:
+        """The agent as a LangGraph graph, sync and async, with `messages` in its state.
+
+        Raises:
+            MissingExtraError: langgraph is not installed.
+        """
+        try:
+            from jarvis_agent.agent.graph import build_graph
+        except ImportError as error:
+            raise MissingExtraError("a graph or a checkpointer", "durable") from error
+        return build_graph(self.stages, self.checkpointer, approve=self.approve)
+
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
-        """The plan of a request, which is not run."""
+        """The plan of a request; nothing is run."""
         return run_sync(self.aplan, request, config)
 
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
-        return await RunPipeline(self.stages, ensure_config(config)).plan(Request.of(request))
+        request, _ = await read_history(request)
+        config = ensure_config(config)
+        turns = self.memory.turns(_thread(config))
+        return await RunPipeline(self.stages, config, turns=turns).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
-        """Everything that happens in a run, as it happens; the last event is "done" and carries the Run.
+        """The events of a run as they happen; the last one is "done" and has the Run.
 
-        Closing it before its end (`contextlib.aclosing`) cancels the run.
+        Closing the generator (`contextlib.aclosing`) cancels the run. With a checkpointer, `request` may be
+        None or a `Command`, and a run that stops for approval ends without "done".
         """
-        session = RunPipeline(self.stages, ensure_config(config))
-        async with aclosing(session.events(Request.of(request))) as events:
+        request, history = await read_history(request)
+        config = ensure_config(config)
+        async with aclosing(self._events(request, config)) as events:
             async for event in events:
+                if event.run is not None and history is not None:
+                    await history.aadd_messages([HumanMessage(Request.of(request).text), *event.run.messages])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """Run a request to its end.
 
+        Args:
+            input: a text, a Request, a dict with "input" (and "files", "chat_history") or "messages", or
+                messages. With a checkpointer also None, to resume, or a `Command(resume=…)`, to approve.
+            config: LangChain's. A `thread_id` names a chat.
+
+        Returns:
+            The Run. If it stops for approval, the Run has the plan and no answer (see `waiting`).
+
         Raises:
-            InputError: the request is empty or malformed, one of its files can not be used, or the output
-                directory can not be written. What fails later is told in the Run.
+            InputError: the request is empty or malformed, one of its files cannot be used, or the output
+                directory cannot be written. Later failures are in the Run.
+            ConfigError: a checkpointer's run has no thread, or nothing to resume.
         """
         return run_sync(partial(self.ainvoke, **kwargs), input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002
         """As `invoke`."""
-        return await self._acall_with_config(self._whole, input, config, **kwargs)
+        return await self._acall_with_config(self._run, input, config, **kwargs)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Run]:  # noqa: A002
         """Chunks whose sum is the Run: the plan, results as tasks end, the answer's tokens, the usage."""
@@ -177,20 +198,46 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> AsyncIterator[Run]:
         """As `stream`."""
 
-        async def once() -> AsyncIterator[Any]:
+        async def single() -> AsyncIterator[Any]:
             yield input
 
-        streamed = self._atransform_stream_with_config(once(), self._chunks_of_first, config, **kwargs)
+        streamed = self._atransform_stream_with_config(single(), self._stream, config, **kwargs)
         async with aclosing(cast("AsyncGenerator[Run, None]", streamed)) as found:
             async for chunk in found:
                 yield chunk
 
-    def confined(self, *dirs: Path, output_dir: Path | None = None) -> Self:
-        """This agent for the requests of strangers: what they name is not read, only what is below `dirs`.
+    def as_tool(  # type: ignore[override]
+        self, *, name: str = "jarvis", description: str = _TOOL_DESCRIPTION
+    ) -> BaseTool:
+        """This agent as a tool for another one. The content is the answer, the artifact the Run as JSON."""
 
-        The directories that the settings allow stay allowed. Its runs write below `output_dir`, by default
-        where those of this agent do. It shares the models with this one, which is the one to close, and
-        remembers its own chats.
+        async def arun(
+            request: str, config: RunnableConfig, files: list[str] | None = None
+        ) -> tuple[str, Any]:
+            run = await self.ainvoke({"input": request, "files": files or []}, _child(config))
+            return run.answer, run.model_dump(mode="json")
+
+        def run(request: str, config: RunnableConfig, files: list[str] | None = None) -> tuple[str, Any]:
+            return run_sync(arun, request, config, files)
+
+        return StructuredTool.from_function(
+            run, arun, name=name, description=description, response_format="content_and_artifact"
+        )
+
+    async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
+        """The plan that waits for approval in a thread, as {request, plan, notes}; None if none does."""
+        return await self._stored_runs.waiting(config)
+
+    async def unfinished(self, config: RunnableConfig) -> Request | None:
+        """The request of a thread's last run, if that can be resumed; else None."""
+        return await self._stored_runs.unfinished(config)
+
+    def restricted(self, *dirs: Path, output_dir: Path | None = None) -> Self:
+        """Return a copy of this agent for untrusted requests, e.g. behind a server.
+
+        File paths in a request are ignored unless they lie below `dirs` or `Settings.allowed_dirs`. The copy
+        shares loaded models with this agent (close this one, not the copy), has its own chat memory, and
+        writes below `output_dir`.
         """
         changed = {
             "allow_request_paths": False,
@@ -198,21 +245,23 @@ class JarvisAgent(Runnable[Any, Run]):
             "output_dir": output_dir or self.settings.output_dir,
         }
         settings = self.settings.model_copy(update=changed)
-        twin = copy.copy(self)
-        twin.settings = settings
-        twin.stages = replace(self.stages, settings=settings, memory=ChatMemory())
-        return twin
+        return self._copy(settings=settings, stages=replace(self.stages, settings=settings))
+
+    def with_checkpointer(
+        self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool = False
+    ) -> Self:
+        """Return a copy of this agent with another checkpointer. It shares loaded models with this agent."""
+        return self._copy(checkpointer=checkpointer, approve=approve)
 
     def close(self) -> None:
-        """Free the models and threads that the agent holds; files that runs made stay."""
+        """Free the models and threads that the agent holds. Files that runs produced stay."""
         run_sync(self.aclose)
 
     async def aclose(self) -> None:
         """As `close`."""
         await self.registry.aclose()
-        await asyncio.gather(
-            *(w.registry.aclose() for w in (self._given or {}).values() if isinstance(w, HFTaskRunner))
-        )
+        own = [runner for runner in (self._given or {}).values() if isinstance(runner, HFTaskRunner)]
+        await asyncio.gather(*(runner.registry.aclose() for runner in own))
 
     def __enter__(self) -> Self:
         return self
@@ -226,21 +275,62 @@ class JarvisAgent(Runnable[Any, Run]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _workers(self) -> Mapping[str, TaskRunner]:
+    def _copy(self, **changed: Any) -> Self:
+        twin = copy.copy(self)
+        twin.memory = ChatMemory()
+        for name in ("graph", "_stored_runs"):  # cached properties
+            twin.__dict__.pop(name, None)
+        twin.__dict__.update(changed)
+        return twin
+
+    @cached_property
+    def _stored_runs(self) -> StoredRuns:
+        if self.checkpointer is None:
+            raise ConfigError("this needs an agent with a checkpointer: JarvisAgent(checkpointer=…)")
+        graph = self.graph
+        from jarvis_agent.agent.stored_runs import StoredRuns
+
+        return StoredRuns(graph, self.settings, approve=self.approve)
+
+    async def _runners(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
             return self._given
         offered = await self.registry.available_tasks()
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
-    async def _whole(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
+    async def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
+        if self.checkpointer is not None or self.approve or request is None:
+            stream = self._stored_runs.events(request, config)
+            async with aclosing(stream) as events:
+                async for event in events:
+                    yield event
+            return
+        thread = _thread(config)
+        pipeline = RunPipeline(self.stages, config, turns=self.memory.turns(thread))
+        async with aclosing(pipeline.events(Request.of(request))) as events:
+            async for event in events:
+                if event.kind == "done" and thread and pipeline.turn is not None:
+                    self.memory.add(thread, pipeline.turn)
+                yield event
+
+    async def _run(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
-        run = Run()
+        run = None
         async with aclosing(self.events(value, config)) as events:
             async for event in events:
                 run = event.run or run
-        return run
+        return run or await self._waiting_run(config)
 
-    async def _chunks_of_first(
+    async def _waiting_run(self, config: RunnableConfig) -> Run:
+        """The Run of a plan that waits for approval. Raises ConfigError after an invalid decision."""
+        shown = await self.waiting(config) or {}
+        if problem := shown.get("problem"):
+            raise ConfigError(f"{problem}; decide on the plan with Command(resume=True | False | [tasks])")
+        return Run(
+            plan=Plan.model_validate({"tasks": shown.get("plan", []), "notes": shown.get("notes", [])})
+        )
+
+    async def _stream(
         self, values: AsyncIterator[Any], run_manager: Any, config: RunnableConfig
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
@@ -251,9 +341,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
 
 async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
-    """The chunks of a run from its events. Results that come before the whole plan wait for it."""
+    """The chunks of a run from its events. Results that precede the complete plan follow it."""
     early: list[Run] = []
-    planned = False
+    planned = whole = False
     async for event in events:
         if event.kind == "finished" and event.result is not None:
             chunk = Run(results=[event.result])
@@ -262,35 +352,20 @@ async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
             else:
                 early.append(chunk)
         elif event.kind == "planned" and event.plan is not None:
-            planned = True
+            planned = whole = True
             yield Run(plan=event.plan)
             for chunk in early:
                 yield chunk
         elif event.kind == "token":
             yield Run(answer=event.text)
         elif event.kind == "done" and event.run is not None:
-            yield Run(usage=event.run.usage, timings=event.run.timings)
+            yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
 
 
-def _settings(given: Any) -> Settings:
-    if isinstance(given, Settings):
-        return given
-    if given is None or isinstance(given, Mapping):
-        return load_settings(**(given or {}))
-    raise ConfigError(
-        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
-    )
+def _child(config: RunnableConfig) -> RunnableConfig:
+    """The config of a run below a tool of another agent, which is no turn of that agent's thread."""
+    return {**config, "configurable": {}}
 
 
-def _workers(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
-    """What does the tasks, by name."""
-    workers: dict[str, TaskRunner] = {}
-    for tool in tools:
-        if not isinstance(tool, BaseTool):
-            raise ConfigError(
-                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one of a function"
-            )
-        if tool.name in workers:
-            raise ConfigError(f"two tools have the name {tool.name!r}; a plan could not tell them apart")
-        workers[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
-    return workers
+def _thread(config: RunnableConfig) -> str:
+    return str(config.get("configurable", {}).get("thread_id") or "")

@@ -1,36 +1,41 @@
-"""What a chat remembers: the earlier turns of each thread, with the resources that they made.
+"""Chat memory: the turns of threads without a checkpointer, and external chat histories.
 
 memory = ChatMemory()
 memory.add("thread-1", ChatTurn("make a canny image of a.jpg", "Here it is: …", (canny,)))
 memory.turns("thread-1")
+
+agent.invoke({"input": "…", "chat_history": SQLChatMessageHistory("chat-1", connection="sqlite:///c.db")})
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
 
 from jarvis_agent.core.request import ChatTurn
 
-_THREADS = 1_000
-TURNS = 50
-"""How many turns of a chat are remembered."""
+MAX_TURNS = 50
+"""Remembered turns of one chat."""
 
-_LETTERS = 50_000_000
-"""Letters of all turns together: a thousand for each of as many turns as there may be."""
+_MAX_THREADS = 1_000
+_MAX_CHARS = 50_000_000
+"""Characters of all turns together."""
 
 
 class ChatMemory:
-    """Turns by thread id. The threads longest unused are forgotten first; thread-safe."""
+    """Turns by thread id. The least recently used threads are dropped first. Thread-safe."""
 
-    def __init__(self, threads: int = _THREADS, turns: int = TURNS, letters: int = _LETTERS) -> None:
-        """Keep at most so many threads, of each at most so many turns, and so many letters of all of them.
-
-        The newest turn is kept however long it is.
-        """
+    def __init__(
+        self, threads: int = _MAX_THREADS, turns: int = MAX_TURNS, characters: int = _MAX_CHARS
+    ) -> None:
+        """The limits; `turns` is per thread, `characters` for all. The newest turn is always kept."""
         self._threads: OrderedDict[str, deque[ChatTurn]] = OrderedDict()
-        self._limit, self._depth, self._most = threads, turns, letters
-        self._letters = 0
+        self._max_threads, self._max_turns, self._max_chars = threads, turns, characters
+        self._chars = 0
         self._lock = threading.Lock()
 
     def turns(self, thread: str) -> tuple[ChatTurn, ...]:
@@ -44,19 +49,27 @@ class ChatMemory:
             turns = self._threads.setdefault(thread, deque())
             self._threads.move_to_end(thread)
             turns.append(turn)
-            self._letters += _letters_of(turn)
-            if len(turns) > self._depth:
-                self._forget_one(thread)
-            most = max(self._most, _letters_of(turn))
-            while len(self._threads) > self._limit or self._letters > most:
-                self._forget_one(next(iter(self._threads)))
+            self._chars += _length(turn)
+            if len(turns) > self._max_turns:
+                self._drop_turn(thread)
+            limit = max(self._max_chars, _length(turn))
+            while len(self._threads) > self._max_threads or self._chars > limit:
+                self._drop_turn(next(iter(self._threads)))
 
-    def _forget_one(self, thread: str) -> None:
+    def _drop_turn(self, thread: str) -> None:
         turns = self._threads[thread]
-        self._letters -= _letters_of(turns.popleft())
+        self._chars -= _length(turns.popleft())
         if not turns:
             del self._threads[thread]
 
 
-def _letters_of(turn: ChatTurn) -> int:
+def _length(turn: ChatTurn) -> int:
     return len(turn.request) + len(turn.answer)
+
+
+async def read_history(value: Any) -> tuple[Any, BaseChatMessageHistory | None]:
+    """An agent's input with the messages of an external chat history in place of it, and the history."""
+    history = value.get("chat_history") if isinstance(value, Mapping) else None
+    if not isinstance(history, BaseChatMessageHistory):
+        return value, None
+    return {**value, "chat_history": list(await history.aget_messages())}, history

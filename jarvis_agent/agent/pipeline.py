@@ -1,112 +1,115 @@
-"""One request from beginning to end: plan, execute while the plan is being written, answer.
+"""RunPipeline: one request from beginning to end. Plan, select, execute, respond.
 
-async for event in RunPipeline(agent_parts).events(request, config):
-    ...                                   # the last event is "done" and carries the Run
+    pipeline = RunPipeline(stages, config)
+    async for event in pipeline.events(request):
+        ...                                   # the last event is "done" and has the Run
+
+Without a checkpointer, tasks start while the planner still writes. With one (`Steps.is_stored`), planning is
+one stored step, and execution starts after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, TypeVar, cast
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from pydantic import TypeAdapter
 
-from jarvis_agent.agent.memory import ChatMemory
+from jarvis_agent.agent.approval import REJECTED, Ask, approve
+from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
+from jarvis_agent.agent.stages import PipelineStages
+from jarvis_agent.agent.steps import DirectSteps, Steps
 from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.concurrency import (
-    StageTimeoutError,
-    gather_limited,
-    limits,
-    run_with_timeout,
-    start_daemon_thread,
-)
-from jarvis_agent.core.errors import (
-    DeadlineError,
-    InputError,
-    JarvisError,
-    LLMError,
-    describe_error,
-    format_traceback,
-)
+from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_with_timeout, start_daemon_thread
+from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.request import ChatTurn, Request, RunContext, mentions
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.request import ChatTurn, Request, RunContext
 from jarvis_agent.core.types import Resource, Task, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.planning.chain import Planner
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.replanner import Replanner
-from jarvis_agent.response.chain import Responder
+from jarvis_agent.response.chain import report_after_failure
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-class TaskRunnerProvider(Protocol):
-    """Gives the workers that a run may use, by task name."""
-
-    async def __call__(self) -> Mapping[str, TaskRunner]:
-        """The workers; called once a run."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineStages:
-    """What an agent is made of.
-
-    Attributes:
-        workers: gives what does the tasks.
-        planner: makes the plan.
-        fallback: makes it when the planner's language model fails; None: the failure is the plan's note.
-        responder: writes the answer.
-        report: writes it without a language model, when there is no time left for one.
-        replanner: plans again where tasks have failed; None: nobody does.
-    """
-
-    workers: TaskRunnerProvider
-    planner: Planner
-    fallback: Planner | None
-    responder: Responder
-    report: Responder
-    settings: Settings
-    memory: ChatMemory
-    replanner: Replanner | None = None
+_BEGUN = TypeAdapter(tuple[str, float])
+_FILES = TypeAdapter(list[Resource])
+_PLANNED = TypeAdapter(tuple[Plan, float])
+_PLAN = TypeAdapter(Plan)
+_TEXT = TypeAdapter(str)
 
 
 class RunPipeline:
-    """The run of one request."""
+    """The run of one request. `turn` is its chat turn, for the memory, once the run has ended."""
 
     def __init__(
-        self, stages: PipelineStages, config: RunnableConfig | None = None, directory: Path | None = None
+        self,
+        stages: PipelineStages,
+        config: RunnableConfig | None = None,
+        *,
+        turns: Sequence[ChatTurn] = (),
+        steps: Steps | None = None,
+        ask: Ask | None = None,
     ) -> None:
-        """`directory` is where files are written; None: a new one."""
+        """`turns` are earlier turns of the chat; `ask` lets someone approve the plan before it is run."""
         self._stages = stages
         self._settings = stages.settings
-        self._config = config
-        self._thread = str((config or {}).get("configurable", {}).get("thread_id") or "")
+        self._steps: Steps = DirectSteps() if steps is None else steps
+        self._meter = self._steps.meter
+        self._config = merge_configs(config, {"callbacks": [self._meter]})
+        self._config.pop("run_id", None)
+        self._turns = turns
+        self._ask = ask
         self._began = perf_counter()
         self._deadline = self._settings.run_timeout
-        self._store = ResourceStore(stages.settings, directory=directory)
+        self._open_store: ResourceStore | None = None
         self._timings: dict[str, float] = {}
+        self.turn: ChatTurn | None = None
 
-    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Everything that happens, as it happens; the last event is "done". Leaving early cancels the run.
+    async def run(self, request: Request, emit: Emit = lambda event: None) -> Run:
+        """Plan, select, execute, respond. The executor selects the model of each task when it is added.
 
         Raises:
-            InputError: the request is empty, or one of its files can not be used.
-            DeadlineError: its files were not there when the run's time was over.
+            InputError: the request is empty, or one of its files cannot be used.
+            DeadlineError: its files could not be read within the run's time.
         """
+        try:
+            runners, context = await self._prepare(request)
+            async with Executor(
+                runners, self._store, context, self._settings, emit, self._clock, self._steps.results
+            ) as executor:
+                plan = await self._plan(context, executor, emit)
+                results = await executor.join(plan.tasks, self._deadline)
+                plan, results = await self._replan(context, executor, plan, results, emit)
+            self._time_execution(results)
+            answer = await self._respond(context, plan, results, emit)
+        finally:
+            await self._close_store()
+        self.turn = _turn_of(context, answer, results)
+        self._timings["total"] = self._clock()
+        usage = self._meter.usage
+        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=self._timings)
+        emit(Event(kind="done", seconds=self._clock(), run=run))
+        return run
+
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        """The events of `run` as they happen. Closing the generator cancels the run."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def work() -> None:
             try:
-                await self._run(request, queue.put_nowait)
+                await self.run(request, queue.put_nowait)
             finally:
                 queue.put_nowait(None)
 
@@ -120,195 +123,155 @@ class RunPipeline:
             await asyncio.wait([working])
 
     async def plan(self, request: Request) -> Plan:
-        """The plan only; nothing is run. Raises as `events`."""
+        """The plan only; nothing is run. Raises as `run`."""
         try:
-            _, brief = await self._begin(request)
-            return await self._plan_in_time(brief, lambda task: None)
+            _, context = await self._prepare(request)
+            return (await self._write_plan(context, lambda task: None))[0]
         finally:
             await self._close_store()
 
-    def _clock(self) -> float:
-        return perf_counter() - self._began
+    # Prepare
 
-    async def _run(self, request: Request, emit: Emit) -> Run:
+    @property
+    def _store(self) -> ResourceStore:
+        assert self._open_store is not None
+        return self._open_store
+
+    async def _prepare(self, request: Request) -> tuple[Mapping[str, TaskRunner], RunContext]:
+        """The runners, and the request with its files opened."""
+        if not request.text and not request.blocks:
+            raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
+
+        store = await asyncio.to_thread(ResourceStore, self._settings)
+
+        async def begin() -> tuple[str, float]:
+            return made, time.time()
+
+        made = await asyncio.to_thread(lambda: str(store.directory))
+        directory, began = await self._steps.run_once("begin", begin, _BEGUN)
+        if directory != made:
+            store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
+        self._open_store = store
+        elapsed = max(0.0, time.time() - began)
+        self._began -= elapsed
+        self._deadline += elapsed
         try:
-            workers, brief = await self._begin(request, self._store.prepare)
-            plan, results = await self._execute(brief, workers, emit)
-            answer = await self._respond(brief, plan, results, emit)
-        finally:
-            await self._close_store()
-        self._remember(brief, answer, results)
-        self._timings["total"] = self._clock()
-        run = Run(answer=answer, plan=plan, results=results, usage=brief.meter.usage, timings=self._timings)
-        emit(Event(kind="done", seconds=self._clock(), run=run))
-        return run
-
-    def _limit(self, stage: float, variable: str) -> tuple[float, str]:
-        """Seconds that a stage has, by its own limit or what is left of the run; and by which, for people."""
-        left = self._deadline - self._clock()
-        if stage < left:
-            return stage, f"{stage:g} s, {variable}"
-        return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
-
-    async def _close_store(self) -> None:
-        try:
-            await run_with_timeout(
-                limits.CANCEL_GRACE_S, asyncio.to_thread(self._store.close), "the end of a run"
-            )
-        except StageTimeoutError:
-            logger.warning(
-                "the directory %s of a run does not answer; it is left as it is", self._store.directory
-            )
-        except asyncio.CancelledError:
-            # Who stops a run twice is not kept waiting, and its empty directory does not stay.
-            start_daemon_thread(self._store.close)
-            raise
-
-    async def _begin(
-        self, request: Request, prepare: Callable[[], None] = lambda: None
-    ) -> tuple[Mapping[str, TaskRunner], RunContext]:
-        """Who can do what, and what there is to do."""
-
-        async def begin() -> tuple[Mapping[str, TaskRunner], RunContext]:
-            await asyncio.to_thread(prepare)
-            workers = await self._stages.workers()
-            return workers, await self._brief(request, workers)
-
-        try:
-            return await run_with_timeout(self._deadline - self._clock(), begin(), "the beginning of a run")
+            left = self._deadline - self._clock()
+            return await run_with_timeout(left, self._open(request), "preparing the run")
         except StageTimeoutError as error:
             limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
             raise DeadlineError(
-                f"the request's files and what there is to work with were not there within {limit}; "
+                f"the request's files could not be read within {limit}; "
                 "try again with fewer files, or files of this machine"
             ) from error
 
-    async def _brief(self, request: Request, workers: Mapping[str, TaskRunner]) -> RunContext:
-        if not request.text and not request.blocks:
-            raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
-        turns = tuple([await self._recall(turn) for turn in self._turns(request)])
-        return RunContext(
+    async def _open(self, request: Request) -> tuple[Mapping[str, TaskRunner], RunContext]:
+        await asyncio.to_thread(self._store.prepare)
+        runners = await self._stages.runners()
+        known = {(turn.request, turn.answer) for turn in self._turns}
+        told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
+        turns = [await recall(turn, self._store) for turn in (*told, *self._turns)]
+        files = await self._steps.run_once(
+            "files", lambda: grant_files(request, self._store, self._settings), _FILES
+        )
+        if self._steps.is_stored:
+            await readmit_files(files, self._store)
+        context = RunContext(
             request=request.text,
-            files=tuple(await self._files(request)),
-            turns=turns,
-            specs={name: worker.spec for name, worker in workers.items()},
+            turns=tuple(turns),
+            files=tuple(files),
+            specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
             confined=not self._settings.allow_request_paths,
         )
+        return runners, context
 
-    async def _files(self, request: Request) -> list[Resource]:
-        """What the request gives and names; the run may read it from now on."""
-        count, most = len(request.files) + len(request.blocks), self._settings.max_files
-        if count > most:
-            raise InputError(f"the request has {count} files, more than {most} (JARVIS_MAX_FILES)")
-        files = await gather_limited(self._store.grant, request.files, self._settings.max_parallel)
-        files += await gather_limited(self._store.keep, request.blocks, self._settings.max_parallel)
-        known = {file.name for file in files}
-        for name in await asyncio.to_thread(mentions, request.text, self._store.knows):
-            if name in known:
-                continue
-            file = await self._store.grant_mention(name)
-            if file not in files:
-                files.append(file)
-        return files
+    # Plan
 
-    def _turns(self, request: Request) -> tuple[ChatTurn, ...]:
-        """Earlier turns: those of the request's history, and those remembered, which know their resources."""
-        remembered = self._stages.memory.turns(self._thread)
-        known = {(turn.request, turn.answer) for turn in remembered}
-        told = (turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known)
-        return (*told, *remembered)
+    async def _plan(self, context: RunContext, executor: Executor, emit: Emit) -> Plan:
+        """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
+        add: Callable[[Task], None] = (lambda task: None) if self._steps.is_stored else executor.add
 
-    async def _recall(self, turn: ChatTurn) -> ChatTurn:
-        """The turn with its files, which may be read again: those it was given, and those it made."""
-        for name in await asyncio.to_thread(mentions, turn.request, self._store.knows):
-            await self._store.grant_mention(name)
-        self._store.admit(turn.resources)
-        if turn.resources:
-            return turn
-        recalled = [await self._store.recall(block) for block in turn.blocks]
-        given = [resource for resource in recalled if resource is not None]
-        made = await self._store.grant_outputs(turn.answer)
-        return replace(turn, resources=(*given, *made), blocks=())
+        async def decide() -> Plan:
+            return plan if self._ask is None else approve(plan, context, self._ask)
 
-    async def _plan_in_time(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        """The plan, or what there is of it when its time is over.
+        plan, self._timings["plan"] = await self._steps.run_once(
+            "plan", lambda: self._write_plan(context, add), _PLANNED
+        )
+        if self._steps.is_stored:
+            plan = await self._steps.run_once("decision", decide, _PLAN)
+        emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+        return plan
 
-        What was given out may run already, so the plan holds it, whatever becomes of the planner.
-        """
+    async def _write_plan(self, context: RunContext, add: Callable[[Task], None]) -> tuple[Plan, float]:
+        """The plan, as far as it was written in time, and the seconds it took."""
         started = self._clock()
-        given: list[Task] = []
-        over = False
-
-        def give(task: Any) -> None:
-            if not isinstance(task, Task):
-                raise TypeError(f"what the planner gives out is no Task: {task!r}")
-            # A planner that does not stop when it is told to may still write.
-            if not over:
-                given.append(task)
-                on_task(task)
-
-        try:
-            rest = await self._plan(brief, give, given)
-            return Plan(tasks=given) + rest
-        finally:
-            over = True
-            self._timings["plan"] = self._clock() - started
-
-    async def _plan(self, brief: RunContext, give: Callable[[Task], None], given: Sequence[Task]) -> Plan:
-        """The planner's plan; the fallback's if the planner fails or is late before its first task."""
+        plan = Plan()
         seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
+        late = f"planning did not finish in its time ({limit})"
+        for planner in (self._stages.planner, self._stages.fallback_planner):
+            if planner is None:
+                break
+            before = plan
+            plan, is_late = await self._ask_planner(planner, context, add, before, seconds, late)
+            seconds = self._deadline - self._clock()
+            if not is_late or plan.tasks or seconds <= 0:
+                break
+        return plan, self._clock() - started
+
+    async def _ask_planner(
+        self,
+        planner: Runnable[Any, Plan],
+        context: RunContext,
+        add: Callable[[Task], None],
+        plan: Plan,
+        seconds: float,
+        late: str,
+    ) -> tuple[Plan, bool]:
+        """The plan with what one planner adds, and whether its time was over.
+
+        A task that was added may run already, so it stays in the plan whatever becomes of the planner.
+        """
+
+        async def read() -> None:
+            nonlocal plan
+            stream = planner.astream(_inputs(context, tools=context.specs), self._config)
+            async with aclosing(cast("AsyncGenerator[Plan, None]", stream)) as chunks:
+                async for chunk in chunks:
+                    if not isinstance(chunk, Plan):
+                        raise TypeError(f"the planner returned no Plan: {chunk!r}")
+                    if is_over:  # a planner that ignores its cancellation may still write
+                        return
+                    plan += chunk
+                    for task in chunk.tasks:
+                        add(task)
+
+        is_over = False
+        note, is_late = "", False
         try:
-            return Plan() + await run_with_timeout(
-                seconds, self._stages.planner.plan(brief, give), "the planner"
-            )
+            await run_with_timeout(seconds, read(), "the planner")
         except StageTimeoutError:
-            note = f"planning did not finish in its time ({limit})"
-        except LLMError as error:
-            logger.warning("planning with the language model failed: %s", error)
-            note = f"the language model could not plan: {error}"
+            note, is_late = late, True
         except JarvisError as error:
-            return Plan(notes=[str(error)])
+            note = str(error)
         except Exception as error:
-            # A fault of the planner's code is for the log: its words may be none for those who asked.
             logger.error("planning failed: %s", format_traceback(error))
-            return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
-        return Plan(notes=[note]) + (Plan() if given else await self._plan_without_llm(brief, give))
+            note = f"planning failed ({type(error).__name__}); see the log"
+        finally:
+            is_over = True
+        return (plan + Plan(notes=[note]) if note else plan), is_late
 
-    async def _plan_without_llm(self, brief: RunContext, give: Callable[[Task], None]) -> Plan:
-        left = self._deadline - self._clock()
-        if self._stages.fallback is None or left <= 0:
-            return Plan()
-        name = "the planner without a language model"
-        try:
-            return Plan() + await run_with_timeout(left, self._stages.fallback.plan(brief, give), name)
-        except StageTimeoutError:
-            return Plan(notes=["planning without a language model did not finish in the run's time"])
-        except JarvisError as error:
-            return Plan(notes=[str(error)])
-        except Exception as error:
-            logger.error("planning without a language model failed: %s", format_traceback(error))
-            return Plan(notes=[f"planning failed ({type(error).__name__}); the log says more"])
-
-    async def _execute(
-        self, brief: RunContext, workers: Mapping[str, TaskRunner], emit: Emit
+    async def _replan(
+        self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult], emit: Emit
     ) -> tuple[Plan, list[TaskResult]]:
-        """Plan and run at the same time: a task starts as soon as it is known."""
-        async with Executor(workers, self._store, brief, self._settings, emit, self._clock) as executor:
-            plan = await self._plan_in_time(brief, executor.add)
-            emit(Event(kind="planned", seconds=self._clock(), plan=plan))
-            results = await executor.join(plan.tasks, self._deadline)
-            plan, results = await self._go_on(executor, brief, plan, results, emit)
-        self._time_execution(results)
-        return plan, results
-
-    async def _go_on(
-        self, executor: Executor, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit
-    ) -> tuple[Plan, list[TaskResult]]:
-        """Run what is planned in the place of tasks that failed, `Settings.max_replans` times at most."""
+        """Plan again for failed tasks, at most `Settings.max_replans` times."""
+        if self._stages.replanner is None or self._ask is not None or not plan.tasks:
+            return plan, results
+        # An approved plan is not changed.
         for turn in range(self._settings.max_replans):
             started = self._clock()
-            more = await self._replan(turn, brief, plan, results)
+            again = self._write_replan(self._stages.replanner, context, plan, results)
+            more = await self._steps.run_once(f"replan {turn}", again, _PLAN)
             if more == Plan():
                 break
             self._timings["replan"] = self._timings.get("replan", 0.0) + self._clock() - started
@@ -319,78 +282,121 @@ class RunPipeline:
             results = await executor.join(plan.tasks, self._deadline)
         return plan, results
 
-    async def _replan(self, turn: int, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
-        """What to add to the plan; nothing where there is no time for it."""
-        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
-        if self._stages.replanner is None or seconds <= 0:
-            return Plan()
-        again = self._stages.replanner.replan(brief, plan, results)
+    def _write_replan(
+        self, replanner: Runnable[Any, Plan], context: RunContext, plan: Plan, results: Sequence[TaskResult]
+    ) -> Callable[[], Awaitable[Plan]]:
+        async def write() -> Plan:
+            seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
+            if seconds <= 0 or all(result.status == "ok" for result in results):
+                return Plan()
+            inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
+            try:
+                return Plan() + await run_with_timeout(
+                    seconds, replanner.ainvoke(inputs, self._config), "replanning"
+                )
+            except StageTimeoutError:
+                return Plan(notes=[f"planning again did not finish in its time ({limit})"])
+            except Exception as error:
+                # The results so far are kept.
+                logger.error("replanning failed: %s", format_traceback(error))
+                return Plan(notes=[f"planning again failed ({type(error).__name__}); see the log"])
+
+        return write
+
+    # Respond
+
+    async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+        """The answer. If its writer fails or exceeds its time, the report completes it."""
+        started, pieces = self._clock(), list[str]()
+
+        def show(piece: Any) -> None:
+            if not isinstance(piece, str):
+                raise TypeError(f"the responder returned no text: {piece!r}")
+            pieces.append(piece)
+            emit(Event(kind="token", seconds=self._clock(), text=piece))
+
+        async def write() -> str:
+            if plan.notes == [REJECTED]:
+                show(phrases(context.request).rejected)
+            else:
+                await self._write_answer(context, plan, results, show, pieces)
+            return "".join(pieces)
+
+        answer = await self._steps.run_once("answer", write, _TEXT)
+        if not pieces:
+            show(answer)
+        self._timings["respond"] = self._clock() - started
+        return answer
+
+    async def _write_answer(
+        self,
+        context: RunContext,
+        plan: Plan,
+        results: list[TaskResult],
+        show: Callable[[Any], None],
+        shown: Sequence[str],
+    ) -> None:
+        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
+        inputs = _inputs(context, plan=plan, results=results, restricted=context.confined)
+        is_over = False
+
+        async def write() -> None:
+            stream = cast("AsyncGenerator[str, None]", self._stages.responder.astream(inputs, self._config))
+            async with aclosing(stream) as pieces:
+                async for piece in pieces:
+                    if is_over:  # a responder that ignores its cancellation may still write
+                        return
+                    show(piece)
+                    await asyncio.sleep(0)  # lets the time limit pass if the stream never waits
+
         try:
-            return Plan() + await run_with_timeout(seconds, again, "planning again")
-        except StageTimeoutError:
-            return Plan(notes=[f"planning again did not finish in its time ({limit})"])
+            await run_with_timeout(seconds, write(), "the responder")
         except Exception as error:
-            # What was done is worth more than the chance to do the rest.
-            logger.error("planning again failed: %s", format_traceback(error))
-            return Plan(notes=[f"planning again failed ({type(error).__name__}); the log says more"])
+            is_over = True
+            late = isinstance(error, StageTimeoutError)
+            why = f"there was no time left ({limit})" if late else describe_error(error)
+            logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
+            for piece in report_after_failure(inputs, bool(shown), why):
+                show(piece)
+
+    # Time
+
+    def _clock(self) -> float:
+        return perf_counter() - self._began
+
+    def _limit(self, stage: float, variable: str) -> tuple[float, str]:
+        """Seconds for a stage: its own limit or what is left of the run; and the limit's name."""
+        left = self._deadline - self._clock()
+        if stage < left:
+            return stage, f"{stage:g} s, {variable}"
+        return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
 
     def _time_execution(self, results: Sequence[TaskResult]) -> None:
         ended = max((result.ended for result in results), default=0.0)
         self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
-    async def _respond(self, brief: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
-        """The answer; the report where its writer fails or is late."""
-        started = self._clock()
-        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
-        pieces: list[str] = []
-        over = False
-
-        def say(piece: Any) -> None:
-            if not isinstance(piece, str):
-                raise TypeError(f"a piece of the answer is no text: {piece!r}")
-            pieces.append(piece)
-            emit(Event(kind="token", seconds=self._clock(), text=piece))
-
-        async def write() -> None:
-            async for piece in self._responder(plan).respond(brief, plan, results):
-                # A writer that does not stop when it is told to may still write.
-                if over:
-                    return
-                say(piece)
-                # One that never waits would let no deadline pass.
-                await asyncio.sleep(0)
-
+    async def _close_store(self) -> None:
+        store = self._open_store
+        if store is None:
+            return
         try:
-            await run_with_timeout(seconds, write(), "the answer's writer")
-        except Exception as error:
-            # The work is done: a writer that fails must not take its results along.
-            over = True
-            why = (
-                f"there was no time left ({limit})"
-                if isinstance(error, StageTimeoutError)
-                else describe_error(error)
+            await run_with_timeout(
+                limits.CANCEL_GRACE_S, asyncio.to_thread(store.close), "closing the run's directory"
             )
-            logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
-            words = phrases(brief.request)
-            if pieces:
-                say(f"\n\n{words.broke_off.format(error=why)}\n\n")
-            begun = bool(pieces)
-            async for piece in self._stages.report.respond(brief, plan, results):
-                say(piece)
-            if not begun:
-                say(f"\n\n{words.no_answer.format(error=why)}")
-        self._timings["respond"] = self._clock() - started
-        return "".join(pieces)
-
-    def _responder(self, plan: Plan) -> Responder:
-        return self._stages.responder
-
-    def _remember(self, brief: RunContext, answer: str, results: list[TaskResult]) -> None:
-        if self._thread:
-            self._stages.memory.add(self._thread, turn_of(brief, answer, results))
+        except StageTimeoutError:
+            logger.warning("the directory %s of a run does not respond and is left", store.directory)
+        except asyncio.CancelledError:
+            # A second cancellation is not delayed; a thread removes the directory if it is empty.
+            start_daemon_thread(store.close)
+            raise
 
 
-def turn_of(brief: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
-    """What later turns know of this one: its words, its answer, the files that it was given or made."""
+def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:
+    return {"input": context.request, "files": context.files, "chat_history": context.turns, **more}
+
+
+def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
+    """The run as a chat turn, with the files that it was given or produced."""
     made = [resource for result in results for resource in result.resources if resource.path is not None]
-    return ChatTurn(brief.request, answer, (*(file for file in brief.files if file.path is not None), *made))
+    given = [file for file in context.files if file.path is not None]
+    return ChatTurn(context.request, answer, (*given, *made))

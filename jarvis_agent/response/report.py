@@ -16,7 +16,6 @@ from typing import Any
 
 from jarvis_agent.core.messages import Phrases, phrases
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.request import RunContext
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.planning.plan import Plan
@@ -28,9 +27,9 @@ _COUNTS = 8
 _LONGEST = 3000
 
 
-def report(brief: RunContext, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
-    """The report in pieces, each a paragraph; `note` is its last one."""
-    words = phrases(brief.request)
+def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
+    """The report in paragraphs; `note` is the last one."""
+    words = phrases(request)
     paragraphs = _on_results(plan, results, words) if plan.tasks else _on_nothing(plan, words)
     whole = [paragraph for paragraph in (*paragraphs, note) if paragraph]
     for place, paragraph in enumerate(whole):

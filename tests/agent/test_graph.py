@@ -24,11 +24,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from pydantic import TypeAdapter
 from small_agents import DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.agent import checkpoints as steps
-from jarvis_agent.agent.graph import DurableAgent, make_graph
 from jarvis_agent.core.errors import ConfigError, DeadlineError, InputError
 from jarvis_agent.testing import ScriptedLLM
 
@@ -61,7 +61,7 @@ async def test_a_durable_run_is_the_run_that_it_would_be(
     saver: AsyncSqliteSaver, picture: Path, tmp_path: Path
 ) -> None:
     agent, _, _ = small_agent(described(picture), settings=Settings(output_dir=tmp_path / "out"))
-    run = await DurableAgent(agent, saver).ainvoke(request_for(picture), THREAD)
+    run = await agent.with_checkpointer(saver).ainvoke(request_for(picture), THREAD)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[1].resources[0].path.is_file()  # type: ignore[union-attr]
     assert run.answer == "It is done."
@@ -73,7 +73,9 @@ async def test_its_events_are_those_of_any_run(
     saver: AsyncSqliteSaver, picture: Path, tmp_path: Path
 ) -> None:
     agent, _, _ = small_agent(described(picture), settings=Settings(output_dir=tmp_path / "out"))
-    kinds = [event.kind async for event in DurableAgent(agent, saver).events(request_for(picture), THREAD)]
+    kinds = [
+        event.kind async for event in agent.with_checkpointer(saver).events(request_for(picture), THREAD)
+    ]
     assert kinds[0] == "planned"
     assert kinds.count("started") == kinds.count("finished") == 2
     assert kinds[-1] == "done"
@@ -83,7 +85,7 @@ async def test_its_events_are_those_of_any_run(
 async def test_what_was_done_is_not_done_again(saver: AsyncSqliteSaver, tmp_path: Path) -> None:
     calls: list[str] = []
     stuck = asyncio.Event()
-    durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), saver)
+    durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).with_checkpointer(saver)
     await stop_when(stuck, durable, "count")
     run = await durable.ainvoke(None, THREAD)
     assert calls == ["one", "one!", "one!"]
@@ -104,7 +106,7 @@ async def test_nothing_is_built_on_a_result_that_can_not_be_stored(tmp_path: Pat
     calls: list[str] = []
     agent = counting_agent(tmp_path, calls, *ONE_BY_ONE)
     with pytest.raises(OSError, match="no space"):
-        await DurableAgent(agent, FullDisk()).ainvoke("count", THREAD)
+        await agent.with_checkpointer(FullDisk()).ainvoke("count", THREAD)
     assert calls == ["one"]
 
 
@@ -118,11 +120,19 @@ class Asleep(InMemorySaver):
 async def test_a_checkpointer_that_never_ends_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "PATIENCE", 0.05)
+    monkeypatch.setattr(steps, "COMMIT_TIMEOUT_S", 0.05)
     calls: list[str] = []
-    with pytest.raises(DeadlineError, match="did not store"):
-        await make_graph(counting_agent(tmp_path, calls), Asleep()).ainvoke("count", THREAD)
+    with pytest.raises(DeadlineError, match="did not commit"):
+        await (
+            counting_agent(tmp_path, calls)
+            .with_checkpointer(Asleep())
+            .graph.ainvoke({"input": "count"}, THREAD)
+        )
     assert calls == []
+
+
+def active_steps(saver: steps.CommitAwareSaver) -> steps.CheckpointedSteps:
+    return steps.CheckpointedSteps(saver, {"configurable": {steps.SAVER_KEY: saver}})
 
 
 async def test_a_write_that_is_never_asked_for_is_neither_waited_for_nor_kept_in_mind(
@@ -131,11 +141,11 @@ async def test_a_write_that_is_never_asked_for_is_neither_waited_for_nor_kept_in
     async def work() -> str:
         return "done"
 
-    monkeypatch.setattr(steps, "PATIENCE", 0.01)
+    monkeypatch.setattr(steps, "COMMIT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(steps, "task", lambda name: lambda step: step)
     teller = steps.CommitAwareSaver(InMemorySaver())
-    with pytest.raises(DeadlineError, match="did not store"):
-        await steps.CheckpointedSteps(teller).once("a step", work)
+    with pytest.raises(DeadlineError, match="did not commit"):
+        await active_steps(teller).run_once("a step", work, TypeAdapter(str))
     assert teller._stored == {}
 
 
@@ -144,11 +154,11 @@ async def test_a_thread_remembers_its_turns_in_the_checkpointer(
 ) -> None:
     settings = Settings(output_dir=tmp_path / "out")
     first, _, _ = small_agent(described(picture), settings=settings)
-    made = await DurableAgent(first, saver).ainvoke(request_for(picture), THREAD)
+    made = await first.with_checkpointer(saver).ainvoke(request_for(picture), THREAD)
     wav = made.results[1].resources[0].path
     rows = plan(("automatic-speech-recognition", [], {"audio": str(wav)}))
     second, llm, _ = small_agent(rows, settings=settings)  # a new process, as far as memory goes
-    run = await DurableAgent(second, saver).ainvoke("Now write down what you said.", THREAD)
+    run = await second.with_checkpointer(saver).ainvoke("Now write down what you said.", THREAD)
     assert run.results[0].status == "ok"
     assert "Describe a.jpg aloud" in llm.calls[0].prompt
 
@@ -156,11 +166,11 @@ async def test_a_thread_remembers_its_turns_in_the_checkpointer(
 async def test_a_thread_keeps_its_newest_turns_and_not_all_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.agent.durable_session.TURNS", 2)
-    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    monkeypatch.setattr("jarvis_agent.agent.graph.MAX_TURNS", 2)
+    durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
     for request in ("count once", "count twice", "count thrice", "count again"):
         await durable.ainvoke(request, THREAD)
-    asked = durable.agent.model.calls[-1].prompt  # type: ignore[union-attr]
+    asked = durable.model.calls[-1].prompt  # type: ignore[union-attr]
     assert "count once" not in asked
     assert "count twice" in asked
     assert "count thrice" in asked
@@ -169,7 +179,7 @@ async def test_a_thread_keeps_its_newest_turns_and_not_all_for_ever(
 async def test_runs_of_one_thread_follow_each_other(tmp_path: Path) -> None:
     calls: list[str] = []
     stuck = asyncio.Event()
-    durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), InMemorySaver())
+    durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).with_checkpointer(InMemorySaver())
     await stop_when(stuck, durable, "count")
     one, other, later = await asyncio.gather(
         durable.ainvoke(None, THREAD), durable.ainvoke(None, THREAD), durable.ainvoke("again", THREAD)
@@ -183,10 +193,10 @@ async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(tmp_path: Pat
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
     agent.settings = agent.settings.model_copy(update={"run_timeout": 0.05})
-    durable = DurableAgent(agent, InMemorySaver())
+    durable = agent.with_checkpointer(InMemorySaver())
     async with aclosing(durable.events("count", THREAD)) as left:
         await anext(left)
-        with pytest.raises(ConfigError, match="still under way"):
+        with pytest.raises(ConfigError, match="still running"):
             await durable.ainvoke("again", THREAD)
 
 
@@ -194,20 +204,20 @@ async def test_a_synchronous_checkpointer_does_as_well(tmp_path: Path) -> None:
     calls: list[str] = []
     stuck = asyncio.Event()
     with SqliteSaver.from_conn_string(str(tmp_path / "runs.sqlite")) as saver:
-        durable = DurableAgent(counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck), saver)
+        durable = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck).with_checkpointer(saver)
         await stop_when(stuck, durable, "count")
         assert await durable.unfinished(THREAD) is not None
         run = await durable.ainvoke(None, THREAD)
         states = [state async for state in durable.graph.aget_state_history(THREAD)]
-        assert states[0].values == run.model_dump(mode="json")
+        assert states[0].values["run"] == run.model_dump(mode="json")
     assert calls == ["one", "one!", "one!"]
 
 
 def test_sync_code_runs_and_looks_at_it_too(tmp_path: Path) -> None:
-    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
     run = durable.invoke("count", THREAD)
-    assert durable.graph.get_state(THREAD).values == run.model_dump(mode="json")
-    assert len(list(durable.graph.get_state_history(THREAD))) == 2
+    assert durable.graph.get_state(THREAD).values["run"] == run.model_dump(mode="json")
+    assert len(list(durable.graph.get_state_history(THREAD))) == 3
     durable.close()
 
 
@@ -215,7 +225,7 @@ def test_sync_code_runs_and_looks_at_it_too(tmp_path: Path) -> None:
     ("request_", "fault"), [({"inputt": "count"}, "inputt: there is no such field"), (7, "can not be read")]
 )
 async def test_what_is_no_request_is_not_stored(tmp_path: Path, request_: Any, fault: str) -> None:
-    durable = DurableAgent(counting_agent(tmp_path, []), InMemorySaver())
+    durable = counting_agent(tmp_path, []).with_checkpointer(InMemorySaver())
     with pytest.raises(InputError, match=fault):
         await durable.ainvoke(request_, THREAD)
     assert await durable.unfinished(THREAD) is None
@@ -225,7 +235,7 @@ async def test_a_run_that_is_over_is_returned_and_not_run_again(
     saver: AsyncSqliteSaver, tmp_path: Path
 ) -> None:
     calls: list[str] = []
-    durable = DurableAgent(counting_agent(tmp_path, calls), saver)
+    durable = counting_agent(tmp_path, calls).with_checkpointer(saver)
     run = await durable.ainvoke("count", THREAD)
     assert await durable.ainvoke(None, THREAD) == run
     assert calls == ["one"]
@@ -233,10 +243,10 @@ async def test_a_run_that_is_over_is_returned_and_not_run_again(
 
 async def test_without_a_thread_or_a_run_there_is_nothing_to_resume(saver: AsyncSqliteSaver) -> None:
     agent, _, _ = small_agent()
-    durable = DurableAgent(agent, saver)
-    with pytest.raises(ConfigError, match="wants a thread"):
+    durable = agent.with_checkpointer(saver)
+    with pytest.raises(ConfigError, match="needs a thread"):
         await durable.ainvoke("x", {})
-    with pytest.raises(ConfigError, match="no run to go on with"):
+    with pytest.raises(ConfigError, match="no run to resume"):
         await durable.ainvoke(None, THREAD)
 
 
@@ -288,7 +298,7 @@ async def test_runs_of_one_thread_follow_each_other_over_event_loops(tmp_path: P
 
     llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done."})
     agent = JarvisAgent(llm, tools=[count], settings=Settings(output_dir=tmp_path / "out"))
-    durable = DurableAgent(agent, InMemorySaver())
+    durable = agent.with_checkpointer(InMemorySaver())
     other = threading.Thread(target=durable.invoke, args=("count", THREAD))
     other.start()
     await asyncio.to_thread(begun.wait)

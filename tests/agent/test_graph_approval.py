@@ -17,8 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import Plan, Settings, Task
-from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent import JarvisAgent, Plan, Settings, Task
 from jarvis_agent.core.errors import ConfigError
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
@@ -31,18 +30,18 @@ def calls() -> list[str]:
 
 
 @pytest.fixture
-async def waiting(tmp_path: Path, calls: list[str]) -> DurableAgent:
+async def waiting(tmp_path: Path, calls: list[str]) -> JarvisAgent:
     """An agent with a plan that waits."""
-    durable = DurableAgent(counting_agent(tmp_path, calls), InMemorySaver(), approve=True)
+    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
     assert [event.kind async for event in durable.events("count", THREAD)] == []
     return durable
 
 
-async def decide(durable: DurableAgent, decision: Any) -> Any:
+async def decide(durable: JarvisAgent, decision: Any) -> Any:
     return await durable.ainvoke(Command(resume=decision), THREAD)
 
 
-async def test_a_plan_waits_for_approval(waiting: DurableAgent, calls: list[str]) -> None:
+async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
     shown = await waiting.waiting(THREAD)
     assert shown is not None
     assert (shown["request"], shown["plan"][0]["args"]) == ("count", {"text": "one"})
@@ -53,14 +52,14 @@ async def test_a_plan_waits_for_approval(waiting: DurableAgent, calls: list[str]
 
 
 @pytest.mark.parametrize("word", ["yes", "y", "Approve", " TRUE ", "ok."])
-async def test_a_plan_is_approved_in_words(waiting: DurableAgent, calls: list[str], word: str) -> None:
+async def test_a_plan_is_approved_in_words(waiting: JarvisAgent, calls: list[str], word: str) -> None:
     await decide(waiting, word)
     assert calls == ["one"]
 
 
 @pytest.mark.parametrize("word", [False, "reject", "No", "n", []])
 async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
-    waiting: DurableAgent, calls: list[str], word: Any
+    waiting: JarvisAgent, calls: list[str], word: Any
 ) -> None:
     run = await decide(waiting, word)
     assert (calls, run.results) == ([], [])
@@ -78,9 +77,7 @@ async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
         {"plan": {"tasks": [TWO], "notes": []}},
     ],
 )
-async def test_an_edited_plan_is_the_one_that_runs(
-    waiting: DurableAgent, calls: list[str], form: Any
-) -> None:
+async def test_an_edited_plan_is_the_one_that_runs(waiting: JarvisAgent, calls: list[str], form: Any) -> None:
     run = await decide(waiting, form)
     assert calls == ["two"]
     assert run.plan.tasks[0].args == {"text": "two"}
@@ -97,7 +94,7 @@ async def test_an_edited_plan_is_the_one_that_runs(
     ],
 )
 async def test_what_is_no_decision_is_asked_again_until_it_is_one(
-    waiting: DurableAgent, calls: list[str], decision: Any, problem: str
+    waiting: JarvisAgent, calls: list[str], decision: Any, problem: str
 ) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match=problem):
@@ -112,7 +109,7 @@ async def test_what_is_no_decision_is_asked_again_until_it_is_one(
 
 
 async def test_an_edited_plan_that_was_mended_is_shown_again_before_it_runs(
-    waiting: DurableAgent, calls: list[str]
+    waiting: JarvisAgent, calls: list[str]
 ) -> None:
     with pytest.raises(ConfigError, match="sing"):
         await decide(waiting, [TWO, UNKNOWN])
@@ -133,7 +130,7 @@ async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -
         return plan(("image-to-text", [], {"image": name}))
 
     agent, _, _ = small_agent(describe_it, settings=Settings(output_dir=tmp_path / "out"))
-    durable = DurableAgent(agent, InMemorySaver(), approve=True)
+    durable = agent.with_checkpointer(InMemorySaver(), approve=True)
     assert [event.kind async for event in durable.events([message], THREAD)] == []
     run = await decide(durable, True)
     assert [result.error for result in run.results] == [None]
@@ -141,7 +138,7 @@ async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -
 
 
 async def test_without_a_plan_that_waits_there_is_nothing_to_decide(
-    waiting: DurableAgent, calls: list[str]
+    waiting: JarvisAgent, calls: list[str]
 ) -> None:
     with pytest.raises(ConfigError, match="True, False, or another plan"):
         await decide(waiting, None)
@@ -156,11 +153,11 @@ async def test_a_decision_holds_for_whoever_goes_on_with_the_run(tmp_path: Path,
     calls: list[str] = []
     saver, stuck = InMemorySaver(), asyncio.Event()
     agent = counting_agent(tmp_path, calls, stuck=stuck)
-    first = DurableAgent(agent, saver, approve=True)
-    with pytest.raises(ConfigError, match="waits for a decision"):
-        await first.ainvoke("count", THREAD)
+    first = agent.with_checkpointer(saver, approve=True)
+    asked = await first.ainvoke("count", THREAD)
+    assert ([task.id for task in asked.plan.tasks], asked.results, asked.answer) == ([0], [], "")
     await stop_when(stuck, first, Command(resume=plan(*ONE_BY_ONE)))
-    second = DurableAgent(agent, saver, approve=asks)
+    second = agent.with_checkpointer(saver, approve=asks)
     assert await second.waiting(THREAD) is None
     run = await second.ainvoke(None, THREAD)
     assert [result.output for result in run.results] == ["one!", "one!!"]
@@ -171,16 +168,16 @@ async def test_a_run_that_nobody_had_to_approve_asks_nobody_when_it_goes_on(tmp_
     calls: list[str] = []
     saver, stuck = InMemorySaver(), asyncio.Event()
     agent = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck)
-    await stop_when(stuck, DurableAgent(agent, saver), "count")
-    run = await DurableAgent(agent, saver, approve=True).ainvoke(None, THREAD)
+    await stop_when(stuck, agent.with_checkpointer(saver), "count")
+    run = await agent.with_checkpointer(saver, approve=True).ainvoke(None, THREAD)
     assert [result.output for result in run.results] == ["one!", "one!!"]
     assert calls == ["one", "one!", "one!"]
 
 
 async def test_a_plan_that_waits_is_not_run_by_who_asks_nobody(
-    waiting: DurableAgent, calls: list[str]
+    waiting: JarvisAgent, calls: list[str]
 ) -> None:
-    hasty = DurableAgent(waiting.agent, waiting.graph.checkpointer)
+    hasty = waiting.with_checkpointer(waiting.checkpointer)
     with pytest.raises(ConfigError, match="waits for approval"):
         await hasty.ainvoke(None, THREAD)
     assert calls == []

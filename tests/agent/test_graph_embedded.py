@@ -16,6 +16,7 @@ pytest.importorskip("langgraph")
 
 from blocking import BlockingCallError, no_blocking
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
@@ -23,7 +24,6 @@ from small_agents import picture
 from typing_extensions import TypedDict
 
 from jarvis_agent import Run
-from jarvis_agent.agent.graph import make_graph
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.testing import ScriptedLLM
@@ -42,7 +42,8 @@ def larger(inner: Any, saver: InMemorySaver | None) -> Any:
     """A graph of which ours is one step."""
 
     async def step(state: Asked) -> Asked:
-        return {"answer": (await inner.ainvoke(state["question"]))["answer"]}
+        told = await inner.ainvoke({"input": state["question"]})
+        return {"answer": told["messages"][-1].text}
 
     graph = StateGraph(Asked)
     graph.add_node("jarvis", step)
@@ -53,32 +54,35 @@ def larger(inner: Any, saver: InMemorySaver | None) -> Any:
 
 async def test_the_graph_is_one_like_any_other_for_langgraph(tmp_path: Path) -> None:
     agent = counting_agent(tmp_path, [])
-    run = Run.model_validate(await make_graph(agent, InMemorySaver()).ainvoke("count", THREAD))
-    assert run.answer == "Done."
-    bare = make_graph(agent)  # as a platform serves it, which brings its own checkpointer
-    assert Run.model_validate(await bare.ainvoke("count")).answer == "Done."
+    told = await agent.with_checkpointer(InMemorySaver()).graph.ainvoke({"input": "count"}, THREAD)
+    assert Run.model_validate(told["run"]).answer == "Done."
+    bare = agent.graph  # as a platform serves it, which brings its own checkpointer
+    told = await bare.ainvoke({"messages": [HumanMessage("count")]})
+    assert [message.text for message in told["messages"]] == ["count", "Done."]
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 async def test_it_runs_with_any_durability(
     tmp_path: Path, durability: Literal["sync", "async", "exit"]
 ) -> None:
-    graph = make_graph(counting_agent(tmp_path, [], *ONE_BY_ONE), InMemorySaver())
-    run = await graph.ainvoke("count", THREAD, durability=durability)
-    assert [result["output"] for result in run["results"]] == ["one!", "one!!"]
+    graph = counting_agent(tmp_path, [], *ONE_BY_ONE).with_checkpointer(InMemorySaver()).graph
+    told = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
+    assert [result["output"] for result in told["run"]["results"]] == ["one!", "one!!"]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["with a checkpointer of its own", "with none"])
 @pytest.mark.parametrize("lent", [True, False], ids=["in a graph with one", "in a graph without"])
 async def test_it_is_a_step_of_a_larger_graph(tmp_path: Path, own: bool, lent: bool) -> None:
-    inner = make_graph(counting_agent(tmp_path, [], *ONE_BY_ONE), InMemorySaver() if own else None)
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
+    inner = agent.with_checkpointer(InMemorySaver() if own else None).graph
     told = await larger(inner, InMemorySaver() if lent else None).ainvoke({"question": "count"}, THREAD)
     assert told["answer"] == "Done."
 
 
 async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:
     calls: list[str] = []
-    outer = larger(make_graph(counting_agent(tmp_path, calls), approve=True), InMemorySaver())
+    inner = counting_agent(tmp_path, calls).with_checkpointer(None, approve=True).graph
+    outer = larger(inner, InMemorySaver())
     told = await outer.ainvoke({"question": "count"}, THREAD)
     assert told["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}
     assert calls == []
@@ -87,16 +91,16 @@ async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> No
 
 
 async def test_a_server_can_tell_what_the_graph_takes_and_gives(tmp_path: Path) -> None:
-    graph = make_graph(counting_agent(tmp_path, []))
+    graph = counting_agent(tmp_path, []).graph
     assert graph.get_input_jsonschema()["properties"].keys() == Request.model_fields.keys()
-    assert graph.get_output_jsonschema()["properties"].keys() == Run.model_fields.keys()
+    assert graph.get_output_jsonschema()["properties"].keys() == {"messages", "run"}
 
 
 async def test_a_server_tells_its_client_why_a_request_can_not_be_used(tmp_path: Path) -> None:
     """LangGraph's server hides the messages of all errors but Python's own."""
-    graph = make_graph(counting_agent(tmp_path, []))
-    with pytest.raises(InputError, match="wish: there is no such field") as caught:
-        await graph.ainvoke({"wish": "count"})
+    graph = counting_agent(tmp_path, []).graph
+    with pytest.raises(InputError, match="the request is empty") as caught:
+        await graph.ainvoke({"input": " "})
     assert isinstance(caught.value, ValueError)
 
 
@@ -128,8 +132,9 @@ async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: P
     a_picture = str(tmp_path / "open" / "a.png")
     graph = served("jarvis")
     with no_blocking() as blocked:
-        run = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
+        told = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
     assert blocked == []
+    run = told["run"]
     assert [result["error"] for result in run["results"]] == [None]
     assert Path(run["results"][0]["resources"][0]["path"]).parent.parent == tmp_path / "out"
 
@@ -143,11 +148,11 @@ async def test_the_served_graph_reads_no_file_that_a_request_names(served: Serve
 async def test_one_of_the_served_graphs_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:
     graph = served("jarvis-approve")
     graph.checkpointer = InMemorySaver()  # the server's
-    asked = await graph.ainvoke("Draw the edges of a.png", THREAD)
+    asked = await graph.ainvoke({"input": "Draw the edges of a.png"}, THREAD)
     assert [row["task"] for row in asked["__interrupt__"][0].value["plan"]] == ["canny-control"]
     assert not list((tmp_path / "out").rglob("*.png"))
-    run = await graph.ainvoke(Command(resume=True), THREAD)
-    assert [result["error"] for result in run["results"]] == [None]
+    told = await graph.ainvoke(Command(resume=True), THREAD)
+    assert [result["error"] for result in told["run"]["results"]] == [None]
 
 
 async def test_the_guard_sees_what_blocks(tmp_path: Path) -> None:

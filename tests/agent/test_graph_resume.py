@@ -18,8 +18,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import Run, Settings
-from jarvis_agent.agent.graph import DurableAgent
+from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.types import Usage
 
 DESCRIBE_IN_FRENCH = [
@@ -37,7 +36,7 @@ class TwoLives:
         self._saver = InMemorySaver()
         self._stuck = asyncio.Event()
 
-    def _agent(self) -> DurableAgent:
+    def _agent(self) -> JarvisAgent:
         async def translate(call: Any) -> str:
             if not self._stuck.is_set():
                 self._stuck.set()
@@ -47,7 +46,7 @@ class TwoLives:
         experts = {"translation": translate}
         planned = self._rows if callable(self._rows) else plan(*self._rows)
         agent, self.llm, _ = small_agent(planned, experts, settings=self._settings, **self._options)
-        return DurableAgent(agent, self._saver)
+        return agent.with_checkpointer(self._saver)
 
     async def first(self, request: Any) -> None:
         await stop_when(self._stuck, self._agent(), request)
@@ -146,11 +145,13 @@ async def test_times_go_on_where_the_first_process_left_them(tmp_path: Path, a_p
 async def test_a_run_that_began_long_ago_has_all_its_time_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    an_hour_ago = SimpleNamespace(time=lambda: time.time() - 3600)
-    monkeypatch.setattr("jarvis_agent.agent.graph.time", an_hour_ago)
+    began = iter([time.time() - 3600])
+    monkeypatch.setattr(
+        "jarvis_agent.agent.pipeline.time", SimpleNamespace(time=lambda: next(began, time.time()))
+    )
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
     assert agent.settings.run_timeout < 3600
-    run = await DurableAgent(agent, InMemorySaver()).ainvoke("count", THREAD)
+    run = await agent.with_checkpointer(InMemorySaver()).ainvoke("count", THREAD)
     assert run.answer == "Done."
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[0].started >= 3600
@@ -162,7 +163,7 @@ async def test_a_file_of_an_earlier_turn_is_found_from_another_directory(
     saver, settings = InMemorySaver(), Settings(output_dir=tmp_path / "out")
     agent, _, _ = small_agent(plan(("image-to-text", [], {"image": "a.png"})), settings=settings)
     for request in ({"input": "Describe a.png", "files": ["a.png"]}, "And once more, please."):
-        run = await DurableAgent(agent, saver).ainvoke(request, THREAD)
+        run = await agent.with_checkpointer(saver).ainvoke(request, THREAD)
         assert [result.error for result in run.results] == [None]
         (tmp_path / "elsewhere").mkdir(exist_ok=True)
         monkeypatch.chdir(tmp_path / "elsewhere")

@@ -215,13 +215,13 @@ async def test_a_checkpointer_keeps_of_a_failed_run_no_secrets() -> None:
     pytest.importorskip("langgraph")
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from jarvis_agent.agent.graph import make_graph
-
     agent, _, _ = small_agent()
     saver = InMemorySaver()
     thread: Any = {"configurable": {"thread_id": "a"}}
     with pytest.raises(InputError):
-        await make_graph(agent, saver).ainvoke({"input": "Describe it", "files": [SIGNED]}, thread)
+        await agent.with_checkpointer(saver).graph.ainvoke(
+            {"input": "Describe it", "files": [SIGNED]}, thread
+        )
     kept = [
         str(value)
         async for saved in saver.alist(thread)

@@ -73,14 +73,28 @@ async def test_a_task_that_fails_is_an_error_and_a_skipped_one_never_starts() ->
     assert told == ["image-to-text", run.results[0].error]
 
 
-def test_a_tracer_finds_the_tasks_below_the_agents_run() -> None:
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
+def test_a_run_is_one_tree_in_a_tracer() -> None:
+    choice = '{"id": "image-to-text/first", "reason": "it is good"}'
+    experts = {"image-to-text/first": RuntimeError("it broke")}
+    agent, _, _ = small_agent(experts=experts, models=["first", "second"], select=choice)
     with collect_runs() as collected:
-        agent.invoke(REQUEST)
+        agent.invoke("Describe a.jpg")
     (root,) = collected.traced_runs
     assert root.name == "JarvisAgent"
-    below = {(run.run_type, run.name) for run in root.child_runs}
-    assert below >= {("tool", "image-to-text"), ("tool", "text-to-speech"), ("llm", "plan")}
+    below = {run.name: run for run in root.child_runs}
+    assert [name for name in below if name in ("plan", "select", "image-to-text", "respond")] == list(below)
+    assert below.keys() == {"plan", "select", "image-to-text", "respond"}
+    task = below["image-to-text"]
+    assert task.run_type == "tool"
+    assert [(run.name, bool(run.error)) for run in task.child_runs] == [
+        ("image-to-text/first", True),
+        ("image-to-text/second", False),
+    ]
+    assert all(_has_llm_call(below[name]) for name in ("plan", "select", "respond"))
+
+
+def _has_llm_call(run: Any) -> bool:
+    return run.run_type == "llm" or any(map(_has_llm_call, run.child_runs))
 
 
 async def test_a_node_of_langgraph_shows_them_below_itself() -> None:
@@ -115,12 +129,10 @@ async def test_another_langchain_tool_is_told_once() -> None:
 async def test_a_durable_run_shows_its_tasks_too() -> None:
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from jarvis_agent.agent.graph import make_graph
-
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    graph = make_graph(agent, InMemorySaver())
+    graph = agent.with_checkpointer(InMemorySaver()).graph
     config = {"configurable": {"thread_id": "talk"}}
-    events = [event async for event in graph.astream_events(REQUEST, config, version="v2")]
+    events = [event async for event in graph.astream_events({"input": REQUEST}, config, version="v2")]
     assert _tools(events) == [
         ("on_tool_start", "image-to-text"),
         ("on_tool_end", "image-to-text"),

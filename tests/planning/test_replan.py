@@ -215,8 +215,6 @@ async def test_a_stored_second_plan_is_not_made_again_when_a_run_goes_on(tmp_pat
     pytest.importorskip("langgraph")
     from langgraph.checkpoint.memory import InMemorySaver
 
-    from jarvis_agent.agent.graph import DurableAgent
-
     saver, config = InMemorySaver(), {"configurable": {"thread_id": "a"}}
     begun = asyncio.Event()
 
@@ -229,7 +227,7 @@ async def test_a_stored_second_plan_is_not_made_again_when_a_run_goes_on(tmp_pat
             ALOUD, {**BROKEN, "object-detection": detection}, settings=Settings(retries=0)
         )
         llm._script._replies["replan"] = again
-        return DurableAgent(agent, saver), llm
+        return agent.with_checkpointer(saver), llm
 
     first, _ = agent_with(hang, OTHER_WAY)
     running = asyncio.create_task(first.ainvoke(REQUEST, config))
@@ -251,11 +249,9 @@ async def test_a_plan_that_somebody_approves_is_not_added_to() -> None:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
-    from jarvis_agent.agent.graph import DurableAgent
-
     agent, llm, _ = small_agent(ALOUD, BROKEN, settings=Settings(retries=0))
     llm._script._replies["replan"] = OTHER_WAY
-    durable = DurableAgent(agent, InMemorySaver(), approve=True)
+    durable = agent.with_checkpointer(InMemorySaver(), approve=True)
     config: Any = {"configurable": {"thread_id": "a"}}
     assert [event.kind async for event in durable.events(REQUEST, config)] == []
     run = await durable.ainvoke(Command(resume=True), config)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.runnables import Runnable
 
-from jarvis_agent.core.request import ChatTurn, RunContext
+from jarvis_agent.core.request import ChatTurn
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import LLMResponder, ReportResponder, Responder
+from jarvis_agent.response.chain import response_chain, template_responder
 from jarvis_agent.testing import ScriptedLLM
 
 READ = Task(task="image-to-text", id=0, args={"image": "page.png", "text": "read"})
@@ -71,19 +71,21 @@ FAILURES = REPORT.split("\n\n")[2]
 
 
 async def answer(
-    responder: Responder,
+    responder: Runnable[Any, str],
     request: str = "read it",
     plan: Plan = PLAN,
     results: list[TaskResult] = RESULTS,
-    **brief: Any,
+    **context: Any,
 ) -> str:
-    return "".join([piece async for piece in responder.respond(RunContext(request, **brief), plan, results)])
+    inputs = {"input": request, "plan": plan, "results": results, **context}
+    inputs["chat_history"] = inputs.pop("turns", ())
+    return "".join([piece async for piece in responder.astream(inputs)])
 
 
-def by_llm(replies: Any, **settings: Any) -> tuple[LLMResponder, ScriptedLLM]:
+def by_llm(replies: Any, **settings: Any) -> tuple[Runnable[Any, str], ScriptedLLM]:
     llm = ScriptedLLM(replies)
-    chosen = Settings(**settings)
-    return LLMResponder(LLMClient(llm, chosen), chosen), llm
+    chain = response_chain(llm, settings=Settings(**settings))
+    return chain.with_fallbacks([template_responder()], exception_key="error"), llm
 
 
 def result(task: str, output: Any = None, text: str | None = None, **fields: Any) -> TaskResult:
@@ -99,26 +101,28 @@ def result(task: str, output: Any = None, text: str | None = None, **fields: Any
 
 class TestReport:
     async def test_answers_first_then_how_then_what_did_not_work(self) -> None:
-        assert await answer(ReportResponder()) == REPORT
+        assert await answer(template_responder()) == REPORT
 
     async def test_without_a_language_model_its_last_line_says_how_to_get_one(self) -> None:
-        report, _, note = (await answer(ReportResponder(model_missing=True))).rpartition("\n\n")
+        report, _, note = (await answer(template_responder(model_missing=True))).rpartition("\n\n")
         assert report == REPORT
         assert "No language model is set up" in note
         assert "OPENAI_API_KEY" in note
         assert "\n" not in note
 
     async def test_a_chinese_request_gets_chinese_phrases(self) -> None:
-        text = await answer(ReportResponder(model_missing=True), "请读出 page.png 中的文字")
+        text = await answer(template_responder(model_missing=True), "请读出 page.png 中的文字")
         assert text.startswith("结果如下：\n- image-to-text (page.png):\n  First line.")
         assert "失败: no model is left" in text
         assert "没有设置语言模型" in text
 
     async def test_a_japanese_request_is_not_taken_for_chinese(self) -> None:
-        assert (await answer(ReportResponder(), "画像の文字を読んで")).startswith("Here is what came out")
+        assert (await answer(template_responder(), "画像の文字を読んで")).startswith("Here is what came out")
 
     async def test_an_empty_plan_says_why_and_what_would_work(self) -> None:
-        text = await answer(ReportResponder(), "gibberish", Plan(notes=["no task is like “gibberish”"]), [])
+        text = await answer(
+            template_responder(), "gibberish", Plan(notes=["no task is like “gibberish”"]), []
+        )
         assert text.splitlines()[:2] == [
             "I did not understand what is to be done, so nothing was done.",
             "- no task is like “gibberish”",
@@ -126,7 +130,7 @@ class TestReport:
         assert "Describe the image photo.jpg" in text
 
     async def test_when_nothing_worked_it_says_so_first(self) -> None:
-        text = await answer(ReportResponder(), plan=Plan(tasks=[DRAW]), results=RESULTS[2:3])
+        text = await answer(template_responder(), plan=Plan(tasks=[DRAW]), results=RESULTS[2:3])
         trouble = "- text-to-image: failed: no model is left for text-to-image"
         assert text == f"I could not do this.\n\nWhat did not work:\n{trouble}"
 
@@ -157,7 +161,7 @@ class TestReport:
         ],
     )
     async def test_each_kind_of_result_reads_well(self, given: TaskResult, line: str) -> None:
-        text = await answer(ReportResponder(), plan=Plan(tasks=[given.task]), results=[given])
+        text = await answer(template_responder(), plan=Plan(tasks=[given.task]), results=[given])
         assert text.split("\n\n")[0] == f"Here is what came out:\n- {given.task.task} (a.jpg): {line}"
 
     async def test_of_several_files_each_says_what_it_is(self) -> None:
@@ -167,7 +171,7 @@ class TestReport:
         ]
         task = Task(task="depth-estimation", id=0, args={"image": "a.jpg"})
         depth = TaskResult(task=task, status="ok", resources=files, output={"path": "/out/0.png"})
-        text = await answer(ReportResponder(), plan=Plan(tasks=[task]), results=[depth])
+        text = await answer(template_responder(), plan=Plan(tasks=[task]), results=[depth])
         assert (
             "- depth-estimation (a.jpg):\n  /out/0.png (depth in colour, near is bright)\n"
             "  /out/1.png (depth in 16 bits)\n"
@@ -176,7 +180,7 @@ class TestReport:
     async def test_many_files_are_summed_up(self) -> None:
         masks = [Resource(kind="image", path=Path(f"/out/{n}.png"), name=f"mask {n}") for n in range(1, 31)]
         made = result("mask-generation").model_copy(update={"resources": masks})
-        text = await answer(ReportResponder(), plan=Plan(tasks=[made.task]), results=[made])
+        text = await answer(template_responder(), plan=Plan(tasks=[made.task]), results=[made])
         assert "/out/8.png (mask 8)\n  and 22 more files beside it" in text
         assert "/out/9.png" not in text
 
@@ -184,7 +188,7 @@ class TestReport:
         args = {"text": "How to pay?", "image": ["p1.png", "<resource>-1", "p2.png"]}
         task = Task(task="visual-document-retrieval", id=0, args=args)
         text = await answer(
-            ReportResponder(),
+            template_responder(),
             plan=Plan(tasks=[task, Task(task="text-to-image", id=1)]),
             results=[
                 TaskResult(task=task, status="ok", resources=[Resource(kind="text", text="p1.png (0.9)")])
@@ -203,7 +207,7 @@ class TestReport:
             )
             for task, n in zip(tasks, (2, 0, 4), strict=True)
         ]
-        text = await answer(ReportResponder(), plan=Plan(tasks=tasks), results=seen)
+        text = await answer(template_responder(), plan=Plan(tasks=tasks), results=seen)
         assert "In all pictures together: zebra 6 (a.jpg: 2, b.jpg: 0, c.jpg: 4)" in text
 
 
@@ -218,7 +222,9 @@ class TestLLMResponder:
 
     async def test_it_streams(self) -> None:
         responder, _ = by_llm({"respond": "a b c d e f g h i j k l"})
-        pieces = [piece async for piece in responder.respond(RunContext("x"), GOOD_PLAN, GOOD)]
+        pieces = [
+            piece async for piece in responder.astream({"input": "x", "plan": GOOD_PLAN, "results": GOOD})
+        ]
         assert "".join(pieces) == "a b c d e f g h i j k l"
         assert len(pieces) > 2
 
@@ -286,7 +292,7 @@ class TestLLMResponder:
         responder, _ = by_llm({"chat": ""})
         text = await answer(responder, "hello", Plan(), [])
         assert text.startswith("I did not understand what is to be done")
-        assert "scripted answered nothing" in text
+        assert "scripted returned an empty reply" in text
 
     async def test_a_silent_model_does_not_keep_the_user_waiting(self) -> None:
         responder, _ = by_llm({"respond": (60.0, "late")}, llm_timeout=0.05)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.response.results import digest, model_assignment, predictions, totals
+from jarvis_agent.llm.budget import truncate_json
+from jarvis_agent.response.results import model_assignment, predictions, totals
 
 
 def box(label: str) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class TestDigest:
     @given(JSON)
     def test_small_data_stays_as_it_is_but_for_long_decimals(self, value: Any) -> None:
         if len(json.dumps(value)) < 500:
-            assert _rounded(digest(value)) == _rounded(value)
+            assert _rounded(truncate_json(value)) == _rounded(value)
 
     @pytest.mark.parametrize(
         "value",
@@ -90,16 +91,16 @@ class TestDigest:
         ],
     )
     def test_big_data_becomes_short_and_says_so(self, value: Any) -> None:
-        short = json.dumps(digest(value))
+        short = json.dumps(truncate_json(value))
         assert len(short) < 8000
         assert " more" in short
 
     def test_many_long_texts_share_the_room(self) -> None:
-        short = digest(dict.fromkeys("abcdef", "word " * 1000), 1200)
+        short = truncate_json(dict.fromkeys("abcdef", "word " * 1000), 1200)
         assert all(text.count("word") > 100 for text in short.values())
 
     def test_the_best_boxes_stay(self) -> None:
-        short = digest([box(f"label {n}") for n in range(100)])
+        short = truncate_json([box(f"label {n}") for n in range(100)])
         assert short[0] == box("label 0")
         assert short[-1].startswith("… ")
 

@@ -37,7 +37,6 @@ from jarvis_agent.planning.plan import Plan
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-    from jarvis_agent.agent.graph import DurableAgent
 
 RUNS_FILE = "runs.sqlite"
 
@@ -86,15 +85,15 @@ class ResumableAgent:
                 raise
 
     @asynccontextmanager
-    async def _durable(self) -> AsyncIterator[DurableAgent]:
+    async def _durable(self) -> AsyncIterator[JarvisAgent]:
         try:
-            from jarvis_agent.agent.graph import DurableAgent
+            import langgraph.checkpoint  # noqa: F401
         except ImportError as error:
             raise MissingExtraError("--resume or --approve", "durable") from error
         async with open_runs(self._agent.settings, self._name) as saver:
-            yield DurableAgent(self._agent, saver, approve=self._decide is not None)
+            yield self._agent.with_checkpointer(saver, approve=self._decide is not None)
 
-    async def _input(self, durable: DurableAgent, request: Any) -> Request | None:
+    async def _input(self, durable: JarvisAgent, request: Any) -> Request | None:
         """Return the request to start with; None continues the stored run."""
         stored = await durable.unfinished(self._thread)
         new = Request.of(request) if request.get("input") else None
@@ -118,7 +117,7 @@ class ResumableAgent:
         _note(f"Continuing the unfinished run {self._name}.")
         return None
 
-    async def _until_decided(self, durable: DurableAgent, start: Any) -> AsyncGenerator[Event, None]:
+    async def _until_decided(self, durable: JarvisAgent, start: Any) -> AsyncGenerator[Event, None]:
         """Yield the events up to the end of the run, asking for each decision about its plan."""
         from langgraph.types import Command
 

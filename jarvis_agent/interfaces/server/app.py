@@ -60,7 +60,7 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     for kind in STATUSES:
         app.add_exception_handler(kind, error_response)
-    app.include_router(_agent_routes(agent.confined(uploads, output_dir=runs), path))
+    app.include_router(_agent_routes(agent.restricted(uploads, output_dir=runs), path))
     app.include_router(_file_routes(uploads, runs, settings.max_file_bytes))
 
     @app.get("/", include_in_schema=False)

@@ -1,21 +1,18 @@
-"""The graphs that langgraph.json names: an agent with everything from the environment.
+"""The graphs that langgraph.json names: an agent configured by the environment.
 
     langgraph dev                                 # serves them, with a checkpointer of its own
 
-"jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan, as
-`make_graph(…, approve=True)`.
+"jarvis" runs each plan at once; "jarvis-approve" stops at an interrupt that shows the plan.
 
-The agent is made once, when the server starts, and both share it: what a server calls for each request would
-load models anew. Requests come over the network: they read what they bring along and what
-JARVIS_ALLOWED_DIRS allows, and no other file.
+Both share one agent, created when the server starts, and so its loaded models. Requests are untrusted: they
+can read their attachments and JARVIS_ALLOWED_DIRS, and no other file.
 """
 
 from __future__ import annotations
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.agent.graph import make_graph
 
-_agent = JarvisAgent().confined()
+_agent = JarvisAgent().restricted()
 
-graph = make_graph(_agent)
-approving = make_graph(_agent, approve=True)
+graph = _agent.graph
+approving = _agent.with_checkpointer(None, approve=True).graph

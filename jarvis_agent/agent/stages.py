@@ -1,0 +1,133 @@
+"""The parts of an agent: its stages, models and task runners, made from what the user passes.
+
+registry = make_registry(settings, client, sources, backends, selector, models)
+stages = make_stages(runners, client, settings, planner, responder)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.registry import Factory
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.execution.executor import TaskRunner
+from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.planning.chain import planning_chain
+from jarvis_agent.planning.plan import Plan
+from jarvis_agent.planning.replanner import replanning_chain
+from jarvis_agent.response.chain import response_chain, template_responder
+from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.langchain_task import LangChainTask
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStages:
+    """The parts of an agent.
+
+    Attributes:
+        runners: returns what runs the tasks, by task name; called once per run.
+        planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
+        responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
+        settings: limits and policies.
+        fallback_planner: asked if the planner exceeds its time before its first task.
+        replanner: the planner's dict with "plan" and "results" → Plan to add; None: no replanning.
+    """
+
+    runners: Callable[[], Awaitable[Mapping[str, TaskRunner]]]
+    planner: Runnable[dict[str, Any], Plan]
+    responder: Runnable[dict[str, Any], str]
+    settings: Settings
+    fallback_planner: Runnable[Any, Plan] | None = None
+    replanner: Runnable[Any, Plan] | None = None
+
+
+def make_stages(
+    runners: Any,
+    client: LLMClient | None,
+    settings: Settings,
+    planner: Runnable[Any, Any] | None,
+    responder: Runnable[Any, Any] | None,
+) -> PipelineStages:
+    """The given stages, else those of the language model with their fallbacks without one."""
+    from jarvis_agent.planning.offline import OfflinePlanner
+
+    offline = OfflinePlanner(settings=settings)
+    if client is None:
+        return PipelineStages(
+            runners, planner or offline, responder or template_responder(model_missing=True), settings
+        )
+    return PipelineStages(
+        runners=runners,
+        planner=planner
+        or planning_chain(client, settings=settings)
+        .with_fallbacks([offline], exception_key="error")
+        .with_config(run_name="plan"),
+        responder=responder
+        or response_chain(client, settings=settings)
+        .with_fallbacks([template_responder()], exception_key="error")
+        .with_config(run_name="respond"),
+        settings=settings,
+        fallback_planner=None if planner else offline,
+        replanner=None if planner else replanning_chain(client, settings=settings),
+    )
+
+
+def make_registry(
+    settings: Settings,
+    client: LLMClient | None,
+    sources: Iterable[ModelSource] | None,
+    backends: Iterable[Backend | Factory] | None,
+    selector: Any,
+    models: Mapping[str, str] | None,
+) -> ModelRegistry:
+
+    return ModelRegistry(
+        settings,
+        sources=sources,
+        backends=backends,
+        selector=selector,
+        llm=client,
+        pins=models,
+    )
+
+
+def read_settings(given: Any) -> Settings:
+    if isinstance(given, Settings):
+        return given
+    if given is None or isinstance(given, Mapping):
+        return load_settings(**(given or {}))
+    raise ConfigError(
+        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
+    )
+
+
+def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
+    """What runs the tasks, by name."""
+    runners: dict[str, TaskRunner] = {}
+    for tool in tools:
+        if not isinstance(tool, BaseTool):
+            raise ConfigError(
+                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one from a function"
+            )
+        if tool.name in runners:
+            raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")
+        runners[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
+    return runners
+
+
+def checked_stage(stage: Any, name: str) -> Runnable[Any, Any] | None:
+    if stage is None or isinstance(stage, Runnable):
+        return stage
+    raise ConfigError(
+        f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
+        "planning_chain or response_chain, or RunnableLambda(function)"
+    )

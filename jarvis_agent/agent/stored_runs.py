@@ -1,0 +1,143 @@
+"""StoredRuns: runs of an agent with a checkpointer, by thread id. They can be resumed and approved.
+
+runs = StoredRuns(graph, settings)
+async for event in runs.events("Transcribe a.wav", thread): ...
+async for event in runs.events(None, thread): ...                   # resume after a crash
+async for event in runs.events(Command(resume=True), thread): ...   # approve the plan
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from concurrent.futures import Future
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.constants import START
+from langgraph.types import Command
+
+from jarvis_agent.agent.approval import to_json
+from jarvis_agent.agent.checkpoints import is_answered
+from jarvis_agent.agent.graph import GraphInput, JarvisGraph
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.request import Request
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.execution.run import Event, Run
+
+
+class StoredRuns:
+    """Runs of one thread follow each other; a second one waits for the first."""
+
+    def __init__(self, graph: JarvisGraph, settings: Settings, *, approve: bool) -> None:
+        self._graph = graph
+        self._settings = settings
+        self._approve = approve
+        self._running: WeakValueDictionary[str, Future[None]] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    async def events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
+        """The events of a run. "done" is last, unless the run stops for approval.
+
+        Args:
+            request: what `JarvisAgent.invoke` takes; None resumes the thread's last run, or returns it if it
+                has ended; a `Command(resume=…)` answers its interrupt.
+            config: names the thread.
+
+        Raises:
+            ConfigError: no thread is named, or it has no run to resume.
+            InputError: as `JarvisAgent.invoke`.
+        """
+        thread = str(config.get("configurable", {}).get("thread_id") or "")
+        if not thread:
+            raise ConfigError(
+                'a run with a checkpointer needs a thread: config={"configurable": {"thread_id": "…"}}'
+            )
+        async with self._queue(thread):
+            given = await self._graph_input(request, config)
+            if given is None and not self._approve and await self.waiting(config):
+                raise ConfigError(
+                    f"the plan of the thread {thread!r} waits for approval; decide with approve=True"
+                )
+            state = await self._graph.aget_state(config)
+            if given is None and not state.next:
+                if not state.values.get("run"):
+                    raise ConfigError(f"the thread {thread!r} has no run to resume")
+                yield Event(kind="done", run=Run.model_validate(state.values["run"]))
+                return
+            stream = self._graph.astream(given, config, stream_mode="custom", durability="sync")
+            async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as events:
+                async for event in events:
+                    yield Event.model_validate(event)
+
+    async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
+        """The plan that waits for approval, as {request, plan, notes}; None if none does.
+
+        After an invalid decision it also has the `problem`, and the decision as `given`.
+        """
+        interrupts = (await self._graph.aget_state(config)).interrupts
+        stored = await self._stored(config)
+        return interrupts[0].value if interrupts and stored and not is_answered(stored) else None
+
+    async def unfinished(self, config: RunnableConfig) -> Request | None:
+        """The request of the thread's last run, if it has not ended; else None."""
+        found = await self._stored(config)
+        values = found.checkpoint["channel_values"] if found is not None else {}
+        given = values.get(START)
+        if given is None and (await self._graph.aget_state(config)).next:
+            given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
+        return None if given is None else Request.of(given)
+
+    async def _graph_input(self, request: Any, config: RunnableConfig) -> Any:
+        """What the graph gets: plain JSON, which can be stored. Raises for a malformed request."""
+        if request is None:
+            return None
+        if not isinstance(request, Command):
+            dumped = Request.of(request).model_dump(mode="json")
+            return {key: value for key, value in dumped.items() if value}
+        if request.resume is None:
+            raise ConfigError("a plan is decided on with Command(resume=…): True, False, or another plan")
+        if await self.waiting(config) is None:
+            raise ConfigError("no plan waits for approval in this thread; None resumes its run")
+        return replace(request, resume=to_json(request.resume))
+
+    @asynccontextmanager
+    async def _queue(self, thread: str) -> AsyncIterator[None]:
+        """A block for one run of a thread at a time: two of them would mix their steps."""
+        # Several event loops may share the agent, so this is no asyncio.Lock.
+        mine: Future[None] = Future()
+        mine.set_running_or_notify_cancel()
+        with self._lock:
+            before = self._running.get(thread)
+            self._running[thread] = mine
+        if before is not None:
+            await self._wait_for(before, mine, thread)
+        try:
+            yield
+        finally:
+            mine.set_result(None)
+
+    async def _wait_for(self, before: Future[None], mine: Future[None], thread: str) -> None:
+        """Wait for the run before. A waiter that gives up passes its end on to the next waiter."""
+        seconds = self._settings.run_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.wrap_future(before)
+        except BaseException as error:
+            before.add_done_callback(lambda _: mine.set_result(None))
+            if not isinstance(error, TimeoutError):
+                raise
+            raise ConfigError(
+                f"another run of the thread {thread!r} was still running after {seconds:g} s "
+                "(JARVIS_RUN_TIMEOUT); end it, or use another thread"
+            ) from error
+
+    async def _stored(self, config: RunnableConfig) -> CheckpointTuple | None:
+        saver: Any = self._graph.checkpointer
+        found: CheckpointTuple | None = await saver.aget_tuple(config)
+        return found
