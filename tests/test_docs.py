@@ -1,26 +1,316 @@
-"""The pages under docs/ agree with the code."""
+"""README.md and the pages below docs/ are right: snippets run, commands work, tables and links agree.
+
+Snippets run as they are written. A language model that they name is a double on this machine, which plans
+their requests from a script; the experts are the real starter models.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import groupby
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
+import httpx
 import pytest
+from doc_blocks import Block, Command, blocks_of, commands_of, is_kept, promises_of
+from doubles.openai_server import OpenAIDouble, ToolUse
 
-from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.registry import make_backends
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.selection.sources.registered import RegisteredSource, Registration
+from jarvis_agent import JarvisAgent, RegisteredSource, Settings
+from jarvis_agent.selection.sources.registered import Registration
+from jarvis_agent.testing import first_candidate
+from jarvis_agent.tools import TASKS, HFTaskTool
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGE = "As a package"
+
+SNIPPETS: dict[str, list[Block]] = {
+    f"{page.name}: {section}": list(blocks)
+    for page in (README, DOCS / "agent.md", DOCS / "chains.md")
+    for section, blocks in groupby((b for b in blocks_of(page) if b.lang == "python"), lambda b: b.section)
+}
+"""The Python blocks that build on each other, by page and section. Those of extending.md are one group."""
+EXTENDING = blocks_of(DOCS / "extending.md")
+SNIPPETS["extending.md"] = [b for b in EXTENDING if b.lang == "python" and b.section != PACKAGE]
+
+COMMANDS = [
+    command
+    for block in blocks_of(README)
+    if block.lang in ("console", "powershell")
+    for command in commands_of(block)
+]
+VENV = {"python3 -m venv .venv", "py -m venv .venv"}
+"""Commands that are not run: the tests run in such an environment."""
+
+CAT, PAGE, SPEECH = "examples/cat.jpg", "examples/page.png", "examples/speech.wav"
+
+
+def a_task(id: int, task: str, dep: int = -1, **args: str) -> dict[str, Any]:  # noqa: A002
+    return {"task": task, "id": id, "dep": [dep], "args": args}
+
+
+PLANS = {
+    f"What animal is in {CAT}?": [a_task(0, "image-classification", image=CAT)],
+    f"Tell me what animal is in {CAT} and make a canny edge image of it.": [
+        a_task(0, "image-classification", image=CAT),
+        a_task(1, "canny-control", image=CAT),
+    ],
+    "Read the text in page.png aloud.": [
+        a_task(0, "image-to-text", image="page.png"),
+        a_task(1, "text-to-speech", 0, text="<resource>-0"),
+    ],
+    "Transcribe this.": [a_task(0, "automatic-speech-recognition", audio=SPEECH)],
+    f"Make a canny edge image of {CAT}.": [a_task(0, "canny-control", image=CAT)],
+    "Now turn that image into a scribble drawing.": [
+        a_task(0, "scribble-control", image="the path in the chat log")
+    ],
+    f"How many words are spoken in {SPEECH}?": [
+        a_task(0, "automatic-speech-recognition", audio=SPEECH),
+        a_task(1, "count_words", 0, text="<resource>-0"),
+    ],
+    f"What is the main colour of {CAT}?": [a_task(0, "color-naming", image=CAT)],
+}
+"""What the double plans, by request."""
+
+
+def _plan(body: Mapping[str, Any]) -> str:
+    prompt = str(body["messages"][-1]["content"])
+    request = re.findall(r"<request>\n(.*?)\n</request>", prompt, re.DOTALL)[-1]
+    made = re.findall(r"[^\s\"']+-control\.png", prompt)
+    return json.dumps(PLANS[request]).replace("the path in the chat log", made[-1] if made else "")
+
+
+def _respond(body: Mapping[str, Any]) -> str:
+    results = re.search(r"<results>\n(.*?)\n</results>", str(body["messages"][-1]["content"]), re.DOTALL)
+    assert results is not None
+    return f"This is what came out: {results[1]}"
+
+
+def _answer_others(body: Mapping[str, Any]) -> Any:
+    """The reply to create_agent: a tool call, then an answer from the tool's result."""
+    last = body["messages"][-1]
+    if last["role"] == "tool":
+        return f"It says: {last['content']}"
+    return ToolUse("image-to-text", {"image": PAGE, "text": "read"})
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[OpenAIDouble]:
+    """The language model that every snippet and command gets."""
+    script = {"plan": _plan, "select": first_candidate, "respond": _respond, "": _answer_others}
+    with OpenAIDouble(script) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with a copy of the examples."""
+    folder = tmp_path_factory.mktemp("docs")
+    copytree(ROOT / "examples", folder / "examples")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def _loaded_models() -> Iterator[None]:
+    """Keep the models of one snippet loaded for the next one."""
+    with JarvisAgent(settings=Settings(offline=True)):
+        yield
+
+
+@pytest.fixture
+def _restored_tasks() -> Iterator[None]:
+    before = dict(TASKS)
+    yield
+    TASKS.clear()
+    TASKS.update(before)
+
+
+@pytest.mark.starter
+@pytest.mark.usefixtures("_loaded_models", "_restored_tasks")
+@pytest.mark.parametrize("group", SNIPPETS)
+def test_snippets_run_and_print_what_they_promise(
+    group: str,
+    llm: OpenAIDouble,
+    user_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.chdir(user_directory)
+    names: dict[str, Any] = {"__name__": "docs"}
+    try:
+        for block in SNIPPETS[group]:
+            with monkeypatch.context() as environment:
+                if "openai:" in block.code:
+                    environment.setenv("OPENAI_API_KEY", "any")
+                    environment.setenv("OPENAI_BASE_URL", llm.base_url)
+                _run_snippet(block, names, request)
+            printed = capsys.readouterr().out
+            broken = [promise for promise in promises_of(block.code) if not is_kept(promise, printed)]
+            assert not broken, printed
+    finally:
+        _close(names)
+
+
+def _run_snippet(block: Block, names: dict[str, Any], request: pytest.FixtureRequest) -> None:
+    code = block.code
+    if "localhost:8000" in code:
+        code = code.replace("localhost:8000", f"127.0.0.1:{request.getfixturevalue('served')}")
+    compiled = compile("\n" * (block.line - 1) + code, block.section, "exec")
+    # A thread of its own: a snippet with asyncio.run takes the event loop of its thread away.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(exec, compiled, names).result()
+
+
+def _close(names: Mapping[str, Any]) -> None:
+    values = [one for value in names.values() for one in (value if isinstance(value, list) else [value])]
+    for value in values:
+        if isinstance(value, JarvisAgent | HFTaskTool):
+            value.close()
+
+
+@pytest.fixture
+def served(user_directory: Path) -> Iterator[int]:
+    """The port of `jarvis serve`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jarvis_agent", "serve", "--port", str(port)],
+        cwd=user_directory,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not _is_up(port):
+            assert server.poll() is None, "jarvis serve has ended"
+            time.sleep(0.1)
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _is_up(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health").is_success
+    except httpx.ConnectError:
+        return False
+
+
+def _commands(program: str) -> list[Any]:
+    """The commands of a program, those that differ only in how a system writes them once."""
+    found = {tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == program and c.text not in VENV}
+    return [pytest.param(command, id=command.text[:60]) for command in reversed(found.values())]
+
+
+def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
+    assert {block.lang for block in blocks_of(README)} <= {"python", "console", "powershell"}
+    programs = {command.words[0] for command in COMMANDS if command.text not in VENV}
+    assert programs == {"jarvis", "make", "pip"}
+
+
+@pytest.mark.starter
+@pytest.mark.slow
+@pytest.mark.parametrize("command", _commands("jarvis"))
+def test_a_command_prints_what_the_readme_shows(command: Command, user_directory: Path) -> None:
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
+    done = subprocess.run(
+        [sys.executable, "-m", "jarvis_agent", *command.words[1:]],
+        cwd=user_directory,
+        env={**os.environ, **command.env, **terminal, "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    broken = [line for line in command.output if line and not is_kept(line, done.stdout)]
+    assert not broken, done.stdout
+
+
+def test_the_first_command_is_the_demo_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    demo = re.search(r"^DEMO := (.*?[^\\])$", makefile, re.MULTILINE | re.DOTALL)
+    assert demo is not None
+    assert COMMANDS[0].words == ["jarvis", " ".join(demo[1].replace("\\\n", "").split())]
+    for command in (command for command in COMMANDS if command.words[0] == "make"):
+        assert re.search(rf"^{command.words[1]}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", _commands("pip"))
+def test_pip_can_install_that(command: Command) -> None:
+    assert command.words[:4] == ["pip", "install", "-c", "constraints.txt"]
+    wanted = re.fullmatch(r"\.\[([\w,-]+)\]", command.words[-1])
+    assert wanted is not None
+    assert set(wanted[1].split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def _table(heading: str) -> list[list[str]]:
+    """The cells of the README's table whose head begins with `heading`, without their backquotes."""
+    lines = TEXT.partition(f"\n| {heading} |")[2].splitlines()[2:]
+    rows = [line.strip("|").split("|") for line in lines[: lines.index("")]]
+    return [[cell.strip().strip("`") for cell in row] for row in rows]
+
+
+def test_the_tables_name_every_extra_and_command() -> None:
+    from typer.main import get_command
+
+    from jarvis_agent.interfaces.cli.app import app
+
+    assert {extra for extra, _ in _table("extra")} == set(PROJECT["optional-dependencies"])
+    group: Any = get_command(app)
+    named = {shlex.split(command)[1] for command, _ in _table("command")} - {"request"}
+    assert named == set(group.commands) - {"ask"}
+    assert f"Each of the {len(TASKS)} task types" in TEXT
+
+
+def test_the_readme_is_short() -> None:
+    assert len(TEXT.splitlines()) <= 220
+
+
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
+    assert not [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
+    files = re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md|json))`", text)
+    known = {f"JARVIS_{name.upper()}" for name in Settings.model_fields} | {"JARVIS_DEBUG"}
+    assert set(re.findall(r"\bJARVIS_[A-Z_]+\b", text)) <= known
+    if page.parent == DOCS and page.name != "tasks.md":
+        roots = (ROOT, ROOT / "jarvis_agent")
+        assert not [file for file in files if not any((root / file).exists() for root in roots)]
+
+
+def test_pictures_are_small() -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", TEXT)
+    assert len(pictures) == 2
+    assert all((ROOT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
 @pytest.mark.parametrize("page", ["settings.md", "tasks.md"])
-def test_the_written_pages_are_those_of_the_code(page: str) -> None:
+def test_the_generated_pages_are_up_to_date(page: str) -> None:
     spec = spec_from_file_location("write_pages", DOCS / "write_pages.py")
     assert spec is not None
     assert spec.loader is not None
@@ -29,7 +319,16 @@ def test_the_written_pages_are_those_of_the_code(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == writer.PAGES[page](), "run python docs/write_pages.py"
 
 
-def test_the_list_of_models_is_one_that_is_read(tmp_path: Path) -> None:
+def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:
+    page = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    units = {"s": 1, "MB": 10**6, "million pixels": 10**6, "": 1}
+    limits = re.findall(r"\| `(\w+)`, ([\d.]+) ?(s|MB|million pixels|) \|", page)
+    assert len(limits) >= 7
+    for name, amount, unit in limits:
+        assert Settings.model_fields[name].default == float(amount) * units[unit], name
+
+
+def test_the_list_of_models_is_read(tmp_path: Path) -> None:
     page = (DOCS / "models.md").read_text(encoding="utf-8")
     (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "weights" / "detr").mkdir(parents=True)
@@ -41,22 +340,38 @@ def test_the_list_of_models_is_one_that_is_read(tmp_path: Path) -> None:
     }
     assert [model.backend for model in listed["translation"]] == ["openai"]
     assert [model.backend for model in listed["text-to-image"]] == ["spaces", None]
-    assert listed["text-to-image"][1].metadata["options"] == {"num_inference_steps": 2, "guidance_scale": 0.0}
-
-
-def test_the_fields_of_a_description_are_those_that_there_are() -> None:
-    page = (DOCS / "models.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`.*?`) \|", page.partition("| field |")[2], re.MULTILINE)
     named = {name.partition(".")[0] for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
     assert len(named) > 10
     assert named <= Registration.model_fields.keys()
 
 
-def test_the_backends_that_the_models_page_names_are_there() -> None:
-    page = (DOCS / "models.md").read_text(encoding="utf-8")
-    rows = page.partition("| backend | models |")[2].partition("\n\n")[0]
-    named = set(re.findall(r"^\| ([\w-]+) \|", rows, re.MULTILINE))
-    settings = Settings(offline=True)
-    there = {backend.name for backend in make_backends(settings, ModelPool(1))}
-    assert named <= there
-    assert there - named == {"starter", "opencv", "media-tools"}
+def _of_package(lang: str) -> str:
+    (block,) = [block for block in EXTENDING if (block.section, block.lang) == (PACKAGE, lang)]
+    return block.code
+
+
+def test_an_installed_package_adds_its_backend_and_source(tmp_path: Path) -> None:
+    groups = tomllib.loads(_of_package("toml"))["project"]["entry-points"]
+    (tmp_path / "my_experts.py").write_text(_of_package("python"), encoding="utf-8")
+    installed = tmp_path / "my_experts-1.dist-info"
+    installed.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: my-experts\nVersion: 1\n"
+    (installed / "METADATA").write_text(metadata, encoding="utf-8")
+    lines = (
+        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
+        for group, entries in groups.items()
+    )
+    (installed / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "jarvis_agent", "models", "text-generation", "--json"],
+        env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    listed = {model["id"]: model["runs_on"] for model in json.loads(done.stdout)["models"]}
+    assert listed["me/shout"] == "shouting"

@@ -76,4 +76,4 @@ def test_the_committed_notebook_was_run_in_one_go_without_an_error() -> None:
 def test_the_committed_notebook_is_small_and_tells_nothing_of_the_machine_it_ran_on() -> None:
     assert QUICKSTART.stat().st_size < 600_000
     folders = set(re.findall(r"(?<![\w.:/])/[a-z][\w-]*/[\w-]+(?=/)", text_in(read(QUICKSTART))))
-    assert folders == {"/tmp/jarvis-agent"}
+    assert folders == {"/tmp/langchain-hugginggpt"}

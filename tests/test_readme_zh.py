@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from readme_blocks import blocks_of
+from doc_blocks import blocks_of
 
 ROOT = Path(__file__).parent.parent
 ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"

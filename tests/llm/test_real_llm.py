@@ -28,16 +28,7 @@ pytestmark = [
     ),
 ]
 
-REQUESTS = (
-    "Describe a.jpg",
-    "How many objects are in a.jpg?",
-    'Say "hello world" aloud',
-    'Translate "good morning" into French',
-    "Describe a.jpg and say it aloud",
-    "What is the capital of France?",
-    "asdf qwer zxcv",
-    "请描述 a.jpg 这张图片",
-)
+REQUESTS = ("Describe a.jpg and say it aloud",)
 OWNS_UP = re.compile(
     r"What did not work:|未完成的任务：|fail|error|unable|sorry|(could|can|did) ?n[o’']t|无法|失败",
     re.IGNORECASE,
@@ -80,21 +71,13 @@ def check(run: Run, home: Path) -> None:
             assert path.is_relative_to(home)
 
 
-@pytest.mark.parametrize("request_", REQUESTS)
-def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(
-    request_: str, address: str, home: Path
-) -> None:
-    check(run_of(request_, address, structured_output="never"), home)
-
-
-@pytest.mark.parametrize("request_", REQUESTS[:3])
-def test_held_to_a_schema_it_writes_tasks_that_exist(request_: str, address: str, home: Path) -> None:
-    run = run_of(request_, address)
+def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(address: str, home: Path) -> None:
+    # One test, so that parallel workers do not each serve the model.
+    for request in REQUESTS:
+        run = run_of(request, address, structured_output="never")
+        check(run, home)
+        stage = "respond" if run.plan.tasks else "chat"
+        assert run.usage[stage].output_tokens > 0
+    run = run_of(REQUESTS[0], address)
     check(run, home)
     assert not any("is not one of the tasks" in note for note in run.plan.notes)
-
-
-def test_its_answer_is_counted(address: str, home: Path) -> None:
-    run = run_of("What is the capital of France?", address)
-    stage = "respond" if run.plan.tasks else "chat"
-    assert run.usage[stage].output_tokens > 0
