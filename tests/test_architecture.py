@@ -32,18 +32,13 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 38_300,
-    "test lines": 37_900,
-    "longest file": 421,
-    "longest function": 60,
+    "source lines": 33_500,
+    "test lines": 30_000,
+    "longest file": 406,
+    "longest function": 54,
     "settings": 40,
 }
-KNOWN_UPWARD = {
-    ("jarvis_agent.llm.prompt_set", "jarvis_agent.response.results"),
-    ("jarvis_agent.llm.prompt_set", "jarvis_agent.planning.plan"),
-}
-KNOWN_CYCLES = 2
-KNOWN_DUPLICATES = 12
+KNOWN_DUPLICATES = 3
 
 
 def _modules() -> dict[str, Path]:
@@ -115,13 +110,11 @@ def test_no_module_imports_from_a_higher_layer() -> None:
         for needed in imported
         if _layer(needed) > _layer(name)
     }
-    assert upward <= KNOWN_UPWARD
-    assert not KNOWN_UPWARD - upward, "these are gone: take them out of the list"
+    assert not upward
 
 
 def test_imports_make_no_cycle() -> None:
-    cycles = _cycles()
-    assert len(cycles) <= KNOWN_CYCLES, cycles
+    assert _cycles() == []
 
 
 def test_no_public_class_name_is_used_twice() -> None:
