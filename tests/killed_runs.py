@@ -29,6 +29,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent.core.errors import ConfigError
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
 """The plan: for each task the ones that it needs."""
@@ -91,7 +92,12 @@ async def run(folder: Path, request: str | None) -> None:
     settings = Settings(output_dir=folder / "out", offline=True)
     agent = JarvisAgent(tools=[worker(folder / "log")], planner=FakeStage(whim), settings=settings)
     async with saver_of(folder) as saver:
-        done = await agent.with_checkpointer(saver).ainvoke(request, thread(folder))
+        stored_agent = agent.with_checkpointer(saver)
+        try:
+            done = await stored_agent.ainvoke(request, thread(folder))
+        except ConfigError:
+            # Killed before its first step was stored: there is nothing to resume, so it is asked again.
+            done = await stored_agent.ainvoke("work", thread(folder))
     (folder / "run.json").write_text(done.model_dump_json())
 
 

@@ -251,7 +251,7 @@ async def test_a_provider_that_leaks_is_told_without_secrets(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("method", ["alookup", "aupdate"])
-async def test_the_error_of_an_llm_cache_is_logged_without_secrets(
+async def test_the_error_of_an_llm_cache_is_reported_without_secrets(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: Any) -> Any:
@@ -262,7 +262,7 @@ async def test_the_error_of_an_llm_cache_is_logged_without_secrets(
     agent, llm, _ = small_agent()
     monkeypatch.setattr(llm, "cache", cache)
     run = await agent.ainvoke("Describe a.jpg")
-    assert "401 for http://127.0.0.1:9/a.png?(hidden)" in caplog.text
+    assert "401 for http://127.0.0.1:9/a.png?(hidden)" in run.answer
     assert not _leaks(caplog.text, run.model_dump_json())
 
 

@@ -92,14 +92,12 @@ def test_no_step_of_the_projects_own_requests_is_dropped_silently() -> None:
     }  # fmt: skip
     wrong = []
     for asked in read_requests("dev"):
-        brief = asked.brief
-        made = PLANNER.invoke(
-            {"input": brief.request, "files": list(brief.files), "chat_history": list(brief.turns)}
-        )
-        steps = [step for step in split_request(brief.request, brief.files) if step not in restated]
+        inputs = asked.inputs
+        made = PLANNER.invoke(inputs)
+        steps = [step for step in split_request(asked.request, inputs["files"]) if step not in restated]
         greets = not made.tasks or all(len(step) > 12 for step in steps)
         if len(made.tasks) + len(made.notes) < len(steps) and greets:
-            wrong.append(f"{brief.request}\n   {steps}\n   {graph(made)} {made.notes}")
+            wrong.append(f"{asked.request}\n   {steps}\n   {graph(made)} {made.notes}")
         assert not MASKS.search(made.model_dump_json())
     assert len(wrong) <= 3, "\n".join(wrong)
 
