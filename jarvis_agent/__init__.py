@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jarvis_agent.planning.chain import planning_chain as planning_chain
     from jarvis_agent.planning.offline import OfflinePlanner as OfflinePlanner
     from jarvis_agent.planning.plan import Plan as Plan
+    from jarvis_agent.response.chain import response_chain as response_chain
     from jarvis_agent.selection.chain import selection_chain as selection_chain
     from jarvis_agent.selection.sources import default_sources as default_sources
     from jarvis_agent.selection.sources.registered import RegisteredSource as RegisteredSource
@@ -51,6 +52,7 @@ _HOME = {
     "hf_tools": "tools.toolkit",
     "planning_chain": "planning.chain",
     "register_task": "core.tasks.registry",
+    "response_chain": "response.chain",
     "selection_chain": "selection.chain",
 }
 __all__ = sorted(_HOME)

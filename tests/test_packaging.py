@@ -181,7 +181,9 @@ def test_the_public_names() -> None:
         "default_backends",
         "default_sources",
         "hf_tools",
+        "planning_chain",
         "register_task",
+        "response_chain",
         "selection_chain",
     ]
     assert jarvis_agent.tools.__all__ == [
