@@ -21,7 +21,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
 from langchain_core.tools import BaseTool, StructuredTool
 
-from jarvis_agent.agent.memory import ChatMemory, read_history
+from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import (
     checked_stage,
@@ -156,7 +156,8 @@ class JarvisAgent(Runnable[Any, Run]):
         async with aclosing(self._events(request, config)) as events:
             async for event in events:
                 if event.run is not None and history is not None:
-                    await history.aadd_messages([HumanMessage(Request.of(request).text), *event.run.messages])
+                    asked = HumanMessage(Request.of(request).text)
+                    await update_history(history, [asked, *event.run.messages])
                 yield event
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Run:  # noqa: A002

@@ -9,12 +9,14 @@ agent.invoke({"input": "…", "chat_history": SQLChatMessageHistory("chat-1", co
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
 
 from jarvis_agent.core.context import ChatTurn
 
@@ -72,4 +74,16 @@ async def read_history(value: Any) -> tuple[Any, BaseChatMessageHistory | None]:
     history = value.get("chat_history") if isinstance(value, Mapping) else None
     if not isinstance(history, BaseChatMessageHistory):
         return value, None
-    return {**value, "chat_history": list(await history.aget_messages())}, history
+    if getattr(history, "async_mode", False):
+        messages = await history.aget_messages()
+    else:  # the async methods of SQLChatMessageHistory raise without its async mode
+        messages = await asyncio.to_thread(lambda: history.messages)
+    return {**value, "chat_history": list(messages)}, history
+
+
+async def update_history(history: BaseChatMessageHistory, messages: Sequence[BaseMessage]) -> None:
+    """Append the messages of a run to an external chat history."""
+    if getattr(history, "async_mode", False):
+        await history.aadd_messages(messages)
+    else:
+        await asyncio.to_thread(history.add_messages, messages)

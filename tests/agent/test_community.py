@@ -1,0 +1,75 @@
+"""LangChain's LLM caches, and the chat histories of langchain-community."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_community")
+
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from small_agents import DESCRIBE, small_agent
+
+pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+def cache_of(name: str) -> Any:
+    if name == "memory":
+        return InMemoryCache()
+    from langchain_community.cache import SQLiteCache
+
+    return SQLiteCache("cache.db")
+
+
+@pytest.fixture
+def _no_cache_later() -> Iterator[None]:
+    yield
+    set_llm_cache(None)
+
+
+@pytest.mark.usefixtures("_no_cache_later")
+@pytest.mark.parametrize("name", ["memory", "sqlite"])
+def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(name: str) -> None:
+    set_llm_cache(cache_of(name))
+    choice = '{"id": "image-to-text/b", "reason": "it is better"}'
+    agent, llm, _ = small_agent(DESCRIBE, models=["a", "b"], select=choice)
+    with agent:
+        first = agent.invoke("Describe a.jpg")
+        calls = len(llm.calls)
+        second = agent.invoke("Describe a.jpg")
+    assert (calls, len(llm.calls)) == (3, 3)
+    assert second.answer == first.answer
+    counted = {stage: (usage.calls, usage.cached) for stage, usage in second.usage.items()}
+    assert counted == {"plan": (0, 1), "select": (0, 1), "respond": (0, 1)}
+
+
+def history_of(name: str) -> Any:
+    from langchain_community import chat_message_histories as histories
+
+    if name == "file":
+        return histories.FileChatMessageHistory(str(Path("chat.json")))
+    address = os.environ.get("TEST_POSTGRES", "") if name == "postgres" else "sqlite:///chat.db"
+    if not address:
+        pytest.skip("TEST_POSTGRES holds the address of no database to test with")
+    if name == "postgres":
+        address = address.replace("postgresql://", "postgresql+psycopg://", 1)
+    history = histories.SQLChatMessageHistory("chat-1", connection=address)
+    history.clear()
+    return history
+
+
+@pytest.mark.parametrize("name", ["file", "sqlite", "postgres"])
+def test_a_chat_history_object_is_read_and_updated(name: str) -> None:
+    history = history_of(name)
+    agent, llm, _ = small_agent(DESCRIBE)
+    with agent:
+        agent.invoke({"input": "Describe a.jpg", "chat_history": history})
+        assert [message.text for message in history.messages] == ["Describe a.jpg", "It is done."]
+        agent.invoke({"input": "And once more a.jpg", "chat_history": history})
+    assert "It is done." in next(call.prompt for call in llm.calls[2:])
+    assert len(history.messages) == 4
