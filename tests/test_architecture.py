@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 33_500,
-    "test lines": 30_000,
+    "test lines": 30_100,
     "longest file": 406,
     "longest function": 54,
     "settings": 40,
