@@ -63,16 +63,22 @@ def truncate(text: str, limit: int) -> str:
     return text
 
 
-def allocate_budget(slots: Mapping[str, Truncator], budget: int) -> dict[str, str]:
+def allocate_budget(
+    slots: Mapping[str, Truncator], budget: int, uses: Mapping[str, int] | None = None
+) -> dict[str, str]:
     """The texts of the slots within a budget of tokens.
 
     Earlier slots have priority: each may use half of the remaining budget, and the last one all of it.
+
+    Args:
+        uses: how often the prompt repeats a slot's text; once by default.
     """
     texts: dict[str, str] = {}
     left = max(0, budget)
     for place, (name, shorten) in enumerate(slots.items(), 1):
-        texts[name] = shorten(left if place == len(slots) else left // 2)
-        left = max(0, left - count_tokens(texts[name]))
+        repeats = max(1, (uses or {}).get(name, 1))
+        texts[name] = shorten((left if place == len(slots) else left // 2) // repeats)
+        left = max(0, left - repeats * count_tokens(texts[name]))
     return texts
 
 

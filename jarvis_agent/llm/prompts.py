@@ -176,16 +176,20 @@ def fill(
         window: context window of the model in tokens.
     """
     used = {name: value for name, value in values.items() if uses(template, name)}
-    fixed: dict[str, Any] = {name: "" if callable(value) else value for name, value in used.items()}
+    slots = {name: value for name, value in used.items() if callable(value)}
+    fixed: dict[str, Any] = {name: value for name, value in used.items() if name not in slots}
+    marks = {name: f"\0{name}\0" for name in slots}
     try:
-        taken = count_tokens(template.invoke(fixed).to_string())
+        text = template.invoke(fixed | marks).to_string()
     except KeyError as error:
         raise ConfigError(
             f"the prompt template has unknown variables ({error.args[0].splitlines()[0]}); "
             f"this stage provides {', '.join(sorted(values))}"
         ) from error
+    repeats = {name: text.count(mark) for name, mark in marks.items()}
+    taken = count_tokens(text) - sum(repeats[name] * count_tokens(mark) for name, mark in marks.items())
     left = max(prompt_budget(window) - taken, window // _MIN_SHARE)
-    return fixed | allocate_budget({name: v for name, v in used.items() if callable(v)}, left)
+    return fixed | allocate_budget(slots, left, repeats)
 
 
 def _load(stage: str, folders: Sequence[Traversable]) -> ChatPromptTemplate:

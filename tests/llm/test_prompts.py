@@ -98,7 +98,8 @@ def filled(name: str | Path, stage: str, window: int = DEFAULT_WINDOW, **values:
         "files_block": "",
         "chat_log_block": "",
     }
-    return [str(m.text) for m in template.invoke(fill(template, slots | values, window)).to_messages()]
+    values |= {name: value for name, value in slots.items() if name not in values}
+    return [str(m.text) for m in template.invoke(fill(template, values, window)).to_messages()]
 
 
 def plan_prompt(
@@ -249,8 +250,9 @@ class TestBudget:
                 "predictions": shorten_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)]),
             }
             for stage in ("chat", "respond", "select"):
+                for given in (slots, dict(reversed(slots.items()))):
+                    assert count_tokens("\n".join(filled(name, stage, 4096, **given))) <= 4096
                 text = "\n".join(filled(name, stage, 4096, **slots))
-                assert count_tokens(text) <= 4096
                 assert "Translate this" in text
             assert '"id": 7' in "\n".join(filled(name, "respond", 4096, **slots))
 
