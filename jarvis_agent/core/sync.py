@@ -58,7 +58,7 @@ def _cancel_calls() -> None:
     """Cancel the calls that still run at exit."""
 
     async def cancel() -> None:
-        await cancel_and_wait(asyncio.all_tasks() - {asyncio.current_task()})  # type: ignore[arg-type]
+        await cancel_and_wait(asyncio.all_tasks() - {asyncio.current_task()})
 
     if _loop is not None:
         with suppress(TimeoutError):
