@@ -24,8 +24,7 @@ Factory = Callable[[Settings, ModelPool], Backend]
 
 _LOCAL = (
     "starter.backend:StarterBackend",
-    "algorithms.opencv:OpenCVBackend",
-    "algorithms.media_tools:MediaToolsBackend",
+    "algorithms.backend:AlgorithmsBackend",
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
     "tabular.sklearn:SklearnBackend",
