@@ -25,6 +25,7 @@ from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import named_files, read_records
 from jarvis_agent.evaluation.report import Ratios, Report, report_on
 from jarvis_agent.evaluation.requests import data_file
+from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
 
@@ -114,14 +115,14 @@ async def choose(case: Case, llm: LLMClient | None) -> Chosen:
     settings = _CaseSettings(**{**_SETTINGS, **case.settings})
     chain = selection_chain(llm, settings=settings) if llm is not None else None
     selector = ModelSelector([source], [_LocalBackend(), _HostedBackend()], settings, chain)
-    context = RunContext(case.request, files=tuple(named_files(case.request)), specs=TASKS)
+    meter = UsageMeter()
+    files = tuple(named_files(case.request))
+    context = RunContext(case.request, files, specs=TASKS, config={"callbacks": [meter]})
     try:
         found = await selector.select(case.task, TASKS[case.task.task], context)
     except NoCandidateError as error:
-        return Chosen(case, None, str(error), usage=sum(context.meter.usage.values(), Usage()))
-    return Chosen(
-        case, found.model, found.reason, found.chosen_by, sum(context.meter.usage.values(), Usage())
-    )
+        return Chosen(case, None, str(error), usage=meter.total)
+    return Chosen(case, found.model, found.reason, found.chosen_by, meter.total)
 
 
 class _CaseSettings(Settings):
