@@ -103,9 +103,9 @@ class ModelPool:
     async def close(self) -> None:
         """Shut down the pool: reject queued calls, cancel running ones, free models and threads.
 
-        Running calls are signalled through `jobs.is_cancelled` and get `limits.SYNC_GRACE_S` (10 s) to stop;
-        their results are discarded. Calls that do not stop keep their thread (a daemon) and their model. The
-        pool can be used again afterwards.
+        Running calls are signalled through `jobs.is_cancelled` and get twice `limits.CANCEL_GRACE_S` (10 s)
+        to stop; their results are discarded. Calls that do not stop keep their thread (a daemon) and their
+        model. The pool can be used again afterwards.
         """
         with self._lock:
             entries = list(self._models.entries.values())
@@ -125,10 +125,10 @@ class ModelPool:
         atexit.unregister(self._stop_at_exit)
         stuck: Collection[object] = ()
         if busy := threads.unfinished:
-            _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=limits.SYNC_GRACE_S)
+            _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=2 * limits.CANCEL_GRACE_S)
         if stuck:
             logger.error("%d model calls do not end after close(); their threads are abandoned", len(stuck))
-        threads.stop(0.0 if stuck else limits.SYNC_GRACE_S)
+        threads.stop(0.0 if stuck else 2 * limits.CANCEL_GRACE_S)
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
@@ -139,7 +139,7 @@ class ModelPool:
         """Stop the workers before the interpreter unloads the libraries that they use."""
         self._cancel_running()
         if self._threads is not None:
-            self._threads.stop(limits.SYNC_GRACE_S)
+            self._threads.stop(2 * limits.CANCEL_GRACE_S)
 
     def _schedule(self) -> None:
         """Submit every job that may run now to a worker. The lock is held."""

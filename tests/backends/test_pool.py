@@ -495,7 +495,7 @@ async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_thre
 async def test_close_abandons_a_call_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.SYNC_GRACE_S", 0.05)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.05)
     pool, stuck = ModelPool(limit_bytes=100), Gate()
     running = start(pool, stuck.load, "stuck")
     await reached(stuck.entered)
@@ -514,7 +514,7 @@ def test_the_process_ends_though_a_call_does_not_and_torch_is_not_imported() -> 
 import asyncio, sys, threading, time
 from test_pool import Model, call_of
 from jarvis_agent.backends import pool
-pool.limits.SYNC_GRACE_S = 0.1
+pool.limits.CANCEL_GRACE_S = 0.1
 assert "torch" not in sys.modules
 
 def work(call):
