@@ -14,15 +14,14 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.plan_match import same_argument, same_plan
 from jarvis_agent.evaluation.predict import Prediction
-from jarvis_agent.evaluation.report import Report
+from jarvis_agent.evaluation.report import EvaluationReport
 from jarvis_agent.evaluation.requests import (
     OwnRequest,
     data_file,
     judge,
     read_requests,
-    same_argument,
-    same_plan,
     score_requests,
 )
 from jarvis_agent.planning.plan import Plan
@@ -204,14 +203,14 @@ def asked_for(number: int, *plans: list[Task], kind: str = "single", language: s
 SEE, DETECT = task(0, "image-to-text", image="a.jpg"), task(0, "object-detection", image="a.jpg")
 
 
-def reports_on(*cases: tuple[OwnRequest, list[Task], str | None]) -> dict[str, Report]:
+def reports_on(*cases: tuple[OwnRequest, list[Task], str | None]) -> dict[str, EvaluationReport]:
     """The reports by group, on requests with their predicted plan or error."""
     made = {asked.id: Prediction(id=asked.id, plan=tuple(plan), error=error) for asked, plan, error in cases}
     reports, _ = score_requests([asked for asked, _, _ in cases], made)
     return {report.name: report for report in reports}
 
 
-def figures(report: Report) -> dict[str, float | None]:
+def figures(report: EvaluationReport) -> dict[str, float | None]:
     return {figure.name: figure.value for figure in report.figures}
 
 

@@ -59,7 +59,7 @@ def test_downloads_alone_never_choose_right_so_that_a_right_choice_has_a_reason(
 async def test_the_ranking_never_chooses_what_cannot_run_or_is_not_allowed() -> None:
     for case in CASES:
         chosen = await choose(case, llm=None)
-        assert not chosen.faults & {*CANNOT_RUN, "licence"}, case.id
+        assert not chosen.defects & {*CANNOT_RUN, "licence"}, case.id
         assert (chosen.model is None) == (not case.right), case.id
 
 
@@ -83,7 +83,7 @@ async def test_a_language_model_chooses_by_the_descriptions_and_its_tokens_count
 
 async def test_a_wrong_choice_has_the_faults_of_the_model() -> None:
     chosen = await choose(BY_ID["object-detection-1"], saying({"id": "vista/face-finder", "reason": "?"}))
-    assert (chosen.is_right, chosen.faults) == (False, {"domain"})
+    assert (chosen.is_right, chosen.defects) == (False, {"domain"})
 
 
 # The figures, by hand

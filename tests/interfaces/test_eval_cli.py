@@ -96,7 +96,7 @@ def test_without_gold_plans_the_requests_are_planned_and_not_scored(folder: Path
 
 
 def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["taskbench", folder, "--limit", 2, "--concurrency", 1]
+    words = ["taskbench", folder, "--limit", 2]
     for mode, facts in (("strict", [2, 1, 1]), ("compat", [1, 1, 0])):
         scripted(monkeypatch, plan=[TRANSLATE, LLMError("it is down")])
         done = called(*words, "--mode", mode, "--json", model="scripted")
@@ -150,7 +150,7 @@ def test_selection_is_scored_beside_the_most_downloaded() -> None:
     assert all(failure["got"] not in failure["expected"] for failure in found["failures"])
     shown = called("selection", "--failures").stdout
     assert "most downloaded" in shown
-    assert re.search(r"faults +domain", shown)
+    assert re.search(r"defects +domain", shown)
 
 
 def test_the_share_of_the_language_model_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
