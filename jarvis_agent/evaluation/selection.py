@@ -24,6 +24,7 @@ from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import named_files, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, report_on
 from jarvis_agent.evaluation.requests import data_file
+from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.testing.backend import FakeBackend, FakeSource
@@ -124,16 +125,14 @@ async def choose(case: SelectionCase, llm: LLMClient | None) -> Chosen:
         settings,
         selection_chain(llm, settings=settings) if llm is not None else None,
     )
-    context = RunContext(case.request, files=tuple(named_files(case.request)), specs=TASKS)
+    meter = UsageMeter()
+    files = tuple(named_files(case.request))
+    context = RunContext(case.request, files, specs=TASKS, config={"callbacks": [meter]})
     try:
         found = await selector.select(case.task, TASKS[case.task.task], context)
     except NoCandidateError as error:
-        return Chosen(case, None, str(error), usage=_usage(context))
-    return Chosen(case, found.model, found.reason, found.chosen_by, _usage(context))
-
-
-def _usage(context: RunContext) -> Usage:
-    return sum(context.meter.usage.values(), Usage())
+        return Chosen(case, None, str(error), usage=meter.total)
+    return Chosen(case, found.model, found.reason, found.chosen_by, meter.total)
 
 
 class _CaseSettings(Settings):

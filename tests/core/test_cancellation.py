@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def threads() -> set[threading.Thread]:
     """Those beside the reserves of threads and the portal, which stay for the next call."""
-    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
+    kept = ("asyncio_", "jarvis-sync", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 
