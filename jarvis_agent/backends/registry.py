@@ -31,8 +31,7 @@ _LOCAL = (
     "tabular.time_series:ChronosBackend",
     "diffusers.backend:DiffusersBackend",
 )
-"""Module and class of each backend that loads models on this machine, in the order in which they are asked.
-Module and class of each backend that loads models on this machine, in the order in which they are asked."""
+"""Module and class of each backend that loads models on this machine, in the order of preference."""
 
 _HOSTED = (
     "hosted.inference_providers:HostedBackend",
