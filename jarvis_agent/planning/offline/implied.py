@@ -10,12 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jarvis_agent.planning.offline.extraction import language_phrase
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import Patterns
 
-_IN_DETAIL = pattern("implied.IN_DETAIL")
-_COUNTING = pattern("implied.COUNTING")
-_ALOUD = pattern("implied.ALOUD")
-_DUBBED = pattern("implied.DUBBED")
+_RE = Patterns("implied")
 
 
 class Implied(NamedTuple):
@@ -38,11 +35,11 @@ class Implied(NamedTuple):
 
 _DETAILS = ("image-classification", "object-detection", "image-segmentation", "visual-question-answering")
 IMPLIED = (
-    Implied(("image-to-text",), _IN_DETAIL.search, _DETAILS, on_result=False),
-    Implied(("object-detection",), _COUNTING.search, ("image-to-text",), on_result=False, several=True),
+    Implied(("image-to-text",), _RE.IN_DETAIL.search, _DETAILS, on_result=False),
+    Implied(("object-detection",), _RE.COUNTING.search, ("image-to-text",), on_result=False, several=True),
     Implied(
         ("image-to-text", "automatic-speech-recognition", "summarization"), language_phrase, ("translation",)
     ),
-    Implied((), _ALOUD.search, ("text-to-speech",)),
-    Implied(("text-to-speech",), _DUBBED.search, ("combine-video-audio",)),
+    Implied((), _RE.ALOUD.search, ("text-to-speech",)),
+    Implied(("text-to-speech",), _RE.DUBBED.search, ("combine-video-audio",)),
 )

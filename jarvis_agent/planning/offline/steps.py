@@ -17,24 +17,18 @@ from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.planning.offline.clauses import Step, first_of
 from jarvis_agent.planning.offline.implied import IMPLIED, Implied
-from jarvis_agent.planning.offline.intents import START
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import START, Patterns
 from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
 from jarvis_agent.planning.offline.ranking import Ranker, Scores
 from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
+_RE = Patterns("steps")
+
 _MOST_QUOTED = 200
 """Letters of a step that a note repeats."""
-
-_AGAIN = pattern("steps.AGAIN")
-_IN_ALL = pattern("steps.IN_ALL")
-"""A step that only sums up, or puts in order, what the others ask for."""
-_BOXES = pattern("steps.BOXES")
-_CHART = pattern("steps.CHART")
-"""What tables are drawn as, which no task does."""
 
 
 class StepPlanner:
@@ -78,9 +72,9 @@ class StepPlanner:
             return False
         last = self._linker.discourse.things[-1].maker
         is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
-        if _IN_ALL.match(step.text) or (is_boxed and _BOXES.match(step.text)):
+        if _RE.IN_ALL.match(step.text) or (is_boxed and _RE.BOXES.match(step.text)):
             return True
-        if not _AGAIN.match(step.text):
+        if not _RE.AGAIN.match(step.text):
             return False
         return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
 
@@ -137,7 +131,7 @@ class StepPlanner:
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
             return None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
-        if is_of_table and not is_own and _CHART.search(step.text):
+        if is_of_table and not is_own and _RE.CHART.search(step.text):
             return f"{self._quoted(step)} is nothing that an expert model does"
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
