@@ -1,6 +1,6 @@
 """What a request has spoken of so far, so that "it" and "the recording" can be understood.
 
-    discourse = Discourse(masked, brief)
+    discourse = Discourse(masked, request)
     discourse.give(step_text)                    # the files and texts that a step names
     discourse.make(spec, ["<resource>-0"])       # what a task makes
     discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
@@ -10,16 +10,16 @@ What the words do not decide, recency does.
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import Modality, TaskSpec
+from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
 from jarvis_agent.planning.offline.masking import Entity, MaskedText, spelling, without_references
 from jarvis_agent.planning.offline.patterns import Patterns, word
 from jarvis_agent.planning.offline.phrases import bank_name, wording
@@ -87,14 +87,14 @@ class Discourse:
         fed: the text that the last task worked on, if it works on one.
     """
 
-    def __init__(self, masked: MaskedText, brief: RunContext) -> None:
+    def __init__(self, masked: MaskedText, request: PlanRequest) -> None:
         self.things: list[Thing] = []
         self.fed: Thing | None = None
         self._masked = masked
         named = {mark.value for mark in masked.marks.values() if mark.is_file}
-        attached = [Entity(file.kind, spelling(file), is_file=True) for file in brief.files]
-        self._unnamed = [m for m in attached if m.value not in named and m.value not in brief.request]
-        self._turns = brief.turns
+        attached = [Entity(file.kind, spelling(file), is_file=True) for file in request.files]
+        self._unnamed = [m for m in attached if m.value not in named and m.value not in request.text]
+        self._turns = request.turns
 
     @property
     def at_hand(self) -> set[Modality]:
@@ -251,7 +251,6 @@ def _things_of(turn: ChatTurn) -> Iterator[Thing]:
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
         yield Thing(resource.kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
-        mime = mimetypes.guess_type(re.split(r"[?#]", name, maxsplit=1)[0])[0] or ""
-        kind = mime.partition("/")[0]
-        if kind in MEDIA:
-            yield Thing(kind, (name,), from_turn=True, asked=turn.request)  # type: ignore[arg-type]
+        kind = kind_by_name(re.split(r"[?#]", name, maxsplit=1)[0])
+        if kind in ("image", "audio", "video"):
+            yield Thing(kind, (name,), from_turn=True, asked=turn.request)

@@ -1,6 +1,6 @@
 """The tasks of a plan while it is built, each once, with references to those that go before.
 
-    linker = PlanLinker(masked, brief)
+    linker = PlanLinker(masked, request, specs)
     linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
     linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.normalise import MAX_TASKS
 from jarvis_agent.planning.offline.arguments import ArgumentFiller
 from jarvis_agent.planning.offline.clauses import Step
@@ -36,11 +36,11 @@ class PlanLinker:
         offered: the task types that may be used, by their name in the phrase bank, else their own.
     """
 
-    def __init__(self, masked: MaskedText, brief: RunContext) -> None:
+    def __init__(self, masked: MaskedText, request: PlanRequest, specs: Mapping[str, TaskSpec]) -> None:
         self.tasks: list[Task] = []
         self.left_out = 0
-        self.discourse = Discourse(masked, brief)
-        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
+        self.discourse = Discourse(masked, request)
+        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in specs.values()}
         self._masked = masked
 
     def add(self, step: Step, spec: TaskSpec, text_after: str = "") -> list[str]:
