@@ -17,8 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.planning.offline.chinese_slots import Found, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
-from jarvis_agent.planning.offline.limits import MOST_READ
-from jarvis_agent.planning.offline.masking import MARK, MOST_SEARCHED, Entity, MaskedText
+from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import UNKNOWN
 

@@ -15,7 +15,6 @@ from pathlib import PurePath
 
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
-from jarvis_agent.planning.offline.limits import MOST_READ, bounded, ends, single_spaced
 from jarvis_agent.planning.offline.pasted_text import Span, above, below
 from jarvis_agent.planning.offline.patterns import START, Patterns, word
 
@@ -40,6 +39,25 @@ _ROLES = {
     "context": "context",
     "passage": "context",
 } | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
+
+
+_MOST_LETTERS = 600
+"""What is longer than that without a line break gets one: after a sentence, else between words."""
+
+MOST_READ = 10_000
+"""The most letters of a text that are read: half of them from its beginning, half from its end."""
+
+_BLANKS = re.compile(r"[^\S\n]+")
+_BREAKS = re.compile(r"\n[ \n]+")
+_LONG = re.compile(rf"[^\n]{{{_MOST_LETTERS + 1},}}")
+_PIECE = re.compile(
+    rf"[^\n]{{1,{_MOST_LETTERS}}}(?:(?<=[.!?;])(?=\s)|(?<=[。！？；])|$)"
+    rf"|[^\n]{{{_MOST_LETTERS // 2},{_MOST_LETTERS}}}(?=[\s,，、])"
+    rf"|[^\n]{{{_MOST_LETTERS}}}"
+)
+_TORN_LAST, _TORN_FIRST = re.compile(r"\s\S{0,50}\Z"), re.compile(r"\A\S{0,50}\s")
+"""The word that a cut went through. What is longer is no word: Chinese may be thousands of letters without a
+blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +261,21 @@ def _after_colon(match: re.Match[str], masked: MaskedText) -> str:
     if re.search(MARK, asks + value) or is_order or not START.match(asks.strip()) or len(value.split()) < 3:
         return match.group()
     return f"{match['label']}{asks}: {masked.add(Entity('text', value.strip()))}"
+
+
+def bounded(text: str) -> str:
+    """A text with line breaks in its overlong lines."""
+    return _LONG.sub(lambda line: "\n".join(_PIECE.findall(line.group())), text)
+
+
+def single_spaced(text: str) -> str:
+    """A text with single blanks and line breaks."""
+    return _BREAKS.sub("\n", _BLANKS.sub(" ", text))
+
+
+def ends(text: str) -> str:
+    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, in whole words."""
+    if len(text) <= MOST_READ:
+        return text
+    half = MOST_READ // 2
+    return "\n".join((_TORN_LAST.sub("", text[:half]), _TORN_FIRST.sub("", text[-half:])))
