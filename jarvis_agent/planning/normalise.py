@@ -22,7 +22,7 @@ from jarvis_agent.core.references import is_nameless, refs_in, tidy
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
-from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.llm.json_stream import read_json
 
 MAX_TASKS = 256
 """A plan of more tasks is no plan; the rest is left out."""
@@ -270,9 +270,8 @@ def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str,
     """Names ("" for none) and values, whichever of the usual forms they were given in."""
     value = _slot(raw, _ARG_KEYS)
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        reader = JsonReader()
-        outermost = [*reader.feed(value), *reader.close()][-1:]
-        value = outermost[0].value if outermost else value
+        parsed = read_json(value)
+        value = parsed[-1].value if parsed else value
     if not isinstance(value, dict):
         yield from ((key, v) for key, v in raw.items() if _plain(key) not in _SLOTS and arg_name(key, spec))
     for part in value if isinstance(value, list) else [value]:

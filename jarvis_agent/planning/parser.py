@@ -27,7 +27,7 @@ from typing import Any
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.llm.json_stream import Found, JsonReader
+from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import bind
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
@@ -119,15 +119,16 @@ class StreamingPlanParser:
 
         Objects are put in place by their ids, those without one in their order. What is not broken stays.
         """
-        reader = JsonReader()
-        written = [*reader.feed(reply), *reader.close()]
+        written = read_json(reply)
         if self._is_blank:
             self._ended = False
             for found in written:
                 self._take(found)
             self._ended = True
         else:
-            self._replace([found.value for found in written if found.whole and isinstance(found.value, dict)])
+            self._replace(
+                [found.value for found in written if found.complete and isinstance(found.value, dict)]
+            )
         self._settle()
         return self._new()
 
@@ -146,8 +147,8 @@ class StreamingPlanParser:
         return list(dict.fromkeys([*self._notes, *self._closing_notes()]))
 
     def _closing_notes(self) -> Iterator[str]:
-        if self._reader.slips:
-            yield f"it was not well-formed JSON and was read as it was meant: {', '.join(self._reader.slips)}"
+        if self._reader.repairs:
+            yield f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}"
         if self._surplus:
             yield f"tasks left out: {self._surplus}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
@@ -170,18 +171,18 @@ class StreamingPlanParser:
         self._given_out = len(self._tasks)
         return new
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: ParsedValue) -> None:
         """Take what the reader found, if it is a part of the plan."""
         value = found.value
         if not in_a_plan(found.path):
             return
         if not value:
-            self._empty_on_purpose = self._empty_on_purpose or found.whole
+            self._empty_on_purpose = self._empty_on_purpose or found.complete
         elif isinstance(value, dict) and is_task(value):
             key = found.path[-1] if found.path else ""
             if written_id(value) is None and _AS_ID.fullmatch(key):
                 value = {"id": key, **value}
-            self._add(value, "" if found.whole else "the text ends in the middle of it")
+            self._add(value, "" if found.complete else "the text ends in the middle of it")
         elif isinstance(value, dict) and not (self._nodes.all and (self._no_task or _is_wrapper(value))):
             self._no_task = value
 

@@ -90,7 +90,7 @@ def test_a_plan_is_read_however_it_is_written(text):
 
 def test_what_was_not_json_is_noted_once():
     assert Plan.parse(f"{PLAIN[:-1]},]".replace('"', "'")).notes == [
-        "it was not well-formed JSON and was read as it was meant: other quotes than JSON's, a trailing comma"
+        "it was not valid JSON and was repaired: other quotes than JSON's, a trailing comma"
     ]
 
 
