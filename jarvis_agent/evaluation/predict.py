@@ -23,7 +23,7 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of
-from jarvis_agent.planning.inputs import kind_by_name
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
