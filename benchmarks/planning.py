@@ -30,7 +30,6 @@ from typing import Any
 
 from small_llm import INSTALL, WEIGHTS, served
 
-from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, describe_error
 from jarvis_agent.core.references import ref, substitute
 from jarvis_agent.core.settings import load_settings
@@ -38,9 +37,8 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task, Usage
 from jarvis_agent.evaluation.predict import named_files
-from jarvis_agent.llm.client import LLMClient, resolve_model
-from jarvis_agent.llm.prompts import load_prompts
-from jarvis_agent.planning.chain import LLMPlanner
+from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.planning.chain import PlanningChain, planning_chain
 from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
@@ -111,9 +109,7 @@ def main() -> None:
 async def _row(name: str, cases: list[Case], url: str, model: str, show: bool) -> None:
     title, fields = WAYS[name]
     settings = load_settings(base_url=url, model=model, llm_timeout=300, **fields)
-    chat = resolve_model(None, settings)
-    assert chat is not None
-    planner = LLMPlanner(LLMClient(chat, settings), settings, load_prompts(settings.prompts))
+    planner = planning_chain(None, settings=settings)
     outcomes = []
     for case in cases:
         outcomes.append(await _outcome(case, planner))
@@ -139,16 +135,16 @@ def _show(case: Case, outcome: Outcome) -> None:
     sys.stderr.flush()
 
 
-async def _outcome(case: Case, planner: LLMPlanner) -> Outcome:
-    brief = RunContext(case.request, tuple(named_files(case.request)), specs=TASKS)
-    began, plan, failure = perf_counter(), Plan(), ""
+async def _outcome(case: Case, planner: PlanningChain) -> Outcome:
+    meter, began, plan, failure = UsageMeter(), perf_counter(), Plan(), ""
+    asked = {"input": case.request, "files": named_files(case.request)}
     try:
-        plan = await planner.plan(brief, lambda task: None)
+        plan = await planner.ainvoke(asked, {"callbacks": [meter]})
     except JarvisError as error:
         failure = describe_error(error)
     if Plan.parse(plan.to_json()).tasks != plan.tasks:
         failure = "the plan is not valid"
-    usage = sum(brief.meter.usage.values(), Usage())
+    usage = meter.total
     is_right = not failure and any(accepts(gold, plan.tasks) for gold in case.plans)
     best = max(node_f1(gold, plan.tasks) for gold in case.plans)
     return Outcome(plan, is_right, best, perf_counter() - began, usage, usage.calls, failure)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
 
 from jarvis_agent.core.errors import ExpertError, describe_error
 
@@ -36,11 +37,9 @@ class GraceLimits:
 
     Attributes:
         CANCEL_GRACE_S: how long a cancelled coroutine may take to finish.
-        SYNC_GRACE_S: how long a closed sync iterator and the end of the process wait for running calls.
     """
 
     CANCEL_GRACE_S: float = 5.0
-    SYNC_GRACE_S: float = 10.0
 
 
 limits = GraceLimits()
@@ -204,34 +203,23 @@ def _as_exception(error: BaseException) -> BaseException:
     return wrapped
 
 
-def _new_executor() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(2, "jarvis-cpu")
-
-
-_executor = _new_executor()
+_cpu_slots = CapacityLimiter(2)
 _cancelled: ContextVar[threading.Event | None] = ContextVar("jarvis_cancelled", default=None)
 """Set while `run_cpu_bound` runs; the event is set when its caller stops waiting."""
 
 
-def _renew_executor() -> None:
-    """Replace the executor in a forked child, where its threads do not exist."""
-    global _executor
-    _executor = _new_executor()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_executor)
-
-
 async def run_cpu_bound(work: Callable[..., T], *args: Any) -> T:
-    """As `asyncio.to_thread`, for CPU-bound work: two calls at a time in the process."""
-    context, cancelled = copy_context(), threading.Event()
-    context.run(_cancelled.set, cancelled)
-    loop = asyncio.get_running_loop()
+    """As `asyncio.to_thread`, for CPU-bound work: two calls at a time in each event loop.
+
+    On cancellation the thread is abandoned; the work should call `check_cancelled` between its steps.
+    """
+    cancelled = threading.Event()
+    token = _cancelled.set(cancelled)
     try:
-        return await loop.run_in_executor(_executor, partial(context.run, work, *args))
+        return await to_thread.run_sync(partial(work, *args), limiter=_cpu_slots, abandon_on_cancel=True)
     finally:
         cancelled.set()
+        _cancelled.reset(token)
 
 
 def check_cancelled() -> None:

@@ -1,17 +1,15 @@
-"""The data of one run that its stages share: the request, its files, the chat so far, and a usage meter."""
+"""The data of one run that its parts share: the request, its files, and the chat so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Usage
+from jarvis_agent.core.types import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +25,7 @@ class ChatTurn:
     blocks: tuple[Mapping[str, Any], ...] = ()
 
 
-class UsageMeter:
-    """Counts the language model's calls and tokens by stage, for one run."""
-
-    def __init__(self) -> None:
-        self.usage: dict[str, Usage] = {}
-
-    def add(self, stage: str, usage: Usage) -> None:
-        """Count `usage` for a stage."""
-        self.usage[stage] = self.usage.get(stage, Usage()) + usage
-        whole, part = _PART.get()
-        if part is not None and whole is self:
-            part.add(stage, usage)
-
-    @contextmanager
-    def part(self) -> Iterator[UsageMeter]:
-        """A meter of what is counted in the block, by coroutines that are started there too."""
-        part = UsageMeter()
-        token = _PART.set((self, part))
-        try:
-            yield part
-        finally:
-            _PART.reset(token)
-
-
-_PART: ContextVar[tuple[UsageMeter | None, UsageMeter | None]] = ContextVar("part", default=(None, None))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class RunContext:
     """All that the stages know of a request.
 
@@ -64,7 +35,6 @@ class RunContext:
             so the plan) names each of them.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
-        meter: counts the language model's tokens.
         config: LangChain's config of the run, for callbacks and tracing.
         confined: whether the request is untrusted, and must not learn which files exist here.
     """
@@ -73,6 +43,5 @@ class RunContext:
     files: tuple[Resource, ...] = ()
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
-    meter: UsageMeter = field(default_factory=UsageMeter)
     config: RunnableConfig | None = None
     confined: bool = False

@@ -17,13 +17,15 @@ from typing import IO, TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import ValidationError
 
-from jarvis_agent.core.context import RunContext, UsageMeter
 from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, describe_error
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of
+from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.inputs import kind_by_name
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -87,23 +89,9 @@ def named_files(request: str) -> list[Resource]:
 
 def make_planner(model: BaseChatModel | None, settings: Settings) -> Planner:
     """Return the planner of an agent with this chat model; None: the offline planner."""
-    from jarvis_agent.llm.client import LLMClient
-    from jarvis_agent.llm.prompts import load_prompts
-    from jarvis_agent.planning.chain import LLMPlanner
-    from jarvis_agent.planning.offline import OfflinePlanner
-
     if model is None:
         return OfflinePlanner(settings=settings)
-    prompts = load_prompts(settings.prompts)
-    planner = LLMPlanner(LLMClient(model, settings), settings, prompts)
-
-    async def plan(given: dict[str, Any], config: RunnableConfig) -> Plan:
-        turns, meter = tuple(given["chat_history"]), config["metadata"]["meter"]
-        files, specs = tuple(given["files"]), given["tools"]
-        context = RunContext(given["input"], files=files, turns=turns, specs=specs, meter=meter)
-        return await planner.plan(context, lambda task: None)
-
-    return RunnableLambda(plan)
+    return planning_chain(model, settings=settings)
 
 
 async def predict(
@@ -141,7 +129,7 @@ async def predict(
 async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Prediction:
     meter, started, plan, failure = UsageMeter(), perf_counter(), Plan(), None
     try:
-        plan = await planner.ainvoke(given, {"metadata": {"meter": meter}})
+        plan = await planner.ainvoke(given, {"callbacks": [meter]})
     except (ConfigError, InputError):
         raise
     except JarvisError as error:
@@ -150,7 +138,7 @@ async def _predict(record: str, given: dict[str, Any], planner: Planner) -> Pred
         id=record,
         plan=tuple(plan.tasks),
         seconds=round(perf_counter() - started, 4),
-        usage=sum(meter.usage.values(), Usage()),
+        usage=meter.total,
         error=failure,
     )
 

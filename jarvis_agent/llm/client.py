@@ -24,7 +24,6 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
-from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, load_settings
@@ -33,13 +32,11 @@ from jarvis_agent.llm.capabilities import model_options, supports_schema, transp
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
 from jarvis_agent.llm.thinking import ThinkingFilter
-from jarvis_agent.llm.usage import STAGE_KEY, MeterForwarder
+from jarvis_agent.llm.usage import STAGE_KEY
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage
 
-    from jarvis_agent.core.context import RunContext
 
 __all__ = ["LLMClient", "describe_model", "open_client", "resolve_model"]
 
@@ -148,38 +145,6 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
             async for chunk in chunks:
                 self._schema_rejected = True
                 yield chunk
-
-    async def stream_text(
-        self,
-        stage: str,
-        messages: Sequence[BaseMessage],
-        brief: RunContext,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        bias: Sequence[str] = (),
-    ) -> AsyncGenerator[str, None]:
-        """The text of the reply in pieces, for stages that are not chains yet."""
-        config = merge_configs(brief.config, {"callbacks": [MeterForwarder(brief.meter)]})
-        config.pop("run_id", None)
-        asked = self.for_stage(stage, schema=schema, bias=bias).astream(list(messages), config)
-        async with aclosing(cast("AsyncGenerator[AIMessage, None]", asked)) as chunks:
-            async for chunk in chunks:
-                if chunk.text:
-                    yield str(chunk.text)
-
-    async def complete(
-        self,
-        stage: str,
-        messages: Sequence[BaseMessage],
-        brief: RunContext,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        bias: Sequence[str] = (),
-    ) -> str:
-        """The whole text of the reply, for stages that are not chains yet."""
-        return "".join(
-            [piece async for piece in self.stream_text(stage, messages, brief, schema=schema, bias=bias)]
-        )
 
     async def _reply(
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]

@@ -29,10 +29,16 @@ class UsageMeter(BaseCallbackHandler):
     """Counts calls and tokens by stage. Replies from a LangChain cache count as `cached`."""
 
     run_inline = True
+    ignore_agent = ignore_chain = ignore_custom_event = ignore_retriever = ignore_retry = True
 
     def __init__(self) -> None:
         self.usage: dict[str, Usage] = {}
         self._stages: dict[UUID, str] = {}
+
+    @property
+    def total(self) -> Usage:
+        """Calls and tokens of all stages."""
+        return sum(self.usage.values(), Usage())
 
     def add(self, stage: str, usage: Usage) -> None:
         """Count `usage` for a stage."""
@@ -75,18 +81,6 @@ class UsageMeter(BaseCallbackHandler):
             response = kwargs.get("response")
             partial = usage_of(response) if isinstance(response, LLMResult) else Usage()
             self.add(stage, partial.model_copy(update={"calls": 1, "cached": 0}))
-
-
-class MeterForwarder(UsageMeter):
-    """Counts into another meter."""
-
-    def __init__(self, meter: Any) -> None:
-        super().__init__()
-        self._meter = meter
-
-    def add(self, stage: str, usage: Usage) -> None:
-        """Count `usage` for a stage."""
-        self._meter.add(stage, usage)
 
 
 def usage_of(response: LLMResult) -> Usage:

@@ -11,14 +11,13 @@ cannot repair is sent back to it once, with the errors.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
-from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
 
 from jarvis_agent.core.concurrency import run_cpu_bound
@@ -26,11 +25,9 @@ from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
-from jarvis_agent.llm.usage import MeterForwarder
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
@@ -44,7 +41,6 @@ from jarvis_agent.planning.schema import files_by_kind, plan_schema
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from jarvis_agent.core.context import RunContext
 
 EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
 """Number of nearest examples: beside the list of tasks, and instead of it."""
@@ -215,30 +211,3 @@ class PlanningChain(Runnable[Any, Plan]):
         else:
             shown = dict(request.specs)
         return replace(request, specs=shown), examples
-
-
-class Planner(Protocol):
-    """Plans requests; in use until the pipeline takes Runnables."""
-
-    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        """Plan a request, and give out each task as soon as it is final."""
-        ...
-
-
-class LLMPlanner:
-    """A planning chain as a `Planner`; in use until the pipeline takes Runnables."""
-
-    def __init__(self, controller: LLMClient, settings: Settings, prompts: PromptSource) -> None:
-        self.chain = PlanningChain(controller, load_prompts(prompts), task_specs(None), settings)
-
-    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        """As `Planner.plan`."""
-        request = PlanRequest(brief.request, brief.files, brief.turns, brief.specs)
-        config = merge_configs(brief.config, {"callbacks": [MeterForwarder(brief.meter)]})
-        config.pop("run_id", None)
-        plan = Plan()
-        async for chunk in self.chain.astream(request, config):
-            for task in chunk.tasks:
-                on_task(task)
-            plan += chunk
-        return plan

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
@@ -26,7 +25,6 @@ from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import PromptSource, load_prompts
-from jarvis_agent.llm.usage import MeterForwarder
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import replan_variables
 from jarvis_agent.planning.parser import StreamingPlanParser
@@ -35,8 +33,6 @@ from jarvis_agent.planning.schema import plan_schema
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-
-    from jarvis_agent.core.context import RunContext
 
 
 def replanning_chain(
@@ -118,27 +114,3 @@ def _note(failed: Sequence[TaskResult], new: Sequence[Task]) -> str:
     if not new:
         return f"{names} failed, and the language model found no other way"
     return f"{names} failed, so the language model planned again and added {instead}"
-
-
-class Replanner:
-    """A replanning chain for the pipeline; in use until it takes Runnables."""
-
-    def __init__(self, controller: LLMClient, prompts: PromptSource) -> None:
-        self.chain = replanning_chain(controller, prompts=prompts, settings=controller.settings)
-
-    async def replan(self, brief: RunContext, plan: Plan, results: Sequence[TaskResult]) -> Plan:
-        """The tasks to add, and notes."""
-        config = merge_configs(brief.config, {"callbacks": [MeterForwarder(brief.meter)]})
-        config.pop("run_id", None)
-        value = {
-            "input": brief.request,
-            "files": brief.files,
-            "chat_history": brief.turns,
-            "tools": brief.specs,
-            "plan": plan,
-            "results": results,
-        }
-        return await self.chain.ainvoke(value, config)
-
-
-LLMReplanner = Replanner

@@ -22,11 +22,10 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.runnables.base import coerce_to_runnable
-from langchain_core.runnables.config import merge_configs
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
-from jarvis_agent.core.context import RunContext, UsageMeter
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
     JarvisError,
@@ -38,7 +37,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
-from jarvis_agent.llm.usage import MeterForwarder
 from jarvis_agent.selection.chain import ModelChoice, resolve_choice
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import detect_script, task_hints
@@ -91,7 +89,7 @@ class ModelSelector:
         self._settings = settings.model_copy(update={"policies": policies})
         self._chain = _as_runnable(chain) if settings.selection != "rank" else None
         self._pins = read_pins(pins or {})
-        self._slots: WeakKeyDictionary[UsageMeter, asyncio.Semaphore] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
@@ -169,7 +167,7 @@ class ModelSelector:
         top: Sequence[Candidate],
         context: RunContext,
     ) -> ModelChoice:
-        slots = self._slots.setdefault(context.meter, asyncio.Semaphore(self._settings.max_parallel))
+        slots = self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel))
         async with slots:
             inputs = {
                 "input": context.request,
@@ -178,7 +176,7 @@ class ModelSelector:
                 "files": context.files,
                 "chat_history": context.turns,
             }
-            return resolve_choice(await chain.ainvoke(inputs, _config(context)), top)
+            return resolve_choice(await chain.ainvoke(inputs, context.config), top)
 
     async def _with_cards(self, top: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates with the descriptions of their cards, where a source provides them."""
@@ -258,10 +256,6 @@ def _as_runnable(chain: Any) -> Runnable[Any, Any] | None:
             'that takes {"input", "task", "candidates"} and returns a ModelChoice or a model id'
         ) from error
     return runnable
-
-
-def _config(context: RunContext) -> Any:
-    return merge_configs(context.config, {"callbacks": [MeterForwarder(context.meter)]})
 
 
 def _now() -> float:

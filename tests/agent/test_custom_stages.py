@@ -1,4 +1,4 @@
-"""Stages that the user passes: an error in one of them, of any class, ends neither the run nor the process."""
+"""Stages that the user passes: an error of any class in one of them ends neither the run nor the process."""
 
 from __future__ import annotations
 

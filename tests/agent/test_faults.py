@@ -118,7 +118,7 @@ def _threads() -> set[str]:
     for thread in threading.enumerate():
         if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-cpu")
+    kept = ("asyncio_", "AnyIO")
     return {thread.name for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from time import thread_time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from jarvis_agent.core.context import UsageMeter
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.types import Usage
 
 
 @pytest.mark.parametrize(
@@ -165,29 +162,3 @@ def test_a_single_file_needs_no_list(files):
 def test_a_request_survives_json():
     request = Request.of({"input": "x", "files": ["a"], "chat_history": [("human", "q"), ("ai", "a")]})
     assert Request.model_validate_json(request.model_dump_json()) == request
-
-
-def test_the_meter_adds_up_by_stage():
-    meter = UsageMeter()
-    for _ in range(2):
-        meter.add("plan", Usage(calls=1, input_tokens=10, output_tokens=3))
-    assert meter.usage == {"plan": Usage(calls=2, input_tokens=20, output_tokens=6)}
-
-
-async def test_a_meter_tells_what_a_part_of_a_run_has_cost() -> None:
-    meter, other = UsageMeter(), UsageMeter()
-
-    async def call(stage: str) -> None:
-        await asyncio.sleep(0)
-        meter.add(stage, Usage(calls=1))
-        other.add(stage, Usage(calls=1))
-
-    async def part(*stages: str) -> dict[str, Usage]:
-        with meter.part() as cost:
-            await asyncio.gather(*map(call, stages))
-        return cost.usage
-
-    first, second = await asyncio.gather(part("select", "select"), part("select", "repair"))
-    assert first == {"select": Usage(calls=2)}
-    assert second == {"select": Usage(calls=1), "repair": Usage(calls=1)}
-    assert meter.usage == {"select": Usage(calls=3), "repair": Usage(calls=1)}

@@ -51,10 +51,19 @@ class TestReplies:
         assert "".join(chunks) == "one two three four"
         assert len([chunk for chunk in chunks if chunk]) > 1
         assert meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=4)}
-        with meter.measure() as part:
-            await text_of(client, {"callbacks": [meter]})
-        assert part.usage["plan"].calls == 1
-        assert meter.usage["plan"].calls == 2
+
+    async def test_a_meter_measures_blocks_that_run_at_the_same_time(self) -> None:
+        meter, client = UsageMeter(), scripted("one")
+
+        async def block(*stages: str) -> dict[str, int]:
+            with meter.measure() as part:
+                replies = (text_of(client.for_stage(stage), {"callbacks": [meter]}) for stage in stages)
+                await asyncio.gather(*replies)
+            return {stage: usage.calls for stage, usage in part.usage.items()}
+
+        blocks = await asyncio.gather(block("select", "select"), block("select", "repair"))
+        assert blocks == [{"select": 2}, {"select": 1, "repair": 1}]
+        assert meter.total.calls == 4
 
     def test_it_works_in_a_sync_chain(self) -> None:
         chain = ChatPromptTemplate.from_template("{x}") | scripted("one two three") | StrOutputParser()

@@ -250,8 +250,8 @@ class TestBudget:
                 "predictions": shorten_rows(lambda share: [truncate_json({"id": 7, "text": LONG}, share)]),
             }
             for stage in ("chat", "respond", "select"):
-                for given in (slots, dict(reversed(slots.items()))):
-                    assert count_tokens("\n".join(filled(name, stage, 4096, **given))) <= 4096
+                for each in (slots, dict(reversed(slots.items()))):
+                    assert count_tokens("\n".join(filled(name, stage, 4096, **each))) <= 4096
                 text = "\n".join(filled(name, stage, 4096, **slots))
                 assert "Translate this" in text
             assert '"id": 7' in "\n".join(filled(name, "respond", 4096, **slots))

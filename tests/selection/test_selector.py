@@ -78,7 +78,6 @@ async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> 
     [call] = llm.calls
     assert call.stage == "select"
     assert [name in call.prompt for name in (REQUEST, "org/c", "org/b", "org/a")] == [True, True, True, False]
-    assert context.meter.usage["select"].calls == 1
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.core.types import Resource
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier, load_classifier
 from jarvis_agent.planning.offline.clause_cuts import split_finer
@@ -93,14 +93,6 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
             return await run_cpu_bound(self._invoke, value)
 
         return await self._acall_with_config(work, input, config)
-
-    async def plan(self, brief: RunContext, on_task: Callable[[Task], None]) -> Plan:
-        """Plan a request and call `on_task` for each task. To be deleted with the `Planner` protocol."""
-        await asyncio.to_thread(load_classifier, self._settings)
-        plan = await run_cpu_bound(plan_request, brief, self._settings)
-        for task in plan.tasks:
-            on_task(task)
-        return plan
 
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value

@@ -20,11 +20,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
 from jarvis_agent.backends.starter.models import MINILM, STARTERS
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.core.types import Resource
 from jarvis_agent.evaluation.requests import read_requests
 from jarvis_agent.planning.offline import OfflinePlanner, split_request
 from jarvis_agent.planning.plan import Plan
@@ -209,16 +209,6 @@ def test_the_planner_is_a_runnable_and_a_fallback() -> None:
     assert graph(asyncio.run(PLANNER.ainvoke("Describe cat.jpg"))) == graph(made)
     only = OfflinePlanner(["object-detection"], settings=Settings(offline=True))
     assert [task.task for task in only.invoke("Detect the objects in cat.jpg").tasks] == ["object-detection"]
-
-
-async def test_tasks_are_given_out_in_the_order_of_the_plan() -> None:
-    given_out: list[Task] = []
-    request = "Read a.png aloud, then transcribe the recording. Also make a canny edge image of b.jpg."
-    made = await PLANNER.plan(
-        RunContext(request, (image("a.png"), image("b.jpg")), specs=TASKS), given_out.append
-    )
-    assert given_out == made.tasks
-    assert [task.id for task in given_out] == [0, 1, 2, 3]
 
 
 WORDS = (
