@@ -24,16 +24,14 @@ Factory = Callable[[Settings, ModelPool], Backend]
 
 _LOCAL = (
     "starter.backend:StarterBackend",
-    "algorithms.opencv:OpenCVBackend",
-    "algorithms.media_tools:MediaToolsBackend",
+    "algorithms.backend:AlgorithmsBackend",
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
     "tabular.sklearn:SklearnBackend",
     "tabular.time_series:ChronosBackend",
     "diffusers.backend:DiffusersBackend",
 )
-"""Module and class of each backend that loads models on this machine, in the order in which they are asked.
-Module and class of each backend that loads models on this machine, in the order in which they are asked."""
+"""Module and class of each backend that loads models on this machine, in the order of preference."""
 
 _HOSTED = (
     "hosted.inference_providers:HostedBackend",
