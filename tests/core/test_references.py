@@ -10,50 +10,46 @@ from jarvis_agent.core.references import (
     whole_ref,
 )
 
-SPELLINGS = [
-    "",
-    "<resource>-3",
-    "<GENERATED>-3",
-    "<resource-3>",
-    "<Resource>_3",
-    "<node-3>",
-    "<node 3>",
-    "<task_3>",
-    "<resource>-<3>",
-    "<resource>-task_3",
-    "<resource>-task_id_3",
-    "<resource> - 3",
-    "<resource>3",
-    "<image>-3",
-    "<output-3>",
-    "resource-3",
-    "RESOURCE_3",
-    "generated-3",
-    "<task3>",
-    "<resource>-3.text",
-    "<resource>-3.summary_text",
-    '<resource>-3[0]["text"][1][2][3]',
-    "",
-][1:-1]
+SPELLINGS = """
+<resource>-3
+<GENERATED>-3
+<resource-3>
+<Resource>_3
+<node-3>
+<node 3>
+<task_3>
+<resource>-<3>
+<resource>-task_3
+<resource>-task_id_3
+<resource> - 3
+<resource>3
+<image>-3
+<output-3>
+resource-3
+RESOURCE_3
+generated-3
+<task3>
+<resource>-3.text
+<resource>-3.summary_text
+<resource>-3[0]["text"][1][2][3]
+""".strip().splitlines()
 
-NO_REFERENCES = [
-    "",
-    "resource-3.jpg",
-    "my-resource-3",
-    "data/resource-3",
-    "https://example.org/resource-3/a.png",
-    "resource-3-final",
-    "resources",
-    "<b>-3",
-    "<resource>-",
-    "text-3",
-    "the 3 <tasks>",
-    "<h3>",
-    "<resource>-3.text.jpg",
-    "<resource>-3.textbook",
-    "<resource>-3 [1]",
-    "",
-][1:-1]
+NO_REFERENCES = """
+resource-3.jpg
+my-resource-3
+data/resource-3
+https://example.org/resource-3/a.png
+resource-3-final
+resources
+<b>-3
+<resource>-
+text-3
+the 3 <tasks>
+<h3>
+<resource>-3.text.jpg
+<resource>-3.textbook
+<resource>-3 [1]
+""".strip().splitlines()
 
 
 def test_references_are_found_in_nested_values_in_order_and_once():
