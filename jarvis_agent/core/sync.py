@@ -1,10 +1,13 @@
-"""Sync calls of async functions: one event loop in its own thread serves all of them.
+"""Sync calls of async functions: one event loop in a daemon thread serves all of them.
 
 run = run_sync(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
 for chunk in iterate_sync(agent.astream, "…"): ...
 
-The thread is a daemon: at exit, running calls are cancelled, and those that do not stop are
-abandoned.
+An interrupted call is cancelled. It has twice `limits.CANCEL_GRACE_S` to stop, then it is abandoned; so are
+calls that still run when the process exits.
+
+`anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup, and a
+SystemExit of one call ends the others.
 """
 
 from __future__ import annotations
@@ -19,48 +22,88 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from jarvis_agent.core.concurrency import limits
+from jarvis_agent.core.concurrency import cancel_and_wait, limits
 
 T = TypeVar("T")
 
-_NAME = "jarvis-portal"
+_THREAD_NAME = "jarvis-sync"
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_serve, args=(_loop,), name=_THREAD_NAME, daemon=True).start()
+        return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    while True:
+        # SystemExit and KeyboardInterrupt leave the loop, and are the result of their call too.
+        with suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
+
+
+def _forget_loop() -> None:
+    """Forget the loop in a forked child, where its thread does not exist."""
+    global _loop, _lock
+    _loop, _lock = None, threading.Lock()
+
+
+def _cancel_calls() -> None:
+    """Cancel the calls that still run at exit."""
+
+    async def cancel() -> None:
+        await cancel_and_wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    if _loop is not None:
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(cancel(), _loop).result(2 * limits.CANCEL_GRACE_S)
+
+
+atexit.register(_cancel_calls)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loop)
 
 
 class _Call(Generic[T]):
-    """A coroutine that runs in a loop, with the context variables of the caller; `done` when it has ended."""
+    """A coroutine that runs in the shared loop, with the caller's context variables."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        if threading.current_thread().name == _THREAD_NAME:
+            work.close()
+            raise RuntimeError(
+                "a sync call inside the event loop that serves sync calls would wait for itself; "
+                "await the async method instead (ainvoke for invoke)"
+            )
         self.done: Future[T] = Future()
-        self._loop = loop
-        self._work = work
         self._task: asyncio.Task[T] | None = None
-        loop.call_soon_threadsafe(self._begin)
-
-    def cancel(self) -> None:
-        """Cancel it, unless it has ended."""
-        if not self.done.done():
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._cancel)
+        self._loop = _shared_loop()
+        self._loop.call_soon_threadsafe(self._start, work)
 
     def stop(self) -> None:
-        """Cancel it, and wait until it has ended, `limits.SYNC_GRACE_S` seconds at most.
+        """Cancel the coroutine unless it has ended, and wait for it.
 
-        An iterator that was not closed may be collected anywhere: in the loop's own thread, where nothing
-        can be waited for, or in one that holds a lock which the loop needs.
+        A forgotten iterator may be collected in the loop's own thread, which cannot wait for itself.
         """
-        self.cancel()
-        if threading.current_thread().name != _NAME:
-            wait([self.done], limits.SYNC_GRACE_S)
+        if not self.done.done():
+            self._loop.call_soon_threadsafe(self._cancel)
+            if threading.current_thread().name != _THREAD_NAME:
+                wait([self.done], 2 * limits.CANCEL_GRACE_S)
 
-    def _begin(self) -> None:
-        self._task = self._loop.create_task(self._work)
-        self._task.add_done_callback(self._end)
+    def _start(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._finish)
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _end(self, task: asyncio.Task[T]) -> None:
+    def _finish(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
             self.done.set_exception(CancelledError())
         elif (error := task.exception()) is not None:
@@ -69,81 +112,8 @@ class _Call(Generic[T]):
             self.done.set_result(task.result())
 
 
-class _Portal:
-    """An event loop in a thread, and the calls that run there."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._calls: set[_Call[Any]] = set()
-        self._thread = threading.Thread(target=self._serve, name=_NAME, daemon=True)
-        self._thread.start()
-
-    def start(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
-        """Run a coroutine in the loop.
-
-        Raises:
-            RuntimeError: the caller is in the loop, which would wait for itself.
-        """
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError(
-                "a sync call inside the event loop that serves sync calls would wait for itself; "
-                "await the async method instead (ainvoke for invoke)"
-            )
-        call = _Call(self._loop, work)
-        self._calls.add(call)
-        call.done.add_done_callback(lambda _: self._calls.discard(call))
-        return call
-
-    def close(self) -> None:
-        """Stop what runs, and end the thread."""
-        running = list(self._calls)
-        for call in running:
-            call.cancel()
-        wait([call.done for call in running], limits.SYNC_GRACE_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(limits.SYNC_GRACE_S)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        stopped = False
-        while not stopped:
-            # A SystemExit or KeyboardInterrupt of a task leaves the loop, and is that task's result then.
-            with suppress(SystemExit, KeyboardInterrupt):
-                self._loop.run_forever()
-                stopped = True
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-
-_lock = threading.Lock()
-_portal: _Portal | None = None
-
-
-def _shared() -> _Portal:
-    global _portal
-    with _lock:
-        _portal = _portal or _Portal()
-        return _portal
-
-
-def close() -> None:
-    """Stop the calls that run, `limits.SYNC_GRACE_S` seconds at most; a later call starts a new loop."""
-    global _portal
-    with _lock:
-        portal, _portal = _portal, None
-    if portal is not None:
-        portal.close()
-
-
-def _forget() -> None:
-    """In a forked child the loop's thread is gone: the next call starts a new one."""
-    global _portal, _lock
-    _portal, _lock = None, threading.Lock()
-
-
 def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Await `function(*args)` in the portal's loop. An interrupt here stops it there.
+    """Await `function(*args)` in the shared loop.
 
     Raises:
         RuntimeError: it is called in that loop.
@@ -153,15 +123,15 @@ def run_sync(function: Callable[..., Awaitable[T]], *args: object) -> T:
     async def work() -> T:
         return await function(*args)
 
-    running = _shared().start(work())
+    call = _Call(work())
     try:
-        return running.done.result()
+        return call.done.result()
     finally:
-        running.stop()
+        call.stop()
 
 
 def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> Iterator[T]:
-    """Iterate over `function(*args)` in the portal's loop; closing this iterator cancels that one.
+    """Iterate over `function(*args)` in the shared loop; closing this iterator cancels that one.
 
     One task of the loop runs the whole iteration, as async generators with time limits need.
     """
@@ -171,16 +141,11 @@ def iterate_sync(function: Callable[..., AsyncIterator[T]], *args: object) -> It
         async for item in function(*args):
             items.put(item)
 
-    running = _shared().start(pump())
-    running.done.add_done_callback(lambda _: items.put(None))
+    call = _Call(pump())
+    call.done.add_done_callback(lambda _: items.put(None))
     try:
         while (item := items.get()) is not None:
             yield item
-        running.done.result()
+        call.done.result()
     finally:
-        running.stop()
-
-
-atexit.register(close)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+        call.stop()

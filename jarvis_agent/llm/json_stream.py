@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.core.text import sound
+from jarvis_agent.core.text import replace_surrogates
 from jarvis_agent.llm.json_tokens import QUOTES, Reading, Scanner
 from jarvis_agent.llm.thinking import ThinkingFilter
 
@@ -95,7 +95,7 @@ class JsonReader:
     @property
     def prose(self) -> str:
         """The beginning of the text outside of the JSON."""
-        return sound(self._prose).strip()
+        return replace_surrogates(self._prose).strip()
 
     @property
     def repairs(self) -> list[str]:

@@ -388,7 +388,7 @@ def threads() -> set[threading.Thread]:
     for thread in threading.enumerate():
         if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
-    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
+    kept = ("asyncio_", "jarvis-sync", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 

@@ -19,8 +19,9 @@ from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.pool import ModelPool, is_cancelled
+from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def threads() -> set[threading.Thread]:
     """Those beside the reserves of threads and the portal, which stay for the next call."""
-    kept = ("asyncio_", "jarvis-portal", "jarvis-cpu", "AnyIO")
+    kept = ("asyncio_", "jarvis-sync", "AnyIO")
     return {thread for thread in threading.enumerate() if not thread.name.startswith(kept)}
 
 

@@ -84,7 +84,7 @@ def test_all_sync_calls_share_one_thread():
 
 
 def test_closing_does_not_wait_for_ever_for_a_loop_that_is_held(monkeypatch):
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.SYNC_GRACE_S", 0.1)
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
     free = threading.Event()
 
     async def held() -> AsyncIterator[int]:
@@ -166,7 +166,7 @@ def test_the_process_ends_though_a_call_does_not(code: str):
     script = f"""
 import asyncio, threading
 from jarvis_agent.core import concurrency, sync
-concurrency.limits.SYNC_GRACE_S = 0.2
+concurrency.limits.CANCEL_GRACE_S = 0.2
 begun = threading.Event()
 {code}
 threading.Thread(target=sync.run_sync, args=(deaf,), daemon=True).start()

@@ -6,14 +6,13 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
 from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.types import Task, TaskResult, Usage
+from jarvis_agent.core.types import TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.planning.plan import Plan
@@ -66,35 +65,6 @@ def test_json_is_the_run_and_nothing_else(tmp_path: Path, capsys: Captured) -> N
     assert "0 image-to-text: ok" in err
 
 
-def test_an_answer_that_continues_after_its_tokens_is_printed_once(capsys: Captured) -> None:
-    terminal._print_run(Run(answer="Half an answer. Report."), "Half an ", as_json=False)
-    assert capsys.readouterr().out == "answer. Report.\n"
-
-
-def test_an_answer_other_than_its_tokens_is_printed_whole(capsys: Captured) -> None:
-    terminal._print_run(Run(answer="Report."), "Half an", as_json=False)
-    assert capsys.readouterr().out == "\nReport.\n"
-
-
-def test_control_characters_of_an_answer_do_not_reach_the_terminal(tmp_path: Path, capsys: Captured) -> None:
-    run = a_run(tmp_path / "a.wav", answer="red \x1b[31mcat\x1b]0;x\x07 \x9b2J [bold]kept[/bold] :cat:")
-    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=False)
-    out = capsys.readouterr().out
-    assert not {"\x1b", "\x07", "\x9b"} & set(out)
-    assert "[bold]kept[/bold] :cat:" in out
-
-
-def test_nor_do_those_of_an_answer_that_was_not_streamed_or_of_a_file_name(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    run = a_run(tmp_path / "a\x1b[31m\x07.wav", answer="red \x1b[31mcat\x07")
-    terminal._print_run(run, "", as_json=False)
-    out = capsys.readouterr().out
-    assert not {"\x1b", "\x07"} & set(out)
-    assert out.startswith("red cat\n")
-    assert "file: " in out
-
-
 def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,34 +108,6 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
     assert not terminal.answered(request_text, Run(answer=report, plan=plan))
 
 
-def test_a_run_that_is_interrupted_before_anything_was_finished_prints_nothing(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
-    with pytest.raises(KeyboardInterrupt):
-        terminal.one_shot(agent, {"input": "x"}, as_json=False)
-    assert capsys.readouterr().out == ""
-
-
-def test_an_interrupted_run_prints_what_was_finished(tmp_path: Path, capsys: Captured) -> None:
-    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
-    with pytest.raises(KeyboardInterrupt):
-        terminal.one_shot(agent, {"input": "x"}, as_json=False)
-    out, err = capsys.readouterr()
-    assert out == "0 image-to-text: a cat\n"
-    assert err.endswith("Interrupted.\n")
-    assert agent.closed
-
-
-def test_an_interrupted_run_is_still_json(tmp_path: Path, capsys: Captured) -> None:
-    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
-    with pytest.raises(KeyboardInterrupt):
-        terminal.one_shot(agent, {"input": "x"}, as_json=True)
-    run = Run.model_validate_json(capsys.readouterr().out)
-    assert [(r.task.id, r.status) for r in run.results] == [(0, "ok")]
-    assert len(run.plan.tasks) == 2
-
-
 def test_a_plan_alone_is_a_tree_or_json(capsys: Captured) -> None:
     plan = Plan(tasks=[CAPTION, SPEECH], notes=["mended"])
     assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=False)
@@ -189,61 +131,6 @@ def test_a_chat_reads_one_request_a_line_from_a_pipe(
     assert agent.closed
 
 
-def test_two_chats_do_not_share_their_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = set()
-    for _ in range(2):
-        say(monkeypatch, "x\n")
-        agent = FakeAgent(a_run(tmp_path / "a.wav"))
-        terminal.chat(agent)
-        threads |= {config["configurable"]["thread_id"] for _, config in agent.requests}
-    assert len(threads) == 2
-
-
-def test_the_commands_of_a_chat(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, "/help\n/files\n/nonsense\n/quit\nnever asked\n")
-    agent = FakeAgent(model_name="gpt-x")
-    assert terminal.chat(agent)
-    out, err = capsys.readouterr()
-    assert terminal.CHAT_HELP in out
-    assert "No files yet." in out
-    assert "There is no command /nonsense" in err
-    assert "gpt-x" in err
-    assert agent.requests == []
-
-
-@pytest.mark.parametrize("word", ["quit", "exit", "/exit"])
-def test_the_usual_words_end_a_chat(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    say(monkeypatch, f"{word}\nnever asked\n")
-    agent = FakeAgent()
-    assert terminal.chat(agent)
-    assert agent.requests == []
-
-
-def test_a_path_at_the_start_of_a_request_is_no_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(monkeypatch, "/tmp/cat.jpg\n/tmp what is there\n")
-    agent = FakeAgent(a_run(tmp_path / "a.wav"), a_run(tmp_path / "b.wav"))
-    terminal.chat(agent)
-    assert len(agent.requests) == 2
-
-
-def test_a_chat_goes_on_after_an_error(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(monkeypatch, "look at nope.jpg\nand at cat.jpg\n")
-    agent = FakeAgent(InputError("nope.jpg does not exist"), a_run(tmp_path / "a.wav"))
-    assert terminal.chat(agent)
-    out, err = capsys.readouterr()
-    assert "nope.jpg does not exist\n" in err
-    assert "A cat." in out
-
-
-def test_a_piped_chat_in_which_nothing_was_done_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, "look at nope.jpg\n")
-    assert not terminal.chat(FakeAgent(InputError("nope.jpg does not exist")))
-
-
 def test_ctrl_c_stops_the_request_and_not_the_chat(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,28 +144,84 @@ def test_ctrl_c_stops_the_request_and_not_the_chat(
     assert "Ctrl-D or /quit ends the chat." in err
 
 
-def test_ctrl_c_ends_a_piped_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, "first\nsecond\n")
-    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
+@pytest.mark.parametrize(
+    ("streamed", "printed"), [("Half an ", "answer. Report.\n"), ("Another", "\nHalf an answer. Report.\n")]
+)
+def test_only_the_part_of_an_answer_that_was_not_streamed_is_printed(
+    capsys: Captured, streamed: str, printed: str
+) -> None:
+    terminal._print_run(Run(answer="Half an answer. Report."), streamed, as_json=False)
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_control_characters_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: Captured, as_json: bool
+) -> None:
+    answer = "red \x1b[31mcat\x1b]0;x\x07 \x9b2J [bold]kept[/bold] :cat:"
+    run = a_run(tmp_path / "a\x1b[31m\x07.wav", answer=answer)
+    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=as_json)
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(out)
+    assert "[bold]kept[/bold] :cat:" in out
+    if as_json:
+        assert json.loads(out)["answer"] == answer
+
+
+@pytest.mark.parametrize(("after", "printed"), [(1, ""), (8, "0 image-to-text: a cat\n")])
+def test_an_interrupted_run_prints_finished_results(
+    tmp_path: Path, capsys: Captured, after: int, printed: str
+) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=after)
     with pytest.raises(KeyboardInterrupt):
-        terminal.chat(agent)
-    assert len(agent.requests) == 1
-    assert agent.closed
+        terminal.one_shot(agent, {"input": "x"}, as_json=False)
+    out, err = capsys.readouterr()
+    assert (out, err.endswith("Interrupted.\n"), agent.closed) == (printed, True, True)
 
 
-def test_the_agent_is_closed_when_a_run_fails(capsys: Captured) -> None:
+def test_an_interrupted_run_is_still_json(tmp_path: Path, capsys: Captured) -> None:
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=8)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.one_shot(agent, {"input": "x"}, as_json=True)
+    run = Run.model_validate_json(capsys.readouterr().out)
+    assert ([result.status for result in run.results], len(run.plan.tasks)) == (["ok"], 2)
+
+
+def test_chat_commands(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    for word in ("/quit", "quit", "/exit", "exit"):
+        say(monkeypatch, f"/help\n/files\n/nonsense\n{word}\nnever asked\n")
+        agent = FakeAgent(model_name="gpt-x")
+        assert terminal.chat(agent)
+        out, err = capsys.readouterr()
+        assert terminal.CHAT_HELP in out
+        assert "No files yet." in out
+        assert "There is no command /nonsense" in err
+        assert "gpt-x" in err
+        assert agent.requests == []
+
+
+def test_a_chat_continues_after_an_error(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, "look at nope.jpg\n/tmp/cat.jpg\n")
+    agent = FakeAgent(InputError("nope.jpg does not exist"), a_run(tmp_path / "a.wav"))
+    assert terminal.chat(agent)
+    out, err = capsys.readouterr()
+    assert "nope.jpg does not exist\n" in err
+    assert "A cat." in out
+    say(monkeypatch, "look at nope.jpg\n")
+    assert not terminal.chat(FakeAgent(InputError("nope.jpg does not exist"))), "nothing was answered"
+
+
+def test_the_agent_is_closed_after_a_failure_or_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = FakeAgent(InputError("the request is empty"))
     with pytest.raises(InputError):
         terminal.one_shot(agent, {"input": ""}, as_json=False)
     assert agent.closed
-    assert capsys.readouterr().out == ""
-
-
-def test_json_of_a_run_with_control_characters_has_none(tmp_path: Path, capsys: Captured) -> None:
-    task = Task(task="image-to-text", id=0, args={"text": "\x1b[2J\x9b"})
-    run = Run(plan=Plan(tasks=[task]), results=[failed(task, "\x07")], answer="\x9d0;x\x9c")
-    terminal.one_shot(FakeAgent(run), {"input": "x"}, as_json=True)
-    out = capsys.readouterr().out
-    assert not {"\x1b", "\x07", "\x9b", "\x9c", "\x9d"} & set(out)
-    parsed: dict[str, Any] = json.loads(out)
-    assert parsed["answer"] == "\x9d0;x\x9c"
+    say(monkeypatch, "first\nsecond\n")
+    agent = FakeAgent(a_run(tmp_path / "a.wav"), interrupt_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.chat(agent)
+    assert (len(agent.requests), agent.closed) == (1, True)

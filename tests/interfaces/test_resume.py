@@ -189,11 +189,6 @@ async def test_a_full_disk_is_reported(tmp_path: Path) -> None:
         await fill()
 
 
-async def test_a_run_without_a_name_is_not_stored(tmp_path: Path) -> None:
-    assert (await run_named(tmp_path, [], "count", name=None, decide=approve)).answer == "Done."
-    assert not (tmp_path / "out" / RUNS_FILE).exists()
-
-
 async def test_an_unusable_edit_is_shown_again_with_the_problem(tmp_path: Path) -> None:
     shown: list[Any] = []
     decisions = ['[{"task": "sing",\n', "yes"]
@@ -257,22 +252,6 @@ def test_ctrl_c_at_the_question_interrupts(monkeypatch: pytest.MonkeyPatch, caps
     with pytest.raises(KeyboardInterrupt):
         ask_for_approval({**SHOWN, "problem": "it is \x1b[1mempty"})
     assert "That cannot be used: it is empty" in capsys.readouterr().err
-
-
-def test_the_live_display_stops_before_the_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=200)
-    monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
-
-    def decide(plan: dict[str, Any]) -> bool:
-        before = screen.getvalue()
-        console.print("Run this plan?")
-        assert screen.getvalue().startswith(before)
-        assert "\x1b[?25h" in before, "the cursor is back"
-        return True
-
-    agent = ResumableAgent(counting_agent(tmp_path, []), None, decide)
-    assert terminal.one_shot(agent, {"input": "count"}, as_json=False)
 
 
 # The command

@@ -54,12 +54,14 @@ def test_an_upload_is_processed_and_the_result_fetched(served: Served) -> None:
     assert got.headers["content-type"] == "image/png"
 
 
-def test_the_request_may_call_an_upload_by_its_original_name(served: Served) -> None:
+def test_requests_may_be_text_messages_or_name_an_upload_by_its_original_name(served: Served) -> None:
+    run = Run.model_validate(served.remote().invoke({"messages": [HumanMessage("Good morning!")]}))
+    assert run.answer == "Good morning."
     name = served.upload().json()["name"]
     served.script["plan"] = plan_for("cat.jpg")
-    run = Run.model_validate(served.remote().invoke({"input": "What is in cat.jpg?", "files": [name]}))
-    assert run.ok
-    assert len(run.results) == 2
+    request = {"input": "What is in cat.jpg?", "files": [name]}
+    runs = [Run.model_validate(run) for run in served.remote().batch([request, "What animal is that?"])]
+    assert [run.results[0].status for run in runs] == ["ok", "failed"]
 
 
 def test_chunks_of_a_stream_add_up_to_the_run(served: Served) -> None:
@@ -69,12 +71,6 @@ def test_chunks_of_a_stream_add_up_to_the_run(served: Served) -> None:
     assert len([chunk for chunk in chunks if chunk.results]) == 2
     whole = Run.model_validate(served.remote().invoke(request))
     assert untimed(sum(chunks, Run())) == untimed(whole)
-
-
-def test_a_batch_gives_a_run_for_each_request(served: Served) -> None:
-    request = {"input": "What animal is this?", "files": [served.uploaded_cat()]}
-    runs = [Run.model_validate(run) for run in served.remote().batch([request, "What animal is that?"])]
-    assert [run.results[0].status for run in runs] == ["ok", "failed"]
 
 
 async def test_the_client_works_asynchronously_and_receives_events(served: Served) -> None:
@@ -104,11 +100,6 @@ async def test_a_failing_tool_does_not_end_the_events_and_shows_no_secret(tmp_pa
     assert failure["data"]["error"] == "<OSError>"
     assert events[-1]["data"]["output"]["answer"].startswith(ANSWER)
     await agent.aclose()
-
-
-def test_messages_are_a_request_too(served: Served) -> None:
-    run = Run.model_validate(served.remote().invoke({"messages": [HumanMessage("Good morning!")]}))
-    assert run.answer == "Good morning."
 
 
 def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:
@@ -292,13 +283,6 @@ def test_the_application_describes_itself_and_leads_to_the_playground(served: Se
     page = served.client.get("/", follow_redirects=True)
     assert (page.status_code, page.url.path) == (200, "/agent/playground/")
     assert "text/html" in page.headers["content-type"]
-
-
-@pytest.mark.parametrize("path", ["", "/my/agent"])
-def test_the_playground_is_found_below_any_path(tmp_path: Path, path: str) -> None:
-    with agent_of(tmp_path, {}) as agent:
-        page = TestClient(create_app(agent, path=path)).get("/")
-    assert (page.status_code, page.url.path) == (200, f"{path}/playground/")
 
 
 def test_shutting_the_server_down_closes_the_agent(tmp_path: Path) -> None:

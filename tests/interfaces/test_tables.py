@@ -93,11 +93,6 @@ def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> Non
     assert lines[-1] == "the Hub did not answer"
 
 
-def test_a_task_without_models_shows_only_what_is_known() -> None:
-    shown = drawn(model_table(ModelList(task="translation", models=[], notes=["pip install x"])))
-    assert shown == "pip install x\n"
-
-
 def test_the_report_marks_each_check_and_gives_its_advice() -> None:
     report = Report(
         ready=False,

@@ -1,11 +1,4 @@
-"""`jarvis doctor`: checks of the installation, each with what was found and how to fix it.
-
-    report = examine(Settings())
-    report.ready            # True if requests can be run
-    report.checks[0]        # Check(name="Python", state="ok", found="3.11.7 on Linux x86_64", advice="")
-
-Keys and tokens are never part of a report.
-"""
+"""`jarvis doctor`: what is installed and reachable, and how to fix what is not. It shows no keys."""
 
 from __future__ import annotations
 
@@ -14,7 +7,6 @@ import platform
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,30 +47,35 @@ class Report(Frozen):
 
 def examine(settings: Settings) -> Report:
     """Run every check. Takes up to 10 seconds if the Hub does not answer."""
-    hub, llm = _hub(settings), _language_model(settings)
+    hub, llm, token = _hub(settings), _language_model(settings), settings.token is not None
     online, local = hub.state == "ok", find_spec("transformers") is not None
-    importable = {name for name, one in STARTERS.items() if all(map(find_spec, one.needs))}
+    importable = [name for name, one in STARTERS.items() if all(map(find_spec, one.needs))]
     installed = {name for name in importable if find_weights(STARTERS[name])}
-    can_plan = MINILM in installed or (
-        MINILM in importable and online and may_download(STARTERS[MINILM], settings)
-    )
+    absent = [one for name, one in STARTERS.items() if name not in installed]
     usable = {
         "starter models": bool(installed),
         "downloaded models": local and any(Path(constants.HF_HUB_CACHE).glob("models--*")),
         "models of the Hub, downloaded when needed": local and online,
-        "models hosted by Hugging Face": online and settings.token is not None,
+        "models hosted by Hugging Face": online and token,
     }
     experts = ", ".join(name for name, is_usable in usable.items() if is_usable)
-    embeddings, token = MINILM if can_plan else f"{MINILM} is missing", settings.token is not None
+    can_plan = MINILM in installed or (
+        MINILM in importable and online and may_download(STARTERS[MINILM], settings)
+    )
+    system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    planner = MINILM if can_plan else f"{MINILM} is missing"
+    found = f"{len(installed)} of {len(STARTERS)}; missing: {', '.join(one.id for one in absent) or 'none'}"
+    extras = _install(",".join(sorted({one.extra for one in absent if one.extra})))
+    installs = dict.fromkeys(extras if one.extra else one.install for one in absent)
     checks = [
-        _check("Python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        _check("Python", True, system),
         llm,
-        _check("offline planner", can_plan, embeddings, _install("starter"), needed=llm.state != "ok"),
+        _check("offline planner", can_plan, planner, _install("starter"), needed=llm.state != "ok"),
         *_extras(),
         _gpu(),
         hub,
         _check("Hugging Face token", token, "found" if token else "none", "set HF_TOKEN for hosted models"),
-        _starters(installed),
+        _check("starter models", not absent, found, "; ".join(installs)),
         _check("experts", bool(experts), experts, _install("starter,starter-tts"), needed=True),
         _output_directory(settings),
     ]
@@ -97,9 +94,13 @@ def _install(extras: str) -> str:
 
 
 def _language_model(settings: Settings) -> Check:
-    given = (settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY"), True)
-    names = ("JARVIS_BASE_URL", "JARVIS_MODEL", "OPENAI_API_KEY", "the Hugging Face token")
-    source = next(name for name, value in zip(names, given, strict=True) if value)
+    given = {
+        "JARVIS_BASE_URL": settings.base_url,
+        "JARVIS_MODEL": settings.model,
+        "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY"),
+        "the Hugging Face token": True,
+    }
+    source = next(name for name, value in given.items() if value)
     try:
         model = resolve_model(None, settings)
     except ConfigError as error:
@@ -110,33 +111,25 @@ def _language_model(settings: Settings) -> Check:
     return _check("language model", False, "none; requests are planned offline", advice)
 
 
-def _starters(installed: set[str]) -> Check:
-    absent = [one for name, one in STARTERS.items() if name not in installed]
-    found = f"{len(installed)} of {len(STARTERS)}; missing: {', '.join(one.id for one in absent) or 'none'}"
-    extras = ",".join(sorted({one.extra for one in absent if one.extra}))
-    commands = [*([_install(extras)] if extras else []), *(one.install for one in absent if not one.extra)]
-    return _check("starter models", not absent, found, "; ".join(commands))
-
-
 def _extras() -> Iterator[Check]:
-    """One check per extra that is not made of others. Nothing is imported."""
+    """One check per extra. Nothing is imported."""
     missing: dict[str, list[str]] = {}
-    with suppress(PackageNotFoundError):
-        for one in map(Requirement, requires(DISTRIBUTION) or []):
-            for extra in set(re.findall(r'extra == "([\w-]+)"', str(one.marker))) - {"all", "dev"}:
-                missing.setdefault(extra, []).extend(_lacking(one, extra))
+    for one in map(Requirement, requires(DISTRIBUTION) or []):
+        for extra in set(re.findall(r'extra == "([\w-]+)"', str(one.marker))) - {"all", "dev"}:
+            lacking = missing.setdefault(extra, [])
+            if one.marker and one.marker.evaluate({"extra": extra}) and not _is_installed(one):
+                lacking.append(f"{one.name}{one.specifier}")
     for name, lacking in missing.items():
-        found = f"missing: {', '.join(lacking) or 'nothing'}"
-        yield _check(f"extra {name}", not lacking, found, _install(name))
+        yield _check(
+            f"extra {name}", not lacking, f"missing: {', '.join(lacking) or 'nothing'}", _install(name)
+        )
 
 
-def _lacking(one: Requirement, extra: str) -> Iterator[str]:
-    if one.marker is None or one.marker.evaluate({"extra": extra}):
-        installed = ""
-        with suppress(PackageNotFoundError):
-            installed = version(one.name)
-        if not installed or not one.specifier.contains(installed, prereleases=True):
-            yield f"{one.name}{one.specifier}"
+def _is_installed(requirement: Requirement) -> bool:
+    try:
+        return requirement.specifier.contains(version(requirement.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
 
 
 def _gpu() -> Check:
@@ -144,17 +137,17 @@ def _gpu() -> Check:
         return _check("GPU", False, "unknown: torch is not installed", _install("local"))
     import torch
 
-    if torch.cuda.is_available() or torch.backends.mps.is_available():
-        return _check("GPU", True, "used by torch")
     advice = "if there is one, install torch for it: https://pytorch.org/get-started/locally"
-    return _check("GPU", False, "none that torch can use; models run on the CPU", advice)
+    found = torch.cuda.is_available() or torch.backends.mps.is_available()
+    return _check("GPU", found, "used by torch" if found else "none; models run on the CPU", advice)
 
 
 def _hub(settings: Settings) -> Check:
     import httpx
 
+    name = "Hugging Face Hub"
     if settings.offline:
-        return _check("Hugging Face Hub", False, "not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set")
+        return _check(name, False, "not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set")
     url = httpx.URL(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     shown = url.copy_with(userinfo=b"", query=None)
     try:
@@ -162,8 +155,8 @@ def _hub(settings: Settings) -> Check:
     except httpx.HTTPError as error:
         reason = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"
-        return _check("Hugging Face Hub", False, f"{shown} cannot be reached ({reason})", advice)
-    return _check("Hugging Face Hub", True, f"{shown} answers")
+        return _check(name, False, f"{shown} cannot be reached ({reason})", advice)
+    return _check(name, True, f"{shown} answers")
 
 
 def _output_directory(settings: Settings) -> Check:
