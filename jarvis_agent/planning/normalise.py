@@ -30,8 +30,8 @@ _TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
 _NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
 _ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
 _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
-_ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", "input", "inputs")
-_ARG_KEYS += ("actioninput", "toolinput")
+_INPUT_KEYS = ("input", "inputs", "actioninput", "toolinput")
+_ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS)
 _SLOTS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
 _LONGEST_ID = 9
