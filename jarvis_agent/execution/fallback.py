@@ -110,7 +110,7 @@ class FallbackChain:
             try:
                 output, resources = await self._run_candidate(call, min(share, self.settings.attempt_timeout))
             except JarvisError as error:
-                others = policy_for(error).others
+                others = policy_for(error).fallback
                 if others == "none":
                     return FallbackResult(self.attempts, error=error)
                 failures.append((candidate, str(error)))
@@ -222,7 +222,7 @@ def _adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
 def _is_retryable(error: BaseException) -> bool:
     if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
         return False
-    return isinstance(error, JarvisError) and policy_for(error).again
+    return isinstance(error, JarvisError) and policy_for(error).retry
 
 
 def _pause(state: RetryCallState) -> float:

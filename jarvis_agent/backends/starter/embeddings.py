@@ -23,7 +23,7 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.errors import MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.text import sound
+from jarvis_agent.core.text import replace_surrogates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +135,7 @@ class _MiniLM:
     def _compute(self, texts: Sequence[str]) -> list[Floats]:
         import numpy as np
 
-        ids = [self._tokenizer.encode(sound(text)).ids for text in texts]
+        ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
         with self._blas.limit(limits=1):
