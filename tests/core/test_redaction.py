@@ -204,7 +204,7 @@ async def test_secrets_in_the_error_of_a_provider_are_masked(monkeypatch: pytest
     candidate = fake_candidate("image-to-text", "org/model")
     call: Any = SimpleNamespace(candidate=candidate)
     with pytest.raises(UnsupportedError, match="403") as caught:
-        await hosted.HostedBackend(Settings())._call(one, call)
+        await hosted.HostedBackend(Settings())._call(one, call, 5.0)
     assert not _leaks(*traceback.format_exception(caught.value))
 
 
