@@ -3,8 +3,8 @@
     spec_of(my_tool)     # TaskSpec(name="weather", category="tool", inputs=(Arg("city", "any"),), …)
 
 Every argument takes any kind. The output kinds are declared by `metadata={"outputs": ["image"]}`, or inferred
-from `metadata["output_schema"]` (a JSON schema) or the return annotation. Otherwise they are "text" and "any":
-a plan can pass the result to any task. A wrong guess is reported when the result is used.
+from `metadata["output_schema"]` (a JSON schema) or the return annotation. Else they are "text" and "any",
+so that a plan can pass the result to any task. A wrong guess is reported when the result is used.
 """
 
 from __future__ import annotations
