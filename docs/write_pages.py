@@ -14,8 +14,7 @@ from pydantic.fields import FieldInfo
 
 from jarvis_agent import Settings
 from jarvis_agent.backends import sentence_transformers
-from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.diffusers import pipelines as diffusers_tasks
 from jarvis_agent.backends.hosted.openai_compatible import PROMPTS
 from jarvis_agent.backends.hosted.provider_calls import CALLS
@@ -92,7 +91,7 @@ _CATEGORIES = {
 
 _RUN_BY: dict[str, Iterable[str]] = {
     "starter": {task for model in STARTERS.values() for task in model.tasks},
-    "algorithm": CONTROL_MAPS.keys() | MEDIA_TOOLS.keys(),
+    "algorithm": ALGORITHMS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
     "sentence-transformers": sentence_transformers.EMBEDDING_TASKS,

@@ -62,9 +62,8 @@ class Backend(Protocol):
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         """Return None if this backend can run the candidate for the task, else the reason.
 
-        A missing optional package is a reason ('needs the extra "local": pip install …'). The method is
-        called
-        for every candidate of every task: it must not import heavy libraries or use the network.
+        A missing optional package is a reason ('needs the extra "local": pip install …'). It is called for
+        every candidate of every task: it must not import heavy libraries or use the network.
         """
         ...
 

@@ -27,8 +27,7 @@ from jarvis_agent.core.errors import ConfigError, OutOfMemoryError
 from jarvis_agent.core.settings import Settings
 
 Chooser = Callable[[Mapping[str, int], int | None], str | None]
-"""Takes each GPU's limit and the bytes of a model (None: unknown); returns a GPU, or None if it fits on none.
-Takes each GPU's limit and the bytes of a model (None: unknown); returns a GPU, or None if it fits on none."""
+"""Takes each GPU's limit and a model's bytes (None: unknown); returns a GPU, or None if it fits on none."""
 
 GPU_SHARE = 0.8
 """Share of a GPU's memory for weights, if `gpu_memory_budget` is not set."""
@@ -210,7 +209,7 @@ def _torch() -> Any:
     return None if getattr(getattr(torch, "__spec__", None), "_initializing", False) else torch
 
 
-def _walk(thing: Any, leaf: type, depth: int = 3) -> Iterator[Any]:
+def _walk(thing: Any, leaf: type, depth: int = 4) -> Iterator[Any]:
     """The object, and unless it is a leaf its attributes, items and closure variables."""
     yield thing
     if depth == 0 or isinstance(thing, types.ModuleType | type | leaf):

@@ -49,16 +49,22 @@ class LocalBackend(ABC):
         return MissingExtraError(f"{candidate.id} on this machine", self.extra)
 
     def key(self, spec: TaskSpec, candidate: Candidate) -> tuple[str, ...]:
-        """The key under which a loaded model is shared; override it if one model serves several tasks."""
+        """What tells loaded models apart beside path and settings; override it to share one between tasks."""
         return (self.name, spec.name, candidate.id, candidate.revision or "")
 
     async def run(self, call: Call) -> Any:
-        """Load the model once for each device, dtype and trust level, then run it in a worker thread."""
+        """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
         candidate, settings = call.candidate, call.settings
-        parts = {name: value for name, value in candidate.metadata.items() if name not in _CALL_OPTIONS}
+        metadata = {name: value for name, value in candidate.metadata.items() if name not in _CALL_OPTIONS}
         trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
-        placed = (settings.device, settings.dtype, trust, json.dumps(parts, sort_keys=True, default=str))
-        key = (*self.key(call.spec, candidate), *placed)
+        key = (
+            *self.key(call.spec, candidate),
+            str(candidate.path or ""),
+            settings.device,
+            settings.dtype,
+            trust,
+            json.dumps(metadata, sort_keys=True, default=str),
+        )
         return await self.pool.run(key, lambda: self.load(call.spec, candidate, settings), call)
 
     async def close(self) -> None:  # noqa: B027

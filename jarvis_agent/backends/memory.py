@@ -12,22 +12,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.devices import bytes_by_device
-from jarvis_agent.core.types import Resource
 
 RAM = "cpu"
-
-MAX_BATCH_TEXT = 2_000
-"""Characters of a text argument of a call in a batch."""
-
-MAX_BATCH_FILE = 5_000_000
-"""Bytes of a file of a call in a batch."""
-
-_BATCH_KINDS = {"text", "image"}
 
 Key = tuple[str, ...]
 Bytes = Mapping[str, int]
@@ -174,27 +164,3 @@ def measure(expert: Any, size: int | None) -> dict[str, int]:
     main = max(found, key=lambda device: found[device], default=RAM)
     unseen = max(0, stated - sum(found.values()))
     return {**found, main: found.get(main, 0) + unseen}
-
-
-def fits_in_batch(call: Call) -> bool:
-    """Whether every input of a call is small: a batch needs the memory of all its calls at once."""
-    try:
-        return all(_is_small(value) for value in call.inputs.values())
-    except OSError:
-        return False
-
-
-def _is_small(value: Any) -> bool:
-    match value:
-        case str():
-            return len(value) <= MAX_BATCH_TEXT
-        case Resource(path=None):
-            return value.kind in _BATCH_KINDS and len(value.text or "") <= MAX_BATCH_TEXT
-        case Resource(path=Path() as file):
-            return value.kind in _BATCH_KINDS and file.is_file() and file.stat().st_size <= MAX_BATCH_FILE
-        case list() | tuple():
-            return len(value) <= MAX_BATCH_TEXT // 100 and all(map(_is_small, value))
-        case dict():
-            return len(str(value)) <= MAX_BATCH_TEXT
-        case _:
-            return True

@@ -15,49 +15,32 @@ import asyncio
 import atexit
 import logging
 import threading
-import time
-import traceback
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import choosing, free_caches, is_out_of_memory
-from jarvis_agent.backends.memory import Key, ModelEntry, ModelTable, fits_in_batch, measure, total
-from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
+from jarvis_agent.backends.jobs import (
+    Job,
+    Outcome,
+    as_expert_error,
+    closed_error,
+    fail_jobs,
+    fits_in_batch,
+    run_jobs,
+    running,
+)
+from jarvis_agent.backends.memory import Bytes, Key, ModelEntry, ModelTable, measure, total
+from jarvis_agent.backends.worker_threads import WorkerThreads
+from jarvis_agent.core.concurrency import limits
+from jarvis_agent.core.errors import JarvisError
 
 logger = logging.getLogger(__name__)
-
-CLOSE_GRACE_S = 10.0
-"""Seconds that `close`, and the end of the process, wait for running calls."""
 
 MAX_BATCH = 8
 """Calls of one model that are computed as one batch at most."""
 
 T = TypeVar("T")
-_Outcome = tuple[Any, JarvisError | None]
-"""The result of a job, or the error that it failed with."""
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    """A queued or running call. `cancelled`: its caller no longer waits for the result."""
-
-    call: Call
-    done: Future[Any] = field(default_factory=Future)
-    cancelled: bool = False
-
-
-_current: ContextVar[tuple[_Job, ...]] = ContextVar("jarvis_pool_jobs", default=())
-
-
-def is_cancelled() -> bool:
-    """Whether every call that this worker thread runs was cancelled. Long computations poll it and stop."""
-    jobs = _current.get()
-    return bool(jobs) and all(job.cancelled for job in jobs)
 
 
 class ModelPool:
@@ -79,17 +62,11 @@ class ModelPool:
         self.workers = workers
         self._models = ModelTable(limit_bytes)
         self._lock = threading.Lock()
-        self._threads: _Workers | None = None
-        self._running: set[Future[None]] = set()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights that are loaded now."""
-        return sum(self.used.values())
+        self._threads: WorkerThreads | None = None
 
     @property
     def used(self) -> dict[str, int]:
-        """The same by device: `{"cpu": …, "cuda:0": …}`."""
+        """Bytes of the loaded weights by device: `{"cpu": …, "cuda:0": …}`."""
         with self._lock:
             entries = self._models.entries.values()
             return total(entry.placed for entry in entries if entry.expert is not None)
@@ -105,13 +82,13 @@ class ModelPool:
 
         Calls to one model run one after the other unless the expert is `thread_safe`. If memory is full, idle
         models are evicted and the step is tried once more. If the caller is cancelled, a queued call is
-        removed and a running one is signalled (see `is_cancelled`).
+        removed and a running one is signalled (see `jobs.is_cancelled`).
 
         Raises:
             OutOfMemoryError: the model or the call does not fit.
             ExpertError: the load or the call failed; a failed load is not kept.
         """
-        job = _Job(call)
+        job = Job(call)
         with self._lock:
             self._models.entry(key, load, call.candidate.size).jobs.append(job)
             self._schedule()
@@ -126,9 +103,9 @@ class ModelPool:
     async def close(self) -> None:
         """Shut down the pool: reject queued calls, cancel running ones, free models and threads.
 
-        Running calls are signalled through `is_cancelled` and get `CLOSE_GRACE_S` (10 s) to stop; their
-        results are discarded. Calls that do not stop keep their thread (a daemon) and their model. The pool
-        can be used again afterwards.
+        Running calls are signalled through `jobs.is_cancelled` and get twice `limits.CANCEL_GRACE_S` (10 s)
+        to stop; their results are discarded. Calls that do not stop keep their thread (a daemon) and their
+        model. The pool can be used again afterwards.
         """
         with self._lock:
             entries = list(self._models.entries.values())
@@ -136,22 +113,22 @@ class ModelPool:
             for entry in entries:
                 entry.jobs.clear()
             self._cancel_running()
-            running = set(self._running)
-        _fail(queued, _closed_error("not run"))
-        stuck: Collection[object] = ()
-        if running:
-            _, stuck = await asyncio.wait(map(asyncio.wrap_future, running), timeout=CLOSE_GRACE_S)
-        if stuck:
-            logger.error("%d model calls do not end after close(); their threads are abandoned", len(stuck))
+            threads, self._threads = self._threads, None
+        fail_jobs(queued, closed_error("not run"))
+        if threads is not None:
+            await self._stop(threads)
         with self._lock:
             self._models.evict_idle()
-            self._running -= running
-            threads = None if self._running else self._threads  # another event loop may use it again
-            self._threads = self._threads if self._running else None
-        if threads is not None:
-            atexit.unregister(self._stop_at_exit)
-            threads.stop(0.0 if stuck else CLOSE_GRACE_S)
         self._free()
+
+    async def _stop(self, threads: WorkerThreads) -> None:
+        atexit.unregister(self._stop_at_exit)
+        stuck: Collection[object] = ()
+        if busy := threads.unfinished:
+            _, stuck = await asyncio.wait(map(asyncio.wrap_future, busy), timeout=2 * limits.CANCEL_GRACE_S)
+        if stuck:
+            logger.error("%d model calls do not end after close(); their threads are abandoned", len(stuck))
+        threads.stop(0.0 if stuck else 2 * limits.CANCEL_GRACE_S)
 
     def _cancel_running(self) -> None:
         for entry in self._models.entries.values():
@@ -162,7 +139,7 @@ class ModelPool:
         """Stop the workers before the interpreter unloads the libraries that they use."""
         self._cancel_running()
         if self._threads is not None:
-            self._threads.stop(CLOSE_GRACE_S)
+            self._threads.stop(2 * limits.CANCEL_GRACE_S)
 
     def _schedule(self) -> None:
         """Submit every job that may run now to a worker. The lock is held."""
@@ -179,57 +156,45 @@ class ModelPool:
             return entry.active == 0 or getattr(entry.expert, "thread_safe", False)
         return entry.active == 0 and self._models.can_load(entry.size)
 
-    def _submit(self, entry: ModelEntry, job: _Job) -> None:
+    def _submit(self, entry: ModelEntry, job: Job) -> None:
         entry.active += 1
         entry.running.append(job)
         if self._threads is None:
-            self._threads = _Workers(self.workers)
+            self._threads = WorkerThreads(self.workers)
             atexit.register(self._stop_at_exit)
-        future = self._threads.submit(lambda: self._run_next(entry, job))
-        self._running.add(future)
-        # _run_next needs the lock, which is held here: it cannot end before the callback is set.
-        future.add_done_callback(self._forget)
+        self._threads.submit(lambda: self._run_next(entry, job))
 
-    def _forget(self, future: Future[None]) -> None:
-        with self._lock:
-            self._running.discard(future)
-
-    def _run_next(self, entry: ModelEntry, first: _Job) -> None:
+    def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued jobs of the same model where possible.
 
         The model is loaded first if needed; a failed load fails every queued job. Each job gets an outcome.
         """
-        jobs = [first] if first.done.set_running_or_notify_cancel() else []
-        outcomes: list[_Outcome] = []
+        jobs = [first] if first.start() else []
+        outcomes: list[Outcome] = []
         failure: JarvisError | None = None
-        token = _current.set(tuple(jobs))
         try:
             if jobs:
-                expert = self._load(entry, first.call) if entry.expert is None else entry.expert
+                with running(jobs):
+                    expert = self._load(entry, first.call) if entry.expert is None else entry.expert
                 jobs += self._take_batch(entry, expert, first)
-                outcomes = self._run_jobs(expert, jobs)
+                outcomes = run_jobs(expert, jobs, self._with_room)
         except BaseException as caught:
-            failure = _as_expert_error(caught, first.call)
+            failure = as_expert_error(caught, first.call)
             outcomes = [(None, failure)] * len(jobs)
         finally:
-            _current.reset(token)
             queued = self._finish(entry, [first, *jobs], failure)
             for job, (result, error) in zip(jobs, outcomes, strict=True):
-                error = error or (_closed_error("stopped") if job.cancelled else None)
-                if error is None:
-                    job.done.set_result(result)
-                else:
-                    job.done.set_exception(error)
+                job.end(result, error)
             if failure is not None:
-                _fail(queued, failure)
+                fail_jobs(queued, failure)
             self._free()
 
-    def _finish(self, entry: ModelEntry, ended: Sequence[_Job], failure: JarvisError | None) -> list[_Job]:
+    def _finish(self, entry: ModelEntry, ended: Sequence[Job], failure: JarvisError | None) -> list[Job]:
         """Release the model and schedule the next jobs; returns the queued jobs that a failed load fails."""
         with self._lock:
             entry.active -= 1
             entry.running = [job for job in entry.running if job not in ended]
-            queued: list[_Job] = []
+            queued: list[Job] = []
             if failure is not None and entry.expert is None:
                 queued = list(entry.jobs)
                 entry.jobs.clear()
@@ -238,7 +203,7 @@ class ModelPool:
             self._schedule()
         return queued
 
-    def _take_batch(self, entry: ModelEntry, expert: Expert, first: _Job) -> list[_Job]:
+    def _take_batch(self, entry: ModelEntry, expert: Expert, first: Job) -> list[Job]:
         """Take the jobs from the queue that are computed in one batch with the first."""
         if not hasattr(expert, "batch") or not fits_in_batch(first.call):
             return []
@@ -248,36 +213,11 @@ class ModelPool:
             for job in found:
                 entry.jobs.remove(job)
             entry.running += found
-        return [job for job in found if job.done.set_running_or_notify_cancel()]
-
-    def _run_jobs(self, expert: Any, jobs: Sequence[_Job]) -> list[_Outcome]:
-        """The outcome of each job. A batch that fails is run one by one."""
-        if len(jobs) > 1:
-            calls = [job.call for job in jobs]
-            _current.set(tuple(jobs))
-            try:
-                results = list(self._with_room(lambda: expert.batch(calls)))
-                if len(results) != len(calls):
-                    raise ValueError(f"a batch of {len(calls)} calls returned {len(results)} results")
-            except Exception as error:
-                model, why = calls[0].candidate.id, describe_error(error)
-                logger.info("%d calls of %s are run one by one: %s", len(calls), model, why)
-            else:
-                return [(result, None) for result in results]
-        return [self._run_job(expert, job) for job in jobs]
-
-    def _run_job(self, expert: Expert, job: _Job) -> _Outcome:
-        if job.cancelled:
-            return None, _closed_error("not run")  # cancelled while its model was loaded
-        _current.set((job,))
-        try:
-            return self._with_room(lambda: expert(job.call)), None
-        except BaseException as error:
-            return None, _as_expert_error(error, job.call)
+        return [job for job in found if job.start()]
 
     def _load(self, entry: ModelEntry, call: Call) -> Expert:
         self._free()
-        with choosing(lambda limits, size: self._choose_gpu(entry, limits, size)):
+        with choosing(lambda gpus, size: self._choose_gpu(entry, gpus, size)):
             expert = self._with_room(entry.load)
         placed = measure(expert, call.candidate.size)
         with self._lock:
@@ -286,9 +226,9 @@ class ModelPool:
             self._schedule()
         return expert
 
-    def _choose_gpu(self, entry: ModelEntry, limits: Any, size: int | None) -> str | None:
+    def _choose_gpu(self, entry: ModelEntry, gpus: Bytes, size: int | None) -> str | None:
         with self._lock:
-            chosen = self._models.choose_gpu(entry, limits, size)
+            chosen = self._models.choose_gpu(entry, gpus, size)
         self._free()
         return chosen
 
@@ -312,81 +252,3 @@ class ModelPool:
             return
         del evicted
         free_caches()
-
-
-class _Workers:
-    """Daemon threads that run one piece of work after the other. Libraries keep state by thread, so they
-    stay.
-
-    `submit` is called by one thread at a time.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._unfinished = 0
-        self._lock = threading.Lock()
-
-    def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Run the work, which raises nothing, when a thread is free."""
-        done: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                work()
-            except BaseException:
-                logger.exception("a worker of the model pool failed")
-            with self._lock:
-                self._unfinished -= 1
-            done.set_result(None)
-
-        with self._lock:
-            self._unfinished += 1
-            grows = len(self._threads) < min(self._unfinished, self._size)
-        self._queue.put(run)
-        if grows:
-            name = f"jarvis-model-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        return done
-
-    def stop(self, seconds: float) -> None:
-        """End the threads after their work; wait up to `seconds` for them."""
-        for _ in self._threads:
-            self._queue.put(None)
-        deadline = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
-            work()
-            del work
-
-
-def _fail(jobs: Sequence[_Job], error: JarvisError) -> None:
-    for job in jobs:
-        if job.done.set_running_or_notify_cancel():
-            job.done.set_exception(error)
-
-
-def _closed_error(what: str) -> ExpertError:
-    return ExpertError(f"the model call was {what}: the pool was closed meanwhile")
-
-
-def _as_expert_error(error: BaseException, call: Call) -> JarvisError:
-    if isinstance(error, JarvisError):
-        return error
-    model, task = call.candidate.id, call.spec.name
-    if is_out_of_memory(error):
-        traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
-        wrapped: ExpertError = OutOfMemoryError(
-            f"{model} does not fit into memory for {task}, even with every idle model unloaded; "
-            "use a smaller model, or another device (JARVIS_DEVICE)"
-        )
-    else:
-        wrapped = ExpertError(describe_error(error))
-    wrapped.__cause__ = error
-    return wrapped

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
+from jarvis_agent.backends.devices import pick_dtype, place
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.layouts import SENTENCE_TRANSFORMERS
 from jarvis_agent.backends.hub.model_card import read_json, strings
@@ -45,7 +45,6 @@ class EmbeddingModel:
 
     id: str
     model: Any
-    nbytes: int
 
     def __call__(self, call: Call) -> Any:
         return self.batch([call])[0]
@@ -90,7 +89,6 @@ class CrossEncoderModel:
 
     id: str
     model: Any
-    nbytes: int
 
     def __call__(self, call: Call) -> Any:
         return self.batch([call])[0]
@@ -152,12 +150,12 @@ class SentenceTransformersBackend(FileBackend):
                 },
             )
         if kind == _EMBEDDER:
-            return EmbeddingModel(candidate.id, model, weight_bytes(model))
+            return EmbeddingModel(candidate.id, model)
         if model.num_labels != 1:
             raise UnsupportedError(
                 f"{candidate.id} sorts pairs of texts into {model.num_labels} classes, not by one score"
             )
-        return CrossEncoderModel(candidate.id, model, weight_bytes(model))
+        return CrossEncoderModel(candidate.id, model)
 
 
 def _model_type(folder: Path) -> str:

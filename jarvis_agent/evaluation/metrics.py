@@ -54,14 +54,13 @@ class PlanGraph:
 
     def links(self) -> list[tuple[str, str]]:
         """Return links by tool names; a reference to no other node of the plan stays as written."""
-        return list(self._links())
-
-    def _links(self) -> Iterator[tuple[str, str]]:
+        links = []
         for place, node in enumerate(self.nodes):
             for source in filter(None, map(_REFERENCE.search, node.arguments)):
                 number = int(source[1])
                 exists = number < len(self.nodes) and number != place
-                yield (self.nodes[number].task if exists else source[0], node.task)
+                links.append((self.nodes[number].task if exists else source[0], node.task))
+        return links
 
 
 def graph_of(tasks: Sequence[Task], specs: Mapping[str, TaskSpec], record: str) -> PlanGraph:
@@ -126,13 +125,14 @@ def score(
         makes: the known tools, with the kind of their first output ("none" without one).
     """
     kinds = {tool.replace("_", " "): kind for tool, kind in makes.items()}
-    scores = []
-    for graph in gold:
-        found = predicted.get(graph.id)
-        if found is not None or mode == "strict":
-            pair = _with_spaces(graph), _with_spaces(found or PlanGraph(graph.id))
-            scores.append(_score(*pair, kinds, is_compat=mode == "compat"))
-    return scores
+    is_compat = mode == "compat"
+    return [
+        _score(
+            _with_spaces(graph), _with_spaces(predicted.get(graph.id, PlanGraph(graph.id))), kinds, is_compat
+        )
+        for graph in gold
+        if graph.id in predicted or not is_compat
+    ]
 
 
 def _with_spaces(graph: PlanGraph) -> PlanGraph:
@@ -140,8 +140,8 @@ def _with_spaces(graph: PlanGraph) -> PlanGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], *, is_compat: bool) -> Score:
-    expected, found = (_facts(graph, makes, is_compat=is_compat) for graph in (gold, predicted))
+def _score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], is_compat: bool) -> Score:
+    expected, found = (_facts(graph, makes, is_compat) for graph in (gold, predicted))
     sequences = [
         ["" if is_compat and node.task not in makes else node.task for node in graph.nodes]
         for graph in (predicted, gold)
@@ -158,7 +158,7 @@ def _tools_and_links(graph: PlanGraph) -> tuple[Counter[str], Counter[tuple[str,
     return Counter(node.task for node in graph.nodes), Counter(graph.links())
 
 
-def _facts(graph: PlanGraph, makes: Mapping[str, str], *, is_compat: bool) -> dict[Metric, list[Hashable]]:
+def _facts(graph: PlanGraph, makes: Mapping[str, str], is_compat: bool) -> dict[Metric, list[Hashable]]:
     facts: dict[Metric, list[Hashable]] = {"node": [], "edge": [], "type": [], "value": []}
     for place, node in enumerate(graph.nodes):
         if not is_compat or node.task in makes:

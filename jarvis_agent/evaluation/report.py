@@ -1,8 +1,8 @@
-"""Figures of an evaluation with their 95 % intervals, and the time and tokens that it took.
+"""The rows of an evaluation's table: figures with 95 % intervals, time, tokens and failures.
 
-report = report_on("offline", scores, FIGURES, predictions)
-report.figures[0]                 # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
-report.failed, report.reason      # requests at which the planner failed, and the commonest reason
+row = report_on("offline", scores, FIGURES, predictions)
+row.figures[0]                # Figure(name="node F1", value=0.76, low=0.74, high=0.78)
+row.failed, row.reason        # how often the planner failed, and the most frequent error
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ratios = Mapping[str, Callable[[T], tuple[float, float]]]
 
 
 class Figure(Frozen):
-    """A ratio with its 95 % interval; None where there is nothing to count."""
+    """A ratio with its 95 % interval; None where nothing is counted."""
 
     name: str
     value: float | None
@@ -32,16 +32,16 @@ class Figure(Frozen):
     high: float | None = None
 
 
-class Report(Frozen):
-    """The outcome of an evaluation.
+class EvaluationReport(Frozen):
+    """One row of an evaluation's table.
 
     Attributes:
         name: the planner, or a group of requests.
         mode: "strict" or "compat" (see `metrics`).
-        requests: how many were scored.
+        requests: number of scored requests.
         unanswered: how many of those have no plan or an empty one.
-        failed: how many have none because the planner failed.
-        reason: the commonest error.
+        failed: how many have no plan because the planner failed.
+        reason: the most frequent error.
         seconds: median and 95th percentile of the time per request; empty if unknown.
         usage: calls and tokens of the language model for all requests.
     """
@@ -82,16 +82,16 @@ def report_on(
     *,
     mode: str = "strict",
     unanswered: int = 0,
-) -> Report:
-    """Sum up scored items, and the time, tokens and failures of their predictions."""
-    errors = [one.error for one in predictions if one.error is not None]
-    return Report(
+) -> EvaluationReport:
+    """Return the figures of scored items, with time, tokens and failures of their predictions."""
+    errors = Counter(one.error for one in predictions if one.error is not None)
+    return EvaluationReport(
         name=name,
         mode=mode,
         requests=len(items),
         unanswered=unanswered,
-        failed=len(errors),
-        reason=Counter(errors).most_common(1)[0][0] if errors else None,
+        failed=errors.total(),
+        reason=next((error for error, _ in errors.most_common(1)), None),
         figures=[figure(label, [part(item) for item in items]) for label, part in ratios.items()],
         seconds=_percentiles([one.seconds for one in predictions]),
         usage=sum((one.usage for one in predictions), Usage()),

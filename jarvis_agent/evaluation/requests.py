@@ -2,57 +2,37 @@
 
     for one in read_requests("dev"):
         one.request, one.kind, one.plans     # "Describe porch.jpg and …", "sequential", [[Task, Task]]
-        one.inputs                           # what a planner is given
+        one.inputs                           # the planner's input
 
 A planner may be improved on the half "dev". The half "test" is only scored.
 
-Figures are those of the paper (Shen et al., "HuggingGPT", 2023) after "exact plan": tasks, links and the
-arguments that matter. Arguments that the gold plan leaves out are free; the others are compared by kind:
-
-files, references, numbers         equal
-languages                          the same language, by name or code
-labels, sentences                  the same ones in any order, without articles and plurals
-texts that are processed           the same words (translation, speech, …)
-questions, prompts                 the gold words in order, among few others
+Figures are those of the paper (Shen et al., "HuggingGPT", 2023) after "exact plan", which also compares
+arguments (see `plan_match`).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from pathlib import Path, PurePath
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.languages import find_language
-from jarvis_agent.core.references import ref, refs_in, substitute
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Frozen, Resource, Task
 from jarvis_agent.evaluation.metrics import Score, graph_of, score
+from jarvis_agent.evaluation.plan_match import dependencies, same_plan
 from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
-from jarvis_agent.evaluation.report import Ratios, Report, f1, report_on
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, f1, report_on
 
 Half = Literal["dev", "test"]
 Kind = Literal["single", "sequential", "graph", "empty"]
 
-LITERAL_TEXT = {
-    *("text-classification", "token-classification", "zero-shot-classification", "fill-mask", "translation"),
-    *("summarization", "feature-extraction", "sentence-similarity", "text-to-speech"),
-}
-"""Tasks whose text is processed as it is, and is not an instruction."""
-
-_EXTRA_WORDS, _EXTRA_PROMPT_WORDS = 16, 8
-_HAN = "\u3400-\u9fff"
-_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_ARTICLES = ("a", "an", "the")
+_MAKES = {spec.name: spec.outputs[0] for spec in TASKS.values()}
 
 
 class Turn(Frozen):
@@ -105,14 +85,10 @@ class OwnRequest(Frozen):
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Return what a planner is given."""
+        """Return the planner's input."""
         turns = [ChatTurn(turn.request, turn.answer, _resources(turn.files)) for turn in self.turns]
-        return {
-            "input": self.request,
-            "files": _resources(self.files),
-            "chat_history": turns,
-            "tools": TASKS,
-        }
+        files = _resources(self.files)
+        return {"input": self.request, "files": files, "chat_history": turns, "tools": TASKS}
 
 
 def _resources(names: Sequence[str]) -> tuple[Resource, ...]:
@@ -147,100 +123,6 @@ def data_file(name: str) -> Path:
     return Path(str(files("jarvis_agent.evaluation") / "data" / name))
 
 
-def same_plan(gold: Sequence[Task], predicted: Sequence[Task]) -> bool:
-    """Whether tasks can be paired so that names, links and arguments agree, whatever their ids and order."""
-    return len(gold) == len(predicted) and _can_be_paired(gold, predicted, {})
-
-
-def _can_be_paired(gold: Sequence[Task], predicted: Sequence[Task], pairs: Mapping[int, int]) -> bool:
-    if not gold:
-        return True
-    first, *rest = gold
-    return any(
-        _same_task(first, task, pairs) and _can_be_paired(rest, predicted, {**pairs, first.id: task.id})
-        for task in predicted
-        if task.id not in pairs.values()
-    )
-
-
-def _same_task(gold: Task, predicted: Task, pairs: Mapping[int, int]) -> bool:
-    if gold.task != predicted.task or {pairs[i] for i in dependencies(gold)} != dependencies(predicted):
-        return False
-    wanted = substitute(gold.args, lambda number: ref(pairs[number]))
-    return all(same_argument(gold.task, name, v, predicted.args.get(name)) for name, v in wanted.items())
-
-
-def dependencies(task: Task) -> set[int]:
-    """Return the ids of the tasks that a task waits for or refers to."""
-    return {*task.deps, *refs_in(task.args)}
-
-
-def same_argument(task: str, name: str, gold: Any, predicted: Any) -> bool:
-    """Whether an argument of a predicted task is what the gold plan has, by the rules of this module."""
-    if predicted is None:
-        return False
-    arg = TASKS[task].arg(name) or Arg(name, "text")
-    normalise: Callable[[Any], Any] = _words
-    if arg.many:
-        normalise = _labels
-    elif refs_in(gold):
-        normalise = _text
-    elif arg.kind in MEDIA:
-        normalise = _names
-    elif arg.kind == "data":
-        normalise = _numbers
-    elif name in ("src_lang", "tgt_lang"):
-        normalise = _language
-    elif PurePath(_text(gold)).suffix and " " not in _text(gold):
-        normalise = _text
-    elif task not in LITERAL_TEXT and name != "context":
-        is_prompt = TASKS[task].outputs[0] in MEDIA
-        return _contains(_words(gold), _words(predicted), _EXTRA_PROMPT_WORDS if is_prompt else _EXTRA_WORDS)
-    return bool(normalise(gold) == normalise(predicted))
-
-
-def _contains(gold: Sequence[str], predicted: Sequence[str], extra: int) -> bool:
-    """Whether the gold words come in order, among at most `extra` others, or as many as the gold words."""
-    rest = iter(predicted)
-    in_order = all(word in rest for word in gold if word not in _ARTICLES)
-    return in_order and len(predicted) <= len(gold) + max(len(gold), extra)
-
-
-def _words(value: Any) -> list[str]:
-    return _WORD.findall(_text(value).casefold())
-
-
-def _names(value: Any) -> list[str]:
-    return sorted(map(_text, _listed(value)))
-
-
-def _labels(value: Any) -> list[str]:
-    return sorted(map(_label, _listed(value)))
-
-
-def _label(value: Any) -> str:
-    text = re.sub(r"^(?:an?|the)\s+", "", _text(value).casefold().strip(" .,;!?'\""))
-    return text if refs_in(text) else text.removesuffix("s")
-
-
-def _numbers(value: Any) -> list[float]:
-    return [float(one) for one in _NUMBER.findall(value if isinstance(value, str) else json.dumps(value))]
-
-
-def _language(value: Any) -> str:
-    known = find_language(_text(value))
-    return known.code if known else _text(value).casefold()
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [value]
-
-
-def _text(value: Any) -> str:
-    only = value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
-    return str(only).strip().removeprefix("./")
-
-
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A request and its predicted plan, compared with the closest correct plan.
@@ -256,13 +138,27 @@ class Judged:
     graph: Score
     error: str | None = None
 
+    def as_failure(self) -> dict[str, Any]:
+        """Return the plan beside the expected ones, as `--failures` lists it."""
+        expected = [_plan_text(plan) for plan in self.asked.plans]
+        got = self.error or _plan_text(self.tasks)
+        return {"id": self.asked.id, "request": self.asked.request, "expected": expected, "got": got}
+
+
+def _plan_text(tasks: Sequence[Task]) -> str:
+    """A plan on one line: `0 image-to-text(image=a.jpg), 1 text-to-speech(text=<resource>-0)`."""
+    texts = [
+        f"{task.id} {task.task}({', '.join(f'{name}={value}' for name, value in task.args.items())})"
+        for task in tasks
+    ]
+    return ", ".join(texts) or "no task"
+
 
 def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    makes = {spec.name: spec.outputs[0] for spec in TASKS.values()}
-    graph = graph_of(tasks, TASKS, asked.id)
+    made = {asked.id: graph_of(tasks, TASKS, asked.id)}
     compared = [
-        (same_plan(plan, tasks), score([graph_of(plan, TASKS, asked.id)], {asked.id: graph}, makes)[0])
+        (same_plan(plan, tasks), score([graph_of(plan, TASKS, asked.id)], made, _MAKES)[0])
         for plan in asked.plans
     ]
     exact, best = max(compared, key=lambda one: (one[0], one[1].exact, one[1].counts["node"].f1))
@@ -282,25 +178,21 @@ FIGURES: Ratios[Judged] = {
 }
 """Accuracy: tasks and links are right, whatever the arguments. Graph F1: tasks and links together."""
 
-GROUPS: dict[str, Callable[[OwnRequest], bool]] = {
-    "all": lambda one: True,
-    "single": lambda one: one.kind == "single",
-    "sequential": lambda one: one.kind == "sequential",
-    "graph": lambda one: one.kind == "graph",
-    "empty": lambda one: one.kind == "empty",
-    "English": lambda one: one.language == "en",
-    "Chinese": lambda one: one.language == "zh",
-}
+_LANGUAGES = {"en": "English", "zh": "Chinese"}
+_GROUPS = ("all", *get_args(Kind), *_LANGUAGES.values())
 
 
 def score_requests(
     asked: Sequence[OwnRequest], predictions: Mapping[str, Prediction]
-) -> tuple[list[Report], list[Judged]]:
+) -> tuple[list[EvaluationReport], list[Judged]]:
     """Return a report for each group that has requests, and every request as it was judged."""
     judged = [judge(one, predictions[one.id].plan, predictions[one.id].error) for one in asked]
     reports = []
-    for name, belongs in GROUPS.items():
-        if members := [one for one in judged if belongs(one.asked)]:
+    for name in _GROUPS:
+        members = [
+            one for one in judged if name in ("all", one.asked.kind, _LANGUAGES.get(one.asked.language))
+        ]
+        if members:
             made = [predictions[one.asked.id] for one in members]
             empty = sum(bool(one.error) or (not one.tasks and one.asked.kind != "empty") for one in members)
             reports.append(report_on(name, members, FIGURES, made, unanswered=empty))

@@ -1,21 +1,20 @@
-"""Model selection, scored on our own cases: lists of invented candidates, and what is wrong with each.
+"""Model selection, scored on our own cases: invented candidates, and the defects of each.
 
     chosen = [await choose(case, llm=None) for case in read_cases()]     # None: the ranking decides
     reports = score_choices(chosen, "no model")
     reports[0].figures[0]         # Figure("right", 0.69, 0.53, 0.84)
 
-The choice goes through the real ModelSelector with a source and backends made for the case.
+The choice goes through the real ModelSelector, with a source and backends made for the case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from jarvis_agent.backends.base import Call
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.settings import Settings
@@ -23,19 +22,20 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task, Usage
 from jarvis_agent.evaluation.predict import named_files, read_records
-from jarvis_agent.evaluation.report import Ratios, Report, report_on
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, report_on
 from jarvis_agent.evaluation.requests import data_file
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.selector import ModelSelector
+from jarvis_agent.testing.backend import FakeBackend, FakeSource
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
 
-Fault = Literal["gate", "library", "download", "place", "language", "domain", "licence", "size"]
+Defect = Literal["gate", "library", "download", "place", "language", "domain", "licence", "size"]
 
-CANNOT_RUN: frozenset[Fault] = frozenset({"gate", "library", "download", "place"})
-"""Faults of a model that cannot run; with the others it does not suit the request."""
+CANNOT_RUN: frozenset[Defect] = frozenset({"gate", "library", "download", "place"})
+"""Defects of a model that cannot run; with the others it does not suit the request."""
 
 _SETTINGS: dict[str, Any] = {
     "policy": "local-first",
@@ -49,14 +49,14 @@ _SETTINGS: dict[str, Any] = {
 
 
 class Offer(Frozen):
-    """A candidate, and what is wrong with it; nothing: it is a correct choice."""
+    """A candidate with its defects; one without any is a correct choice."""
 
     candidate: Candidate
-    wrong: frozenset[Fault]
+    wrong: frozenset[Defect]
 
 
-class Case(Frozen):
-    """A task of a request with candidates. If all of them have faults, refusing is correct."""
+class SelectionCase(Frozen):
+    """A task of a request with candidates. If all of them have defects, refusing is correct."""
 
     id: str
     request: str
@@ -80,15 +80,15 @@ class Case(Frozen):
 class Chosen:
     """The choice for a case: a model id, or None if the selector refused. `by` is "llm" or "rank"."""
 
-    case: Case
+    case: SelectionCase
     model: str | None
     reason: str
     by: str = ""
     usage: Usage = field(default_factory=Usage)
 
     @property
-    def faults(self) -> frozenset[Fault]:
-        """Return what is wrong with the choice."""
+    def defects(self) -> frozenset[Defect]:
+        """Return the defects of the chosen model."""
         return next((o.wrong for o in self.case.offers if o.candidate.id == self.model), frozenset())
 
     @property
@@ -96,25 +96,35 @@ class Chosen:
         """Whether the model is correct, or none was chosen where none is."""
         return self.model in self.case.right or (self.model is None and not self.case.right)
 
+    def as_failure(self) -> dict[str, Any]:
+        """Return the choice beside the expected one, as `--failures` lists it."""
+        case = self.case
+        expected, got = [*case.right, case.reason], self.model or "a refusal"
+        found = {"id": case.id, "request": case.request, "expected": expected, "got": got}
+        return {**found, "defects": sorted(self.defects), "reason": self.reason}
 
-def read_cases() -> list[Case]:
+
+def read_cases() -> list[SelectionCase]:
     """Read the cases of this package."""
     return [_case(**record) for record in read_records(data_file("selection.jsonl"))]
 
 
-def _case(task: str, args: dict[str, Any], candidates: list[dict[str, Any]], **fields: Any) -> Case:
+def _case(task: str, args: dict[str, Any], candidates: list[dict[str, Any]], **fields: Any) -> SelectionCase:
     offers = [
         Offer(wrong=one.pop("wrong"), candidate=Candidate(task=task, **one)) for one in map(dict, candidates)
     ]
-    return Case(task=Task(task=task, id=0, args=args), offers=offers, **fields)
+    return SelectionCase(task=Task(task=task, id=0, args=args), offers=offers, **fields)
 
 
-async def choose(case: Case, llm: LLMClient | None) -> Chosen:
+async def choose(case: SelectionCase, llm: LLMClient | None) -> Chosen:
     """Let the selector choose a model for a case; without `llm` the ranking decides."""
-    source = _CaseSource([offer.candidate for offer in case.offers])
     settings = _CaseSettings(**{**_SETTINGS, **case.settings})
-    chain = selection_chain(llm, settings=settings) if llm is not None else None
-    selector = ModelSelector([source], [_LocalBackend(), _HostedBackend()], settings, chain)
+    selector = ModelSelector(
+        [FakeSource(offer.candidate for offer in case.offers)],
+        [_LocalModels({}, "local models"), _HostedModels({}, "hosted models", local=False)],
+        settings,
+        selection_chain(llm, settings=settings) if llm is not None else None,
+    )
     meter = UsageMeter()
     files = tuple(named_files(case.request))
     context = RunContext(case.request, files, specs=TASKS, config={"callbacks": [meter]})
@@ -128,62 +138,37 @@ async def choose(case: Case, llm: LLMClient | None) -> Chosen:
 class _CaseSettings(Settings):
     @property
     def token(self) -> str | None:
-        """None, so that the token of the environment changes nothing."""
+        """None, so that a token of the environment opens no gated model."""
         return None
 
 
-@dataclass(frozen=True)
-class _CaseSource:
-    """A source with the candidates of a case."""
-
-    offered: Sequence[Candidate]
-    name: ClassVar[str] = "case"
-
-    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        return [one for one in self.offered if one.task == spec.name][:limit]
-
-
-class _LocalBackend:
-    """Runs models of transformers and diffusers, as far as the selector can tell."""
-
-    name: ClassVar[str] = "here"
-    local: ClassVar[bool] = True
-
+class _LocalModels(FakeBackend):
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """None for models of transformers and diffusers."""
         known = candidate.library in ("transformers", "diffusers")
         return None if known else f"no backend for models of {candidate.library}"
 
-    async def run(self, call: Call) -> Any:
-        raise NotImplementedError
 
-    async def close(self) -> None:
-        """Nothing to free."""
-
-
-class _HostedBackend(_LocalBackend):
-    """Runs models that a provider serves."""
-
-    name = "hosted-models"
-    local = False
-
+class _HostedModels(FakeBackend):
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """None for models that a provider serves."""
         return None if candidate.providers else "no provider serves it"
 
 
-def _without(fault: Fault) -> Callable[[Chosen], tuple[float, float]]:
-    """Choices without a fault, among the cases where a model has it and another model is right."""
+def _without(defect: Defect) -> Callable[[Chosen], tuple[float, float]]:
+    """Choices without a defect, among the cases where a model has it and another model is right."""
 
     def part(one: Chosen) -> tuple[float, float]:
-        if not one.case.right or not any(fault in offer.wrong for offer in one.case.offers):
+        if not one.case.right or not any(defect in offer.wrong for offer in one.case.offers):
             return 0.0, 0.0
-        return float(one.model is not None and fault not in one.faults), 1.0
+        return float(one.model is not None and defect not in one.defects), 1.0
 
     return part
 
 
 def _can_run(one: Chosen) -> tuple[float, float]:
     is_choice = one.model is not None or not one.case.right
-    return float(is_choice and not one.faults & CANNOT_RUN), 1.0
+    return float(is_choice and not one.defects & CANNOT_RUN), 1.0
 
 
 FIGURES: Ratios[Chosen] = {
@@ -198,7 +183,7 @@ FIGURES: Ratios[Chosen] = {
 """The LLM chooses only where the filters leave several models, and where it answers in time."""
 
 
-def score_choices(chosen: Sequence[Chosen], name: str) -> list[Report]:
+def score_choices(chosen: Sequence[Chosen], name: str) -> list[EvaluationReport]:
     """Return a report on the choices, and one on always taking the most downloaded model."""
     popular = [Chosen(one.case, one.case.most_downloaded, "most downloads") for one in chosen]
     reports = []

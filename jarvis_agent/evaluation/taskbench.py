@@ -13,10 +13,10 @@ JSON object per line in `data.json` (gold plans) and `user_requests.json`, and o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -24,28 +24,20 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.evaluation.metrics import GraphNode, Metric, Mode, PlanGraph, Score, graph_of, score
+from jarvis_agent.evaluation.metrics import GraphNode, Mode, PlanGraph, Score, graph_of, score
 from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
-from jarvis_agent.evaluation.report import Ratios, Report, f1, report_on
+from jarvis_agent.evaluation.report import EvaluationReport, Ratios, f1, report_on
 
 TOOLS, GOLD, REQUESTS = "tool_desc.json", "data.json", "user_requests.json"
 TYPES = ("single", "chain", "dag")
 
 _KINDS: Mapping[str, Modality] = {"text": "text", "image": "image", "audio": "audio", "video": "video"}
-_LABELS: Mapping[Metric, str] = {
-    "node": "node F1",
-    "edge": "edge F1",
-    "type": "argument type F1",
-    "value": "argument value F1",
-}
-
-
-def _f1_of(metric: Metric) -> Callable[[Score], tuple[float, float]]:
-    return lambda one: f1(one.counts[metric])
-
 
 FIGURES: Ratios[Score] = {
-    **{_LABELS[metric]: _f1_of(metric) for metric in get_args(Metric)},
+    "node F1": lambda one: f1(one.counts["node"]),
+    "edge F1": lambda one: f1(one.counts["edge"]),
+    "argument type F1": lambda one: f1(one.counts["type"]),
+    "argument value F1": lambda one: f1(one.counts["value"]),
     "edit distance": lambda one: (1.0 - one.similarity, 1.0),
     "exact graph": lambda one: (float(one.exact), 1.0),
 }
@@ -88,7 +80,13 @@ def read_folder(folder: Path) -> Bench:
     Raises:
         InputError: a file is missing or invalid; the message names it, and the line.
     """
-    tools = _read_tools(folder / TOOLS)
+    path = folder / TOOLS
+    try:
+        tools = _ToolFile.model_validate_json(path.read_text(encoding="utf-8-sig")).nodes
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValidationError as error:
+        raise InputError(f"{path} does not describe tools: {invalid_fields(error)}") from error
     gold = read_records(folder / GOLD) if (folder / GOLD).is_file() else []
     asked = read_records(folder / REQUESTS) if (folder / REQUESTS).is_file() else gold
     if not asked:
@@ -125,8 +123,7 @@ def _node(node: Any, record: Any) -> GraphNode:
     if not isinstance(node, Mapping) or not isinstance(node.get("task"), str):
         raise InputError(f"a node of the plan {record} is not an object with a `task`: {node!r}")
     given = node.get("arguments") or []
-    listed = given if isinstance(given, list) else [given]
-    return GraphNode(node["task"], tuple(map(_argument_text, listed)))
+    return GraphNode(node["task"], tuple(map(_argument_text, given if isinstance(given, list) else [given])))
 
 
 def _argument_text(argument: Any) -> str:
@@ -134,15 +131,6 @@ def _argument_text(argument: Any) -> str:
     if isinstance(argument, Mapping):
         argument = next(iter(argument.values()), "")
     return " ".join(map(str, argument)) if isinstance(argument, list) else str(argument)
-
-
-def _read_tools(path: Path) -> list[Tool]:
-    try:
-        return _ToolFile.model_validate_json(path.read_text(encoding="utf-8-sig")).nodes
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValidationError as error:
-        raise InputError(f"{path} does not describe tools: {invalid_fields(error)}") from error
 
 
 def spec_of(tool: Tool) -> TaskSpec:
@@ -175,7 +163,9 @@ def _arguments(kinds: list[str]) -> Iterator[Arg]:
         yield Arg(name, _KINDS.get(kind, "text"))
 
 
-def score_folder(bench: Bench, predictions: Mapping[str, Prediction], mode: Mode, name: str) -> list[Report]:
+def score_folder(
+    bench: Bench, predictions: Mapping[str, Prediction], mode: Mode, name: str
+) -> list[EvaluationReport]:
     """Score the predictions, by id: a report on all of them, then one for each type of gold plan."""
     gold = [graph for graph in bench.gold if graph.id in predictions]
     types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))
@@ -183,7 +173,7 @@ def score_folder(bench: Bench, predictions: Mapping[str, Prediction], mode: Mode
         one.id: graph_of(one.plan, bench.specs, one.id) for one in predictions.values() if one.error is None
     }
 
-    def report(label: str, gold: Sequence[PlanGraph], made: Sequence[Prediction]) -> Report:
+    def report(label: str, gold: Sequence[PlanGraph], made: Sequence[Prediction]) -> EvaluationReport:
         scores = score(gold, graphs, bench.makes, mode)
         empty = sum(one.counts["node"].predicted == 0 for one in scores)
         return report_on(label, scores, FIGURES, made, mode=mode, unanswered=empty)

@@ -102,7 +102,7 @@ class FallbackChain:
             try:
                 output, resources = await self._retry(call)
             except JarvisError as error:
-                others = policy_for(error).others
+                others = policy_for(error).fallback
                 if others == "none":
                     return FallbackResult(self.attempts, error=error)
                 failures.append((candidate, str(error)))
@@ -140,7 +140,7 @@ class FallbackChain:
     def _is_retryable(self, error: BaseException) -> bool:
         if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
             return False
-        return isinstance(error, JarvisError) and policy_for(error).again
+        return isinstance(error, JarvisError) and policy_for(error).retry
 
     async def _attempt(self, call: Call) -> tuple[Any, list[Resource]]:
         """One attempt. It is recorded however it ends, also if the circuit is open."""

@@ -43,15 +43,16 @@ async def _bind(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: 
         return value
     if not refs_in(value):
         return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
-    return substitute(value, lambda i: _referenced(results[i], arg.kind))
+    values = {i: await _referenced(results[i], arg.kind, store) for i in refs_in(value)}
+    return substitute(value, values.__getitem__)
 
 
-def _referenced(result: TaskResult, kind: str) -> Any:
+async def _referenced(result: TaskResult, kind: str, store: ResourceStore) -> Any:
     """The value of a reference in an argument that is not a file."""
     if kind == "data":
         return _resource(result, "data").data
     if kind == "text":
-        return _resource(result, "text").as_text()
+        return await store.text_of(_resource(result, "text"))
     first = next(iter(result.resources), None)
     if first is None:
         return "" if result.output is None else result.output

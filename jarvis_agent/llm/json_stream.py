@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.core.text import sound
+from jarvis_agent.core.text import replace_surrogates
 from jarvis_agent.llm.json_tokens import QUOTES, Reading, Scanner
 
 MAX_DEPTH = 32
@@ -111,7 +111,7 @@ class JsonReader:
     @property
     def prose(self) -> str:
         """The beginning of what stands outside of the JSON."""
-        return sound(self._prose).strip()
+        return replace_surrogates(self._prose).strip()
 
     @property
     def slips(self) -> list[str]:

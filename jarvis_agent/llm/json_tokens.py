@@ -16,7 +16,7 @@ import re
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from jarvis_agent.core.text import sound
+from jarvis_agent.core.text import replace_surrogates
 
 T = TypeVar("T")
 Reading = Generator[None, None, T]
@@ -118,7 +118,7 @@ class Scanner:
                 self.slip("quotes inside a text")
                 parts.append(stop.group())
                 self.at += 1
-        return sound("".join(parts))
+        return replace_surrogates("".join(parts))
 
     def word(self, *, is_key: bool, in_tuple: bool) -> Reading[str]:
         """Read text without quotes: a key up to its colon, a value up to a comma, bracket or end of line."""
@@ -137,7 +137,7 @@ class Scanner:
                 break
             parts.append(" ")
             self.at += 1
-        return sound("".join(parts).strip(" \t\r\"'\\"))
+        return replace_surrogates("".join(parts).strip(" \t\r\"'\\"))
 
     def literal(self, word: str) -> Any:
         """What a word without quotes stands for: a number, true, false, null, or itself."""

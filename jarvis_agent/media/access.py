@@ -107,6 +107,15 @@ class AccessPolicy:
             )
         return self._within_size(path, name)
 
+    def find_planned(self, value: str) -> Resource | None:
+        """The file in an allowed directory whose path the whole value is. Blocks."""
+        try:
+            path = Path(value).expanduser()
+            is_readable = self._is_path(value) and path.is_file() and self._is_below_roots(path)
+        except (OSError, RuntimeError, ValueError):
+            return None
+        return self.open_planned(value) if is_readable else None
+
     def _within_size(self, path: Path, name: str) -> Resource:
         resource = describe_file(path, name)
         size, limit = path.stat().st_size, self._settings.max_file_bytes

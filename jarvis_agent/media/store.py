@@ -13,7 +13,6 @@ import base64
 import binascii
 import hashlib
 import logging
-import mimetypes
 import os
 import re
 import secrets
@@ -26,12 +25,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import AccessPolicy, describe_file, disk_errors, name_errors
-from jarvis_agent.media.detect import detect_suffix
+from jarvis_agent.media.detect import detect_suffix, kind_by_name
+from jarvis_agent.media.documents import load_text
 from jarvis_agent.media.download import fetch
 from jarvis_agent.media.limits import check_limits
 
@@ -39,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _DATA_URI = re.compile(r"data:(?P<mime>[\w.+/-]+)?(?:;[\w=-]+)*;base64,(?P<data>.*)", re.DOTALL)
+_MAX_NAME = 1000
+_TEXTS = frozenset({"text", "table", "data", "file"})
+"""Kinds of files that stand for their text in an argument that is a text."""
 
 
 class ResourceStore:
@@ -152,7 +156,7 @@ class ResourceStore:
                 if isinstance(attached, Resource):
                     return attached
                 self._access.allow(name, error)
-        return Resource(kind=_kind_by_name(name), name=name)
+        return Resource(kind=kind_by_name(name), name=name)
 
     def knows(self, name: str) -> bool:
         """Whether a name is an attached file, or a file that a request may name. Blocks."""
@@ -228,21 +232,25 @@ class ResourceStore:
             await asyncio.to_thread(check_limits, resource, self.settings)
         return resource
 
-    async def text_of(self, value: str) -> str:
-        """The content of the text file that a value names; the value itself if it names none.
+    async def text_of(self, value: str | Resource) -> str:
+        """The text of a resource, or of the file that a value names; the value itself if it names none.
 
         Raises:
-            InputError: the file is missing, or is not UTF-8.
+            InputError: the file is missing, or its text cannot be read.
+            MissingExtraError: it is a document, and the extra `community` is not installed.
         """
-        found = self._access.exact(value.strip())
+        found = value if isinstance(value, Resource) else await self._text_file(value.strip())
         if isinstance(found, InputError):
             raise found
-        if found is None or found.path is None or found.kind not in ("text", "table", "data"):
-            return value
-        try:
-            return await asyncio.to_thread(found.path.read_text, encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{found.path} cannot be read as text (UTF-8): {error}") from error
+        if found is not None and found.path is not None and found.text is None and found.kind in _TEXTS:
+            return await run_cpu_bound(load_text, found.path)
+        return value.as_text() if isinstance(value, Resource) else value
+
+    async def _text_file(self, name: str) -> Resource | InputError | None:
+        if len(name) > _MAX_NAME:
+            return None
+        found = self._access.exact(name) or self._access.find_path(name)
+        return found or await asyncio.to_thread(self._access.find_planned, name)
 
     async def path_of(self, value: str) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.
@@ -308,15 +316,6 @@ class ResourceStore:
         with self._lock:
             self._names().add(name := f"input-{digest[:12]}{suffix}")
         return self.directory / name
-
-
-def _kind_by_name(name: str) -> Modality:
-    try:
-        mime = mimetypes.guess_type(urlsplit(name).path)[0] or ""
-    except ValueError:
-        return "file"
-    kinds: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
-    return kinds.get(mime.partition("/")[0], "file")
 
 
 def _article(kind: str) -> str:

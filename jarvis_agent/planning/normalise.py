@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
-from jarvis_agent.core.references import is_nameless, refs_in, tidy
+from jarvis_agent.core.references import is_nameless, normalise_references, refs_in
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
@@ -217,7 +217,7 @@ def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
 def _numbers(item: Any) -> list[int]:
     """The ids in an item of `dep`: 0, "0", "task_0", "<resource>-0", "0, 1"; -1 means none."""
     if isinstance(item, str):
-        return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", tidy(item))]
+        return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", normalise_references(item))]
     return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
 
 
@@ -237,7 +237,7 @@ def _args(
     given: dict[str, list[Any]] = {}
     for name, value in _written_args(raw, spec):
         if not _is_blank(value):
-            given.setdefault(name, []).append(tidy(value))
+            given.setdefault(name, []).append(normalise_references(value))
     args: dict[str, Any] = {}
     loose: list[tuple[str, Any]] = []
     for name, values in sorted(given.items(), key=lambda item: _turn(item[0], spec)):

@@ -26,7 +26,7 @@ from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
-from jarvis_agent.core.types import Task, TaskResult
+from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
     context_window,
     shorten_data,
@@ -121,20 +121,29 @@ class ResponseChain(Runnable[dict[str, Any], str]):
         **kwargs: Any,
     ) -> AsyncGenerator[str, None]:
         """The answer in pieces."""
-        stage, values = self._variables(input)
-        answer = _Answer(input)
-        stream = self._chain(stage).astream(values, ensure_config(config))
+        stage = "respond" if _plan(input).tasks else "chat"
+        template = getattr(self.prompts, stage)
+        stream = self._chain(stage).astream(fill(template, _variables(input), self.window), config)
+        checker = _path_checker(input)
+        shown: list[str] = []
         try:
             async with aclosing(cast("AsyncGenerator[str, None]", stream)) as pieces:
                 async for piece in pieces:
-                    if text := answer.feed(piece):
+                    # Paths in a conversation are not checked: they may be on any machine.
+                    text = checker.feed(piece) if stage == "respond" else piece
+                    if text:  # an empty piece would commit `with_fallbacks` to this chain
+                        shown.append(text)
                         yield text
         except LLMError as error:
-            for text in answer.fail(error):
+            if not shown:
+                raise
+            yield checker.finish()
+            for text in report_after_failure(input, True, str(error)):
                 yield text
         else:
-            if text := answer.finish():
-                yield text
+            rest = checker.finish()
+            omitted = _omitted("".join([*shown, rest]), input)
+            yield f"{rest}\n\n{omitted}" if omitted else rest
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain for a plan with tasks."""
@@ -148,12 +157,6 @@ class ResponseChain(Runnable[dict[str, Any], str]):
         template = self.prompts.respond if stage == "respond" else self.prompts.chat
         chain = template | self.client.for_stage(stage) | StrOutputParser()
         return chain.with_config(run_name="respond")
-
-    def _variables(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The stage, "respond" or "chat" for an empty plan, and the variables of its prompt."""
-        if _plan(inputs).tasks:
-            return "respond", _respond_variables(self.prompts.respond, self.window, inputs)
-        return "chat", _chat_variables(self.prompts.chat, self.window, inputs)
 
 
 def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any], str]:
@@ -193,99 +196,51 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
     yield from report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
 
 
-class _Answer:
-    """One answer as it streams: its paths are checked, and omitted failures are appended."""
-
-    def __init__(self, inputs: Mapping[str, Any]) -> None:
-        self._inputs = inputs
-        self._plan = _plan(inputs)
-        self._results: Sequence[TaskResult] = inputs.get("results") or ()
-        self._text = ""
-        self._checker = _path_checker(inputs) if self._plan.tasks else None
-
-    def feed(self, piece: str) -> str:
-        """The text that can be shown after this piece."""
-        shown = self._checker.feed(piece) if self._checker else piece
-        self._text += shown
-        return shown
-
-    def finish(self) -> str:
-        """The rest of the answer."""
-        rest = self._checker.finish() if self._checker else ""
-        more = self._omitted(self._text + rest)
-        return f"{rest}\n\n{more}" if more else rest
-
-    def fail(self, error: LLMError) -> Iterator[str]:
-        """The report that completes the answer. Raises `error` if nothing was shown yet."""
-        if not self._text:
-            raise error
-        yield self._checker.finish() if self._checker else ""
-        yield from report_after_failure(self._inputs, True, str(error))
-
-    def _omitted(self, text: str) -> str:
-        """What the answer must say but does not: that nothing was run, or what failed."""
-        words = phrases(self._inputs["input"])
-        if not self._plan.tasks:
-            return words.not_run.format(notes="; ".join(self._plan.notes)) if self._plan.notes else ""
-        return "" if _TROUBLE.search(text) else troubles(self._plan, self._results, words)
-
-
 def _plan(inputs: Mapping[str, Any]) -> Plan:
     plan = inputs.get("plan")
     return Plan() if plan is None else plan
 
 
-def _respond_variables(
-    template: BasePromptTemplate[Any], window: int, inputs: Mapping[str, Any]
-) -> dict[str, Any]:
+def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
+    """What the answer must say but does not: that nothing was run, or what failed."""
+    words, plan = phrases(inputs["input"]), _plan(inputs)
+    if not plan.tasks:
+        return words.not_run.format(notes="; ".join(plan.notes)) if plan.notes else ""
+    return "" if _TROUBLE.search(answer) else troubles(plan, inputs.get("results") or (), words)
+
+
+def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the prompts' variables, the most important first."""
     results, plan = list(inputs.get("results") or ()), _plan(inputs)
-    values = {
+    turns = PlanRequest.of({**inputs, "tools": None}).turns
+    tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
+    return {
         "input": shorten_text(inputs["input"]),
         "predictions": shorten_rows(lambda budget: predictions(results, budget)),
         "totals": shorten_data(totals(results)),
         "model_assignment": shorten_data(model_assignment(results)),
-        "tasks": shorten_data([_task(task) for task in plan.tasks]),
-    }
-    return fill(template, values | _shared_variables(inputs), window)
-
-
-def _chat_variables(
-    template: BasePromptTemplate[Any], window: int, inputs: Mapping[str, Any]
-) -> dict[str, Any]:
-    return fill(template, {"input": shorten_text(inputs["input"])} | _shared_variables(inputs), window)
-
-
-def _shared_variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    turns = PlanRequest.of({**inputs, "tools": None}).turns
-    return {
-        "notes": shorten_lines(f"- {to_json_line(note)}" for note in _plan(inputs).notes),
+        "tasks": shorten_data(tasks),
+        "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
         "chat_log": shorten_history(turns),
         "chat_history": messages_of(turns),
     }
 
 
-def _task(task: Task) -> dict[str, Any]:
-    return task.model_dump() | {"args": truncate_json(task.args, 150)}
-
-
 def _path_checker(inputs: Mapping[str, Any]) -> PathChecker:
     request = PlanRequest.of({**inputs, "tools": None})
     results: Sequence[TaskResult] = inputs.get("results") or ()
+    made = [resource for result in results for resource in result.resources]
+    quoted = [
+        request.text,
+        _plan(inputs).notes,
+        [(turn.request, turn.answer) for turn in request.turns],
+        [(result.task.args, result.output, result.error or "", result.notes) for result in results],
+        [resource.text or "" for resource in made],
+    ]
     return PathChecker(
-        made=[resource for result in results for resource in result.resources],
+        made=made,
         known=[*request.files, *(resource for turn in request.turns for resource in turn.resources)],
-        quoted=list(_quotable(request, _plan(inputs), results)),
+        quoted=quoted,
         missing=phrases(request.text).no_file,
         looks=not inputs.get("restricted"),
     )
-
-
-def _quotable(request: PlanRequest, plan: Plan, results: Sequence[TaskResult]) -> Iterator[Any]:
-    """Texts and data whose words an answer may repeat."""
-    yield request.text
-    yield plan.notes
-    for turn in request.turns:
-        yield [turn.request, turn.answer]
-    for result in results:
-        yield [result.task.args, result.output, result.error or "", result.notes]
-        yield [resource.text or "" for resource in result.resources]

@@ -1,4 +1,4 @@
-"""A report on a run, written without a language model: what came out, how, and what did not work.
+"""A report on a run, written without a language model.
 
 Here is what came out:
 - image-classification (cat.jpg): Egyptian cat 61 %, tabby 20 %
@@ -54,14 +54,14 @@ def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> It
 
 
 def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
-    """The tasks that did not go well, each with the reason; "" if there are none."""
+    """The failed and skipped tasks, each with the reason; "" if there are none."""
     names = {task.id: task.task for task in plan.tasks}
     failed = [result for result in results if result.status != "ok"]
     return _list(words.troubles, [_trouble(result, names, words) for result in failed])
 
 
 def _list(title: str, lines: Iterable[str]) -> str:
-    """A title with a list below it; "" where there is nothing to list, unless the title says it all."""
+    """A title with a list below it; without lines "", or the title if it ends with a full stop."""
     listed = list(lines)
     if not listed:
         return "" if title.endswith((":", "：")) else title
@@ -69,29 +69,23 @@ def _list(title: str, lines: Iterable[str]) -> str:
 
 
 def _title(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
-    """The task and what it was done with: a file, or the result of another task."""
+    """The task and its inputs: files, and results of other tasks."""
     args = result.task.args
     used = list(dict.fromkeys(names.get(i, str(i)) for i in refs_in(args)))
-    named = [value for name in args if name in MEDIA for value in _listed(args[name])]
-    given = [str(value) for value in named if not refs_in(value)]
+    media = [args[name] for name in args if name in MEDIA]
+    files = [file for value in media for file in (value if isinstance(value, list) else [value])]
+    given = [str(file) for file in files if not refs_in(file)]
     given[_FILES:] = ["…"] if len(given) > _FILES else []
     subjects = [*given, *([words.result_of.format(tasks=", ".join(used))] if used else [])]
     return result.task.task + (f" ({', '.join(subjects)})" if subjects else "")
 
 
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def _answer(result: TaskResult, words: Phrases) -> str:
-    """What a task came to: labels with scores, or its text, and the files that it made.
-
-    One line of it stands beside the title, more lines below.
-    """
+    """Labels with scores or the text, then the files: one line beside the title, more lines below it."""
     told = _labels(result.output) or _text(result, words)
     files = _files(result, words)
     if boxes := detections(result):
-        files.append(_labels([{"label": box["label"], "score": box["score"]} for box in boxes]))
+        files.append(_labels([{"label": box["label"], "score": box.get("score")} for box in boxes]))
     further = [words.note.format(text=note) for note in result.all_notes]
     first, *below = [*told.splitlines(), *files] or [words.empty]
     if "\n" in told or (not told and below):
@@ -105,7 +99,7 @@ def _labels(output: Any) -> str:
         return ""
     if not all(isinstance(row, dict) and row.keys() == {"label", "score"} for row in output):
         return ""
-    scored = [f"{row['label']} {_percent(row['score'])}" for row in output[:_LABELS]]
+    scored = [f"{row['label']} {_percent(row['score'])}".strip() for row in output[:_LABELS]]
     return ", ".join(scored) + (", …" if len(output) > _LABELS else "")
 
 
@@ -123,7 +117,7 @@ def _text(result: TaskResult, words: Phrases) -> str:
 
 
 def _files(result: TaskResult, words: Phrases) -> list[str]:
-    """The paths of what was made, whole, with the length of sounds and videos, or what each of several is."""
+    """The paths of the files, each with its duration, or with its name if there are several."""
     seconds = totals([result]).get("seconds", {})
     paths = [str(path) for path in dict.fromkeys(result.paths())]
     told = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
@@ -145,13 +139,11 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
 
 
 def _how(result: TaskResult, words: Phrases) -> str:
-    """The model that did a task, the time it took, why it was chosen, and what was tried before it."""
+    """The model of a task, its time, why it was chosen, and the failed attempts."""
     took = words.seconds.format(number=max(0.0, result.ended - result.started))
     chosen = result.selection
     reason = f", {chosen.reason}" if chosen and chosen.reason and chosen.model == result.model else ""
-    failed = [
-        f"{attempt.model}: {words.failed}: {attempt.error}" for attempt in result.attempts if attempt.error
-    ]
+    failed = [f"{one.model}: {words.failed}: {one.error}" for one in result.attempts if one.error]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])
 

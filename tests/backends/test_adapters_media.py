@@ -236,7 +236,7 @@ def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
     for path in (streamed, flac):
         output, resources = adapting("audio-to-audio", {"path": path})
         assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
-        assert resources[0].mime == "audio/wav"
+        assert Path(output["path"]).suffix == ".wav"
 
 
 def test_frames_become_a_video_in_h264(adapting: Adapting, subtests: pytest.Subtests) -> None:
@@ -340,12 +340,12 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         ({**SHAPE, "vertices": []}, "vertices as numbers"),
         ({**SHAPE, "vertices": [[0, 0, "z"]]}, "vertices as numbers"),
         ({**SHAPE, "vertices": [[0, 0], [1, 1]]}, "vertices as numbers"),
-        ({**SHAPE, "vertices": [[0, 0, NAN]] * 4}, "finite vertices"),
+        ({**SHAPE, "vertices": [[0, 0, NAN]] * 4}, "vertices as numbers .*finite"),
         ({**SHAPE, "faces": [[0, 1, 4]]}, "faces between the 4 vertices"),
         ({**SHAPE, "faces": [[0, 1, -1]]}, "faces between the 4 vertices"),
         ({**SHAPE, "faces": None}, "faces as numbers"),
         ({**SHAPE, "colors": COLOURS[:3]}, "a colour for each of the 4 vertices"),
-        ({**SHAPE, "colors": [[NAN] * 3] * 4}, "finite colors"),
+        ({**SHAPE, "colors": [[NAN] * 3] * 4}, "colors as numbers .*finite"),
     ],
 }
 BROKEN = [

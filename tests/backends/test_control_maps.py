@@ -40,104 +40,73 @@ def joints(**places: tuple[float, float]) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_is_near_is_white() -> None:
+def test_depth_maps_are_brighter_where_it_is_nearer() -> None:
     drawn = np.asarray(depth_map(RAMP))
-    assert drawn.dtype == np.uint8
-    assert drawn[0, 0] == 0
-    assert drawn[0, -1] == 255
+    assert (drawn.dtype, drawn[0, 0], drawn[0, -1]) == (np.uint8, 0, 255)
     assert (np.diff(drawn.astype(int), axis=1) >= 0).all()
-
-
-def test_a_distance_is_turned_into_nearness() -> None:
     metres = np.array([[1.0, 2.0], [4.0, 8.0]])
     near = nearness(metres, distance=True)
     assert near[0, 0] > near[0, 1] > near[1, 0] > near[1, 1]
     assert near[1, 0] == pytest.approx(2 * near[1, 1])
     assert (nearness(metres, distance=False) == metres).all()
-
-
-def test_one_point_at_no_distance_does_not_make_the_rest_black() -> None:
     metres = np.tile(np.linspace(1, 2, 100), (100, 1))
-    metres[0, 0] = 0
-    drawn = np.asarray(depth_map(nearness(metres, distance=True)))
-    assert drawn[50, 5] > 200
-
-
-def test_an_even_depth_faces_the_viewer() -> None:
-    flat = np.ones((8, 12))
-    assert (np.asarray(normal_map(flat)) == (128, 128, 255)).all()
-    assert np.asarray(depth_map(flat)).max() == 0
-
-
-@pytest.mark.parametrize(
-    ("near", "channel", "brighter"),
-    [(RAMP, 0, True), (RAMP[:, ::-1], 0, False), (RAMP.T, 1, True), (RAMP.T[::-1], 1, False)],
-    ids=["faces left", "faces right", "faces up", "faces down"],
-)
-def test_a_slope_faces_its_lower_side(near: Any, channel: int, brighter: bool) -> None:
-    drawn = np.asarray(normal_map(near)).astype(int)
-    assert ((drawn[..., channel] > 200) if brighter else (drawn[..., channel] < 55)).all()
-    assert (abs(drawn[..., 1 - channel] - 128) <= 1).all()
-    lengths = np.linalg.norm(drawn / 127.5 - 1, axis=-1)
-    assert lengths == pytest.approx(1, abs=0.02)
-
-
-def test_depth_that_is_not_a_number_does_no_harm() -> None:
+    metres[0, 0] = 0  # one point at distance 0 does not make the others black
+    assert np.asarray(depth_map(nearness(metres, distance=True)))[50, 5] > 200
     broken = RAMP.copy()
     broken[3, 3] = np.nan
     assert np.asarray(depth_map(nearness(broken, distance=True))).max() == 255
 
 
-def test_the_neck_is_between_the_shoulders() -> None:
+def test_normals_point_away_from_the_surface(subtests: pytest.Subtests) -> None:
+    flat = np.ones((8, 12))
+    assert (np.asarray(normal_map(flat)) == (128, 128, 255)).all()
+    assert np.asarray(depth_map(flat)).max() == 0
+    for side, near, channel, brighter in (
+        ("left", RAMP, 0, True),
+        ("right", RAMP[:, ::-1], 0, False),
+        ("up", RAMP.T, 1, True),
+        ("down", RAMP.T[::-1], 1, False),
+    ):
+        with subtests.test(side):
+            drawn = np.asarray(normal_map(near)).astype(int)
+            assert ((drawn[..., channel] > 200) if brighter else (drawn[..., channel] < 55)).all()
+            assert (abs(drawn[..., 1 - channel] - 128) <= 1).all()
+            assert np.linalg.norm(drawn / 127.5 - 1, axis=-1) == pytest.approx(1, abs=0.02)
+
+
+def test_poses_are_drawn_as_openpose_draws_them() -> None:
     found = openpose_joints(joints(n5=(30, 20), n6=(10, 24)))
-    assert found[1] == (20, 22)
-    assert found[2] == (10, 24)  # OpenPose's right shoulder
-    assert found[5] == (30, 20)
     assert [place for place, joint in enumerate(found) if joint] == [1, 2, 5]
-
-
-def test_a_limb_is_drawn_between_its_joints_in_openposes_colour() -> None:
+    assert found[1] == (20, 22)  # the neck is between the shoulders
+    assert found[2] == (10, 24)  # OpenPose's right shoulder
     drawn = pose_map([{"keypoints": joints(n6=(100, 100), n8=(100, 300))}], (512, 512))
     assert drawn.size == (512, 512)
     assert drawn.getpixel((100, 200)) == (153, 102, 0)  # the right upper arm, dimmed to 60 %
     assert drawn.getpixel((100, 100)) == (255, 170, 0)  # the right shoulder
     assert drawn.getpixel((100, 300)) == (255, 255, 0)  # the right elbow
-    assert drawn.getpixel((120, 200)) == BLACK
-
-
-def test_a_joint_that_is_not_seen_is_not_drawn() -> None:
-    drawn = pose_map([{"keypoints": joints(n6=(100, 100))}], (200, 200))
-    assert drawn.getpixel((0, 0)) == BLACK
-    assert drawn.getpixel((100, 100)) != BLACK
+    assert drawn.getpixel((120, 200)) == drawn.getpixel((0, 0)) == BLACK
     assert pose_map([], (20, 10)).getbbox() is None
-
-
-def test_points_that_are_no_body_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="17 joints"):
         pose_map([{"keypoints": joints()[:5]}], (20, 20))
 
 
-def test_the_classes_of_ade20k_have_their_colours() -> None:
+def test_classes_have_the_colours_of_ade20k_or_one_of_their_own() -> None:
     assert len(set(ade20k_colours().values())) == 149  # roads and skyscrapers share one
-    assert class_colour("wall") == (120, 120, 120)
-    assert class_colour("person") == (150, 5, 61)
-    assert class_colour("window ") == (230, 230, 230)
-    assert class_colour("person, individual, someone") == (150, 5, 61)
-    assert class_colour("flag") == (92, 0, 255)
+    for label, colour in (
+        ("wall", (120, 120, 120)),
+        ("person", (150, 5, 61)),
+        ("window ", (230, 230, 230)),
+        ("person, individual, someone", (150, 5, 61)),
+        ("flag", (92, 0, 255)),
+        ("dog", class_colour("animal")),
+        ("couch", class_colour("sofa")),
+        ("wall-brick", class_colour("wall")),
+        ("sky-other-merged", class_colour("sky")),
+        (" Unicorn", class_colour("unicorn")),
+    ):
+        assert class_colour(label) == colour, label
     assert class_colour("screen, silver screen, projection screen") != class_colour("blind, screen")
-
-
-def test_classes_of_coco_have_the_colours_of_what_they_are() -> None:
-    assert class_colour("dog") == class_colour("animal")
-    assert class_colour("couch") == class_colour("sofa")
-    assert class_colour("wall-brick") == class_colour("wall")
-    assert class_colour("sky-other-merged") == class_colour("sky")
-
-
-def test_other_classes_have_a_colour_that_stays() -> None:
-    assert class_colour("unicorn") == class_colour(" Unicorn")
-    assert class_colour("unicorn") != class_colour("dragon")
-    assert class_colour("unicorn") != BLACK
+    assert len({class_colour("unicorn"), class_colour("dragon"), BLACK}) == 3
 
 
 def test_small_regions_lie_over_large_ones() -> None:

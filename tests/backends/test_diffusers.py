@@ -150,7 +150,7 @@ def test_weights_that_are_a_pickle_are_refused_unless_allowed(
     as_pickle(folder / UNET)
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         bench.load(bench.call(UNCONDITIONAL, folder))
-    assert bench.load(bench.call(UNCONDITIONAL, folder, settings={"allow_pickle": True})).nbytes > 0
+    assert bench.load(bench.call(UNCONDITIONAL, folder, settings={"allow_pickle": True}))
 
 
 def test_weights_in_half_precision_alone_are_found(bench: Bench, copied: Callable[[str], Path]) -> None:
@@ -231,7 +231,7 @@ def test_a_flagged_image_is_an_error(bench: Bench) -> None:
 
     call = bench.call("text-to-image", "stable_diffusion", options(), text=PROMPT)
     expert = bench.load(call)
-    fake = DiffusersExpert(expert.pipeline, type(expert.loaded)("org/model", Pipeline()), 0)
+    fake = DiffusersExpert(expert.pipeline, type(expert.loaded)("org/model", Pipeline()))
     with pytest.raises(ExpertError, match=r"safety checker.*JARVIS_SEED"):
         fake(call)
 

@@ -1,4 +1,4 @@
-"""The pool of local models: what it promises to those who run models through it."""
+"""The pool of local models: loading, eviction, batches, cancellation and close."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import importlib.machinery
 import subprocess
 import sys
 import threading
-import time
 import types
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,18 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import free_caches, weight_bytes
-from jarvis_agent.backends.pool import ModelPool, is_cancelled
-from jarvis_agent.core.errors import ExpertError, OutOfMemoryError, UnsupportedError
+from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
+from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Resource
 
 
 def call_of(model: str = "a", size: int | None = None, **inputs: Any) -> Call:
-    return Call(
-        spec=TASKS["text-generation"],
-        candidate=Candidate(id=model, task="text-generation", size=size),
-        inputs=inputs,
-        new_path=Path,
-        settings=Settings(),
-    )
+    candidate = Candidate(id=model, task="text-generation", size=size)
+    return Call(TASKS["text-generation"], candidate, inputs, Path, Settings())
 
 
 class Model:
@@ -43,12 +39,8 @@ class Model:
         work: Callable[[Call], Any] = lambda call: call.candidate.id,
         thread_safe: bool = False,
     ) -> None:
-        self.nbytes = nbytes
-        self.work = work
-        self.thread_safe = thread_safe
-        self.loads = 0
-        self.inside = 0
-        self.most_inside = 0
+        self.nbytes, self.work, self.thread_safe = nbytes, work, thread_safe
+        self.loads = self.inside = self.most_inside = 0
         self._lock = threading.Lock()
 
     def load(self) -> Model:
@@ -66,6 +58,37 @@ class Model:
                 self.inside -= 1
 
 
+class Gate:
+    """Work that waits until it is opened; a batch doubles its numbers."""
+
+    nbytes = 1
+
+    def __init__(self, batch: Callable[[Sequence[Call]], list[Any]] | None = None) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+        self.together: list[list[Any]] = []
+        if batch is not None:
+            self.batch = batch  # type: ignore[method-assign]
+
+    def load(self) -> Gate:
+        return self
+
+    def __call__(self, call: Call) -> Any:
+        self.entered.set()
+        assert self.opened.wait(10)
+        number = call.inputs.get("n", 1)
+        self.together.append([number])
+        if number == "bad":
+            raise BadInputError("this one is bad")
+        return number * 2
+
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        numbers = [call.inputs["n"] for call in calls]
+        if "bad" in numbers:
+            raise ValueError("one of them is bad")
+        self.together.append(numbers)
+        return [number * 2 for number in numbers]
+
+
 @pytest.fixture
 async def pool() -> AsyncIterator[ModelPool]:
     pool = ModelPool(limit_bytes=100)
@@ -73,99 +96,53 @@ async def pool() -> AsyncIterator[ModelPool]:
     await pool.close()
 
 
-def model_threads() -> set[threading.Thread]:
-    """The worker threads of all pools in this process."""
-    return {thread for thread in threading.enumerate() if thread.name.startswith("jarvis-model")}
+def start(pool: ModelPool, load: Callable[[], Any], model: str = "a", **given: Any) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(pool.run((model,), load, call_of(model, **given)))
 
 
 async def reached(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 10)
 
 
-async def test_concurrent_first_calls_load_a_model_once(pool: ModelPool) -> None:
-    model = Model(work=lambda call: call.inputs["n"])
-    results = await asyncio.gather(*(pool.run(("a",), model.load, call_of(n=n)) for n in range(16)))
-    assert results == list(range(16))
-    assert model.loads == 1
-
-
-async def test_calls_to_one_model_run_one_after_the_other(pool: ModelPool) -> None:
-    model = Model(work=lambda call: time.sleep(0.005))
-    await asyncio.gather(*(pool.run(("a",), model.load, call_of()) for _ in range(8)))
-    assert model.most_inside == 1
-
-
-async def test_a_thread_safe_model_takes_calls_at_the_same_time(pool: ModelPool) -> None:
-    together = threading.Barrier(3, timeout=10)
-    model = Model(work=lambda call: together.wait(), thread_safe=True)
-    await asyncio.gather(*(pool.run(("a",), model.load, call_of()) for _ in range(3)))
-    assert model.loads == 1
-
-
-async def test_different_models_run_at_the_same_time(pool: ModelPool) -> None:
-    together = threading.Barrier(3, timeout=10)
-    models = {name: Model(work=lambda call: together.wait()) for name in "abc"}
-    runs = (pool.run((name,), model.load, call_of(name)) for name, model in models.items())
-    places = await asyncio.gather(*runs)  # the barrier gives each a number once all three have come
-    assert sorted(places) == [0, 1, 2]
-
-
-async def test_a_queue_behind_one_model_does_not_hold_up_another() -> None:
-    pool = ModelPool(limit_bytes=100, workers=2)
-    gate = threading.Event()
-    slow = Model(work=lambda call: gate.wait(10))
-    queue = [asyncio.ensure_future(pool.run(("slow",), slow.load, call_of("slow"))) for _ in range(8)]
+async def queued(pool: ModelPool, model: Any, inputs: Sequence[Any]) -> list[asyncio.Future[Any]]:
+    """Calls of which the first is running and the others wait in the queue."""
+    first = start(pool, model.load, n=inputs[0])
+    await reached(model.entered)
+    calls = [first, *(start(pool, model.load, n=n) for n in inputs[1:])]
     await asyncio.sleep(0)
-    assert await pool.run(("quick",), Model().load, call_of("quick")) == "quick"
-    gate.set()
+    return calls
+
+
+def loaded_bytes(pool: ModelPool) -> int:
+    return sum(pool.used.values())
+
+
+# Loading and concurrency
+
+
+async def test_a_model_is_loaded_once_and_runs_one_call_at_a_time(pool: ModelPool) -> None:
+    model = Model(work=lambda call: call.inputs["n"])
+    calls = (pool.run(("a",), model.load, call_of(n=n)) for n in range(16))
+    assert await asyncio.gather(*calls) == list(range(16))
+    assert (model.loads, model.most_inside) == (1, 1)
+
+
+async def test_thread_safe_and_different_models_run_at_the_same_time(pool: ModelPool) -> None:
+    for names in ("aaa", "bcd"):
+        together = threading.Barrier(3, timeout=10)
+        model = Model(work=lambda call, barrier=together: barrier.wait(), thread_safe=names == "aaa")
+        places = await asyncio.gather(*(start(pool, model.load, name) for name in names))
+        assert sorted(places) == [0, 1, 2]
+
+
+async def test_a_queue_behind_one_model_does_not_delay_another() -> None:
+    pool, slow = ModelPool(limit_bytes=100, workers=2), Gate()
+    queue = [start(pool, slow.load, "slow", n=n) for n in range(8)]
+    await asyncio.sleep(0)
+    assert await start(pool, Model().load, "quick") == "quick"
+    slow.opened.set()
     await asyncio.gather(*queue)
     await pool.close()
-
-
-async def test_the_least_recently_used_model_is_evicted_when_the_limit_is_passed(pool: ModelPool) -> None:
-    models = {name: Model(nbytes=40) for name in "abc"}
-    for name in ("a", "b", "a", "c"):
-        await pool.run((name,), models[name].load, call_of(name, size=40))
-    assert pool.keys == [("a",), ("c",)]
-    await pool.run(("b",), models["b"].load, call_of("b", size=40))
-    assert models["b"].loads == 2
-    assert pool.nbytes == 80
-
-
-async def test_a_model_larger_than_the_limit_stays_until_another_is_wanted(pool: ModelPool) -> None:
-    huge, small = Model(nbytes=500), Model(nbytes=1)
-    for _ in range(2):
-        await pool.run(("huge",), huge.load, call_of("huge"))
-    assert huge.loads == 1
-    await pool.run(("small",), small.load, call_of("small"))
-    assert pool.keys == [("small",)]
-
-
-async def test_a_model_in_use_is_never_evicted(pool: ModelPool) -> None:
-    entered, gate = threading.Event(), threading.Event()
-    busy = Model(nbytes=90, work=lambda call: (entered.set(), gate.wait(10)))
-    running = asyncio.ensure_future(pool.run(("busy",), busy.load, call_of("busy")))
-    await reached(entered)
-    await pool.run(("other",), Model(nbytes=90).load, call_of("other"))
-    assert ("busy",) in pool.keys
-    gate.set()
-    await running
-    assert pool.nbytes == 90
-
-
-@pytest.mark.parametrize("size", [None, 60])
-async def test_the_limit_is_exceeded_by_at_most_one_model(pool: ModelPool, size: int | None) -> None:
-    seen: list[int] = []
-
-    def work(call: Call) -> None:
-        seen.append(pool.nbytes)
-        time.sleep(0.005)
-
-    models = {str(n): Model(nbytes=60, work=work) for n in range(6)}
-    calls = [pool.run((name,), model.load, call_of(name, size)) for name, model in models.items()]
-    await asyncio.gather(*calls)
-    assert len(seen) == 6
-    assert max(seen) <= 160
 
 
 async def test_models_that_are_known_to_fit_are_loaded_side_by_side(pool: ModelPool) -> None:
@@ -175,13 +152,12 @@ async def test_models_that_are_known_to_fit_are_loaded_side_by_side(pool: ModelP
         together.wait()
         return Model(nbytes=50)
 
-    await asyncio.gather(*(pool.run((name,), load, call_of(name, size=50)) for name in "ab"))
-    assert pool.nbytes == 100
+    await asyncio.gather(*(start(pool, load, name, size=50) for name in "ab"))
+    assert loaded_bytes(pool) == 100
 
 
 async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPool) -> None:
-    all_wait = threading.Event()
-    loads = []
+    all_wait, loads = threading.Event(), []
 
     def load() -> Model:
         loads.append(1)
@@ -190,28 +166,110 @@ async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPoo
             raise UnsupportedError("no weights")
         return Model()
 
-    calls = [asyncio.ensure_future(pool.run(("a",), load, call_of())) for _ in range(4)]
+    calls = [start(pool, load) for _ in range(4)]
     await asyncio.sleep(0)
     all_wait.set()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert [str(result) for result in results] == ["no weights"] * 4
-    assert await pool.run(("a",), load, call_of()) == "a"
+    assert await start(pool, load) == "a"
     assert len(loads) == 2
 
 
-async def test_an_error_of_the_model_is_an_expert_error_in_words(pool: ModelPool) -> None:
-    def work(call: Call) -> Any:
-        raise StopIteration("the shape is wrong")
+async def test_two_folders_under_one_id_are_two_models(pool: ModelPool, tmp_path: Path) -> None:
+    class Folders(LocalBackend):
+        name = "folders"
 
-    with pytest.raises(ExpertError, match=r"^StopIteration: the shape is wrong$") as caught:
-        await pool.run(("a",), Model(work=work).load, call_of("org/m"))
-    assert isinstance(caught.value.__cause__, StopIteration)
-    assert pool.keys == [("a",)]
+        def unsupported_reason(self, spec: Any, candidate: Candidate) -> None:
+            return None
+
+        def load(self, spec: Any, candidate: Candidate, settings: Settings) -> Any:
+            return lambda call: candidate.path
+
+    backend = Folders(pool)
+    for path in (tmp_path / "one", tmp_path / "two", tmp_path / "one"):
+        candidate = Candidate(id="mine", task="text-generation", path=path)
+        call = Call(TASKS["text-generation"], candidate, {}, Path, Settings())
+        assert await backend.run(call) == path
+    assert len(pool.keys) == 2
 
 
-async def test_out_of_memory_evicts_what_is_idle_and_tries_once_more(pool: ModelPool) -> None:
-    await pool.run(("idle",), Model().load, call_of("idle"))
-    tries = []
+def test_one_pool_serves_several_event_loops() -> None:
+    pool, model = ModelPool(limit_bytes=100), Model(work=lambda call: call.inputs["n"])
+    results: dict[int, list[int]] = {}
+
+    async def use(n: int) -> list[int]:
+        return await asyncio.gather(*(start(pool, model.load, n=n) for _ in range(10)))
+
+    loops = [threading.Thread(target=lambda n=n: results.update({n: asyncio.run(use(n))})) for n in range(4)]
+    for thread in loops:
+        thread.start()
+    for thread in loops:
+        thread.join(30)
+    assert results == {n: [n] * 10 for n in range(4)}
+    assert model.loads == 1
+    gate = Gate()
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(start(pool, gate.load, "gate"), 0.01)
+
+    asyncio.run(leave())
+    gate.opened.set()
+    assert asyncio.run(use(5)) == [5] * 10  # a loop that ends early leaves the pool usable
+    asyncio.run(pool.close())
+
+
+# Memory
+
+
+async def test_the_least_recently_used_model_is_evicted(pool: ModelPool) -> None:
+    models = {name: Model(nbytes=40) for name in "abc"}
+    for name in ("a", "b", "a", "c"):
+        await start(pool, models[name].load, name, size=40)
+    assert pool.keys == [("a",), ("c",)]
+    await start(pool, models["b"].load, "b", size=40)
+    assert models["b"].loads == 2
+    assert loaded_bytes(pool) == 80
+
+
+async def test_a_model_larger_than_the_limit_stays_until_another_is_wanted(pool: ModelPool) -> None:
+    huge = Model(nbytes=500)
+    for _ in range(2):
+        await start(pool, huge.load, "huge")
+    assert huge.loads == 1
+    await start(pool, Model().load, "small")
+    assert pool.keys == [("small",)]
+
+
+async def test_a_model_in_use_is_never_evicted(pool: ModelPool) -> None:
+    busy = Gate()
+    busy.nbytes = 90
+    running = start(pool, busy.load, "busy")
+    await reached(busy.entered)
+    await start(pool, Model(nbytes=90).load, "other")
+    assert ("busy",) in pool.keys
+    busy.opened.set()
+    await running
+    assert loaded_bytes(pool) == 90
+
+
+@pytest.mark.parametrize("size", [None, 60])
+async def test_the_limit_is_exceeded_by_at_most_one_model(pool: ModelPool, size: int | None) -> None:
+    seen: list[int] = []
+    model = Model(nbytes=60, work=lambda call: seen.append(loaded_bytes(pool)), thread_safe=True)
+    await asyncio.gather(*(start(pool, model.load, str(n), size=size) for n in range(6)))
+    assert len(seen) == 6
+    assert max(seen) <= 160
+
+
+async def test_a_model_that_states_nothing_counts_with_the_size_of_its_files(pool: ModelPool) -> None:
+    await pool.run(("a",), lambda: lambda call: "raw", call_of(size=70))
+    assert loaded_bytes(pool) == 70
+
+
+async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool) -> None:
+    await start(pool, Model().load, "idle")
+    tries: list[Any] = []
 
     def load() -> Model:
         tries.append(pool.keys)
@@ -219,115 +277,20 @@ async def test_out_of_memory_evicts_what_is_idle_and_tries_once_more(pool: Model
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return Model()
 
-    assert await pool.run(("new",), load, call_of("new")) == "new"
+    assert await start(pool, load, "new") == "new"
     assert tries == [[("idle",)], []]
-
-
-async def test_lasting_lack_of_memory_says_so(pool: ModelPool) -> None:
-    tries = []
+    calls: list[Call] = []
 
     def work(call: Call) -> Any:
-        tries.append(call)
+        calls.append(call)
         raise MemoryError
 
     with pytest.raises(OutOfMemoryError, match="org/big does not fit into memory"):
-        await pool.run(("a",), Model(work=work).load, call_of("org/big"))
-    assert len(tries) == 2
+        await start(pool, Model(work=work).load, "org/big")
+    assert len(calls) == 2
 
 
-async def test_a_call_that_is_cancelled_in_the_queue_never_runs(pool: ModelPool) -> None:
-    entered, gate = threading.Event(), threading.Event()
-    done = []
-
-    def work(call: Call) -> None:
-        entered.set()
-        gate.wait(10)
-        done.append(call.inputs["n"])
-
-    model = Model(work=work)
-    first, second, third = (
-        asyncio.ensure_future(pool.run(("a",), model.load, call_of(n=n))) for n in range(3)
-    )
-    await reached(entered)
-    second.cancel()
-    await asyncio.gather(second, return_exceptions=True)
-    gate.set()
-    await asyncio.gather(first, third)
-    assert done == [0, 2]
-    assert second.cancelled()
-
-
-async def test_a_load_that_nobody_waits_for_any_more_is_kept(pool: ModelPool) -> None:
-    entered, gate = threading.Event(), threading.Event()
-    model = Model()
-
-    def load() -> Model:
-        entered.set()
-        gate.wait(10)
-        return model.load()
-
-    waiting = asyncio.ensure_future(pool.run(("a",), load, call_of()))
-    await reached(entered)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    gate.set()
-    assert await pool.run(("a",), load, call_of()) == "a"
-    assert model.loads == 1
-
-
-async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
-    entered, ended = threading.Event(), threading.Event()
-
-    def work(call: Call) -> None:
-        assert not is_cancelled()
-        entered.set()
-        while not is_cancelled():
-            pass
-        ended.set()
-
-    running = asyncio.ensure_future(pool.run(("a",), Model(work=work).load, call_of()))
-    await reached(entered)
-    running.cancel()
-    await reached(ended)
-
-
-def test_one_pool_serves_several_event_loops() -> None:
-    pool = ModelPool(limit_bytes=100)
-    model = Model(work=lambda call: call.inputs["n"])
-    results: dict[int, list[int]] = {}
-
-    async def use(n: int) -> list[int]:
-        return await asyncio.gather(*(pool.run(("a",), model.load, call_of(n=n)) for _ in range(10)))
-
-    loops = [threading.Thread(target=lambda n=n: results.update({n: asyncio.run(use(n))})) for n in range(4)]
-    for thread in loops:
-        thread.start()
-    for thread in loops:
-        thread.join(30)
-    asyncio.run(pool.close())
-    assert results == {n: [n] * 10 for n in range(4)}
-    assert model.loads == 1
-
-
-def test_a_loop_that_ends_early_leaves_the_pool_usable() -> None:
-    pool = ModelPool(limit_bytes=100)
-    gate = threading.Event()
-    model = Model(work=lambda call: gate.wait(10))
-
-    async def leave() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(pool.run(("a",), model.load, call_of()), 0.01)
-
-    async def stay() -> bool:
-        gate.set()
-        return bool(await pool.run(("a",), model.load, call_of()))
-
-    asyncio.run(leave())
-    assert asyncio.run(stay())
-    asyncio.run(pool.close())
-
-
-def test_weights_are_measured_wherever_an_expert_holds_them() -> None:
+def test_weights_are_measured_wherever_an_expert_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.Linear(10, 10, bias=False)
     layer.tied = layer.weight
@@ -344,24 +307,228 @@ def test_weights_are_measured_wherever_an_expert_holds_them() -> None:
         assert weight_bytes(expert) == 400
     assert weight_bytes(layer, holder) == 400
     assert weight_bytes("nothing") == 0
-
-
-async def test_a_model_that_says_nothing_counts_with_the_size_of_its_files(pool: ModelPool) -> None:
-    await pool.run(("a",), lambda: lambda call: "raw", call_of(size=70))
-    assert pool.nbytes == 70
-
-
-def test_the_pool_does_not_import_torch() -> None:
-
-    code = "import sys, jarvis_agent.backends.pool; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_library_that_another_thread_is_importing_is_left_alone(monkeypatch):
-    """Weights are measured while torch may be half imported: its names are not there yet."""
+    # While another thread imports torch, its names are not there yet.
     half = types.ModuleType("torch")
     half.__spec__ = importlib.machinery.ModuleSpec("torch", None)
     half.__spec__._initializing = True
     monkeypatch.setitem(sys.modules, "torch", half)
     assert weight_bytes(object()) == 0
     free_caches()
+
+
+# Batches
+
+
+LONG = "c" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected", "together"),
+    [
+        (range(10), [2 * n for n in range(10)], [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]),
+        ([0, 1, "bad", 3], [0, 2, BadInputError, 6], [[0], [1], ["bad"], [3]]),
+        (["a", "b", LONG, "d"], ["aa", "bb", 2 * LONG, "dd"], [["a"], ["b", "d"], [LONG]]),
+    ],
+    ids=["at most eight", "one bad input", "a long input"],
+)
+async def test_waiting_calls_are_computed_together(
+    pool: ModelPool, inputs: Sequence[Any], expected: list[Any], together: list[list[Any]]
+) -> None:
+    assert MAX_BATCH == 8
+    model = Gate()
+    calls = await queued(pool, model, inputs)
+    model.opened.set()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) if isinstance(result, Exception) else result for result in results] == expected
+    assert model.together == together
+
+
+async def test_a_failed_batch_is_logged_and_run_one_by_one(
+    pool: ModelPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Gate(lambda calls: ["one result"])
+    calls = await queued(pool, model, [0, 1, 2])
+    model.opened.set()
+    assert await asyncio.gather(*calls) == [0, 2, 4]
+    assert "a batch of 2 calls of a is run one by one: ValueError" in caplog.text
+
+
+async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: ModelPool) -> None:
+    seen: list[bool] = []
+    inside, proceed = threading.Event(), threading.Event()
+
+    def batch(calls: Sequence[Call]) -> list[Any]:
+        inside.set()
+        assert proceed.wait(10)
+        seen.append(is_cancelled())
+        return [call.inputs["n"] for call in calls]
+
+    model = Gate(batch)
+    calls = await queued(pool, model, range(4))
+    calls[3].cancel()
+    await asyncio.sleep(0)
+    model.opened.set()
+    await reached(inside)
+    calls[1].cancel()
+    await asyncio.sleep(0)
+    proceed.set()
+    assert await calls[2] == 2
+    assert seen == [False]
+
+
+def test_small_inputs_fit_in_a_batch(tmp_path: Path) -> None:
+    small, large, sound = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.wav"
+    small.write_bytes(b"1")
+    large.write_bytes(b"1" * (MAX_BATCH_FILE + 1))
+    sound.write_bytes(b"1")
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({"text": "a text", "top": 3, "labels": ["a", "b"]}, True),
+        ({"image": Resource(kind="image", path=small)}, True),
+        ({"image": Resource(kind="image", path=large)}, False),
+        ({"audio": Resource(kind="audio", path=sound)}, False),
+        ({"image": Resource(kind="image", path=tmp_path / "gone.png")}, False),
+        ({"image": Resource(kind="image", path=tmp_path / ("long" * 1_000))}, False),
+    ]
+    assert [fits_in_batch(call_of(**inputs)) for inputs, _ in cases] == [fits for _, fits in cases]
+
+
+# Errors and cancellation
+
+
+async def test_an_error_of_the_model_is_an_expert_error_in_words(pool: ModelPool) -> None:
+    def work(call: Call) -> Any:
+        raise StopIteration("the shape is wrong")
+
+    with pytest.raises(ExpertError, match=r"^StopIteration: the shape is wrong$") as caught:
+        await start(pool, Model(work=work).load)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert pool.keys == [("a",)]
+
+
+async def test_a_call_that_is_cancelled_in_the_queue_never_runs(pool: ModelPool) -> None:
+    entered, opened = threading.Event(), threading.Event()
+    done = []
+
+    def work(call: Call) -> None:
+        entered.set()
+        opened.wait(10)
+        done.append(call.inputs["n"])
+
+    model = Model(work=work)
+    first, second, third = (start(pool, model.load, n=n) for n in range(3))
+    await reached(entered)
+    second.cancel()
+    await asyncio.wait([second])
+    opened.set()
+    await asyncio.gather(first, third)
+    assert done == [0, 2]
+
+
+async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) -> None:
+    entered, opened = threading.Event(), threading.Event()
+    calls: list[Call] = []
+    model = Model(work=calls.append)
+
+    def load() -> Model:
+        entered.set()
+        opened.wait(10)
+        return model.load()
+
+    first = start(pool, load)
+    await reached(entered)
+    first.cancel()
+    await asyncio.wait([first])
+    opened.set()
+    await start(pool, load, n=2)
+    assert [call.inputs for call in calls] == [{"n": 2}]
+    assert model.loads == 1
+
+
+async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
+    entered, ended = threading.Event(), threading.Event()
+
+    def work(call: Call) -> None:
+        assert not is_cancelled()
+        entered.set()
+        while not is_cancelled():
+            pass
+        ended.set()
+
+    running = start(pool, Model(work=work).load)
+    await reached(entered)
+    running.cancel()
+    await reached(ended)
+
+
+# Close
+
+
+def model_threads() -> set[threading.Thread]:
+    """The worker threads of all pools in this process."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("jarvis-model")}
+
+
+async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
+    pool, others, entered = ModelPool(limit_bytes=100), model_threads(), threading.Event()
+
+    def work(call: Call) -> str:
+        entered.set()
+        while not is_cancelled():
+            pass
+        return "a part"
+
+    model = Model(work=work)
+    running, waiting = start(pool, model.load), start(pool, model.load)
+    await reached(entered)
+    closing = asyncio.ensure_future(pool.close())
+    for call, what in ((waiting, "not run"), (running, "stopped")):
+        with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
+            await call
+    await closing
+    assert pool.keys == []
+    assert model_threads() <= others
+    assert await start(pool, Model().load) == "a"  # the pool can be used again
+    await pool.close()
+    assert model_threads() <= others
+
+
+async def test_close_abandons_a_call_that_does_not_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.05)
+    pool, stuck = ModelPool(limit_bytes=100), Gate()
+    running = start(pool, stuck.load, "stuck")
+    await reached(stuck.entered)
+    await pool.close()
+    assert await start(pool, Model().load, "quick") == "quick"
+    assert "do not end" in caplog.text
+    assert not running.done()
+    stuck.opened.set()
+    with pytest.raises(ExpertError, match="the pool was closed"):
+        await running
+    await pool.close()
+
+
+def test_the_process_ends_though_a_call_does_not_and_torch_is_not_imported() -> None:
+    script = """
+import asyncio, sys, threading, time
+from test_pool import Model, call_of
+from jarvis_agent.backends import pool
+pool.limits.CANCEL_GRACE_S = 0.1
+assert "torch" not in sys.modules
+
+def work(call):
+    entered.set()
+    time.sleep(600)
+
+async def main():
+    running = asyncio.ensure_future(pool.ModelPool(100).run(("a",), Model(work=work).load, call_of()))
+    await asyncio.to_thread(entered.wait)
+    running.cancel()
+
+entered = threading.Event()
+asyncio.run(main())
+"""
+    command, folder = [sys.executable, "-c", script], Path(__file__).parent
+    ended = subprocess.run(command, cwd=folder, timeout=60, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -73,7 +74,7 @@ def test_weights_that_are_a_pickle_are_refused_unless_allowed(
     as_pickle(copied / "model.safetensors")
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
         load_from(backend, copied)
-    assert load_from(backend, copied, allow_pickle=True).nbytes > 0
+    assert load_from(backend, copied, allow_pickle=True)
 
 
 def test_a_damaged_model_is_refused_by_name(backend: TransformersBackend, copied: Path) -> None:
@@ -124,7 +125,7 @@ def test_models_without_a_trained_head_or_of_another_kind_are_refused(
 
 def test_the_weights_of_a_model_are_measured(backend: TransformersBackend, copied: Path) -> None:
     files = (copied / "model.safetensors").stat().st_size
-    assert load_from(backend, copied).nbytes == pytest.approx(files, rel=0.25)
+    assert weight_bytes(load_from(backend, copied)) == pytest.approx(files, rel=0.25)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.pool import ModelPool, is_cancelled
+from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate

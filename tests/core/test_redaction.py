@@ -246,7 +246,7 @@ async def test_a_provider_that_leaks_is_told_without_secrets(monkeypatch: pytest
     candidate = fake_candidate("image-to-text", "org/model")
     call: Any = SimpleNamespace(candidate=candidate)
     with pytest.raises(UnsupportedError, match="403") as told:
-        await hosted.HostedBackend(Settings())._call(one, call)
+        await hosted.HostedBackend(Settings())._call(one, call, 5.0)
     assert not _leaks(*traceback.format_exception(told.value))
 
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.tools import tool
 
 from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
-from jarvis_agent.core.text import brief_text, first_tokens, sound, sound_data
+from jarvis_agent.core.text import brief_text, first_tokens, replace_surrogates, replace_surrogates_in
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -20,13 +20,13 @@ HALF = "a \ud83d cat"
     ("text", "told"), [("plain", "plain"), ("猫 😀", "猫 😀"), ("\ud83d\ude00", "😀"), (HALF, "a \ufffd cat")]
 )
 def test_half_characters_are_replaced_and_halves_joined(text: str, told: str) -> None:
-    assert sound(text) == told
+    assert replace_surrogates(text) == told
 
 
 def test_every_text_in_plain_data_is_made_sound_and_the_rest_left_alone() -> None:
     data = {HALF: [HALF, 1, None, (HALF,)], "path": Path("a")}
-    whole = sound(HALF)
-    assert sound_data(data) == {whole: [whole, 1, None, (whole,)], "path": Path("a")}
+    whole = replace_surrogates(HALF)
+    assert replace_surrogates_in(data) == {whole: [whole, 1, None, (whole,)], "path": Path("a")}
 
 
 def test_texts_are_shortened_on_one_line_at_the_end_of_a_word() -> None:

@@ -14,15 +14,14 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Task
+from jarvis_agent.evaluation.plan_match import same_argument, same_plan
 from jarvis_agent.evaluation.predict import Prediction
-from jarvis_agent.evaluation.report import Report
+from jarvis_agent.evaluation.report import EvaluationReport
 from jarvis_agent.evaluation.requests import (
     OwnRequest,
     data_file,
     judge,
     read_requests,
-    same_argument,
-    same_plan,
     score_requests,
 )
 from jarvis_agent.planning.plan import Plan
@@ -35,20 +34,12 @@ def task(number: int, name: str, *dep: int, **args: Any) -> Task:
     return Task(task=name, id=number, dep=list(dep) or [-1], args=args)
 
 
-# The set
-
-
-def test_there_are_enough_requests_and_their_ids_are_unique() -> None:
+def test_the_set_is_large_and_balanced() -> None:
     assert len(REQUESTS) >= 150
-    assert len({asked.id for asked in REQUESTS}) == len(REQUESTS)
-    assert len({asked.request for asked in REQUESTS}) == len(REQUESTS)
-
-
-def test_every_task_type_is_asked_for() -> None:
+    assert (
+        len({asked.id for asked in REQUESTS}) == len({asked.request for asked in REQUESTS}) == len(REQUESTS)
+    )
     assert {task.task for asked in REQUESTS for task in asked.plan} == set(TASKS)
-
-
-def test_kinds_and_languages_are_balanced() -> None:
     kinds = Counter(asked.kind for asked in REQUESTS)
     assert 0.5 < kinds["single"] / len(REQUESTS) < 0.65
     assert min(kinds[kind] for kind in ("sequential", "graph", "empty")) >= 20
@@ -58,66 +49,47 @@ def test_kinds_and_languages_are_balanced() -> None:
     assert next(shares) == pytest.approx(next(shares), abs=0.03)
 
 
-def test_every_plan_is_valid_as_it_stands() -> None:
+def test_every_plan_is_valid_and_complete() -> None:
     for asked, plan in PLANS:
         read = Plan.parse(Plan(tasks=plan).to_json())
         assert (asked.id, read.tasks, read.notes) == (asked.id, plan, [])
-
-
-def test_every_task_has_what_it_needs_and_only_files_that_are_there() -> None:
-    for asked, plan in PLANS:
-        there = {*asked.files, *(file for turn in asked.turns for file in turn.files)}
+        present = {*asked.files, *(file for turn in asked.turns for file in turn.files)}
         for each in plan:
             spec = TASKS[each.task]
             assert set(spec.required) <= each.args.keys() <= {arg.name for arg in spec.inputs}, asked.id
             media = [each.args.get(arg.name, []) for arg in spec.inputs if arg.kind in MEDIA]
             files = {name for value in media for name in ([value] if isinstance(value, str) else value)}
-            assert {name for name in files if not refs_in(name)} <= there, asked.id
+            assert {name for name in files if not refs_in(name)} <= present, asked.id
+        assert judge(asked, plan).exact, asked.id
 
 
-def test_a_kind_is_that_of_the_plan() -> None:
+def test_the_kind_of_a_request_and_the_planners_input_agree_with_it() -> None:
     for asked in REQUESTS:
         needs = [each.deps for each in asked.plan]
         is_chain = len(needs) > 1 and needs == [(), *((place,) for place in range(len(needs) - 1))]
         kind = "single" if len(needs) == 1 else "sequential" if is_chain else "graph" if needs else "empty"
         assert (asked.id, asked.kind) == (asked.id, kind)
-
-
-def test_a_planner_gets_the_files_and_turns_of_a_request_by_their_names() -> None:
-    for asked in REQUESTS:
         assert [file.name for file in asked.inputs["files"]] == asked.files
         names = [[file.name for file in turn.resources] for turn in asked.inputs["chat_history"]]
         assert names == [turn.files for turn in asked.turns]
 
 
-def test_its_own_plan_is_exact_for_every_request() -> None:
-    assert not [asked.id for asked, plan in PLANS if not judge(asked, plan).exact]
-
-
 def test_no_request_is_a_phrase_that_the_offline_planner_holds() -> None:
-    bank = json.loads(
-        (data_file("").parents[1] / "planning/offline/data/phrases.json").read_text(encoding="utf-8")
-    )
+    data = data_file("").parents[1] / "planning/offline/data/phrases.json"
+    bank = json.loads(data.read_text(encoding="utf-8"))
     phrases = {phrase.casefold() for entry in bank.values() for phrase in entry["phrases"]}
     assert not phrases & {asked.request.casefold().rstrip("?.!") for asked in REQUESTS}
 
 
-# What counts as the same
-
-SPEAK = [
-    task(0, "image-to-text", image="a.jpg"),
-    task(1, "text-to-speech", 0, text="<resource>-0"),
-]
+SEE, DETECT = task(0, "image-to-text", image="a.jpg"), task(0, "object-detection", image="a.jpg")
+SPEAK = [SEE, task(1, "text-to-speech", 0, text="<resource>-0")]
 
 
 def test_plans_are_the_same_whatever_their_ids_and_order() -> None:
-    see, detect, other = (
-        SPEAK[0],
-        task(1, "object-detection", image="a.jpg"),
-        task(0, "image-to-text", image="b.jpg"),
-    )
-    two = [see, other.model_copy(update={"id": 1})]
-    swapped = [other, see.model_copy(update={"id": 1})]
+    other = task(0, "image-to-text", image="b.jpg")
+    two = [SEE, other.model_copy(update={"id": 1})]
+    swapped = [other, SEE.model_copy(update={"id": 1})]
+    detect = DETECT.model_copy(update={"id": 1})
     reordered = [
         task(7, "object-detection", image="a.jpg"),
         task(9, "image-to-text", image="a.jpg"),
@@ -136,9 +108,9 @@ def test_plans_are_the_same_whatever_their_ids_and_order() -> None:
         "nothing": (SPEAK, [], False),
         "a task less": (SPEAK, SPEAK[:1], False),
         "a task more": (SPEAK, [*SPEAK, SPEAK[1].model_copy(update={"id": 2})], False),
-        "no link": (SPEAK, [see, task(1, "text-to-speech", text="a.jpg")], False),
+        "no link": (SPEAK, [SEE, task(1, "text-to-speech", text="a.jpg")], False),
         "another file": (SPEAK, [other, SPEAK[1]], False),
-        "a needless dependency": ([see, detect], [see, detect.model_copy(update={"dep": [0]})], False),
+        "a needless dependency": ([SEE, detect], [SEE, detect.model_copy(update={"dep": [0]})], False),
     }
     assert not [name for name, (gold, plan, same) in cases.items() if same_plan(gold, plan) is not same]
 
@@ -154,13 +126,7 @@ ARGUMENTS: list[tuple[str, str, Any, Any, bool]] = [
     ("text-to-image", "text", "two foxes", "a picture of two foxes", True),
     ("text-to-image", "text", "two foxes", "foxes, two of them", False),
     ("text-to-image", "text", "a tea room", "Japanese tea room", True),
-    (
-        "text-to-image",
-        "text",
-        "a knight",
-        "make the pose of b.jpg and then draw me a knight like it",
-        False,
-    ),
+    ("text-to-image", "text", "a knight", "make the pose of b.jpg, then draw me a knight like it", False),
     ("text-to-image", "text", "戴眼镜的熊猫", "一只戴眼镜的熊猫", True),
     ("visual-question-answering", "text", "what colour", "which colour is it?", False),
     ("visual-question-answering", "text", "what colour is it", "Tell me, what colour is it there?", True),
@@ -184,34 +150,19 @@ def test_arguments_are_compared_by_their_kind() -> None:
     assert not [row for row in ARGUMENTS if same_argument(*row[:4]) is not row[4]]
 
 
-# The figures, by hand
-
-
 def asked_for(number: int, *plans: list[Task], kind: str = "single", language: str = "en") -> OwnRequest:
-    return OwnRequest.model_validate(
-        {
-            "id": str(number),
-            "half": "dev",
-            "kind": kind,
-            "language": language,
-            "request": f"request {number}",
-            "plan": plans[0],
-            "alternatives": list(plans[1:]),
-        }
-    )
+    fields = {"id": str(number), "kind": kind, "language": language, "request": f"request {number}"}
+    return OwnRequest.model_validate({**fields, "plan": plans[0], "alternatives": list(plans[1:])})
 
 
-SEE, DETECT = task(0, "image-to-text", image="a.jpg"), task(0, "object-detection", image="a.jpg")
-
-
-def reports_on(*cases: tuple[OwnRequest, list[Task], str | None]) -> dict[str, Report]:
+def reports_on(*cases: tuple[OwnRequest, list[Task], str | None]) -> dict[str, EvaluationReport]:
     """The reports by group, on requests with their predicted plan or error."""
     made = {asked.id: Prediction(id=asked.id, plan=tuple(plan), error=error) for asked, plan, error in cases}
     reports, _ = score_requests([asked for asked, _, _ in cases], made)
     return {report.name: report for report in reports}
 
 
-def figures(report: Report) -> dict[str, float | None]:
+def figures(report: EvaluationReport) -> dict[str, float | None]:
     return {figure.name: figure.value for figure in report.figures}
 
 
@@ -257,8 +208,6 @@ def test_empty_plans_failures_and_unknown_tasks() -> None:
     assert figures(unknown)["precision"] == 0.5
 
 
-# Other files of requests
-
 MINE = {
     "id": "a1",
     "kind": "single",
@@ -268,29 +217,21 @@ MINE = {
 }
 
 
-def test_requests_can_come_from_another_file(tmp_path: Path) -> None:
+def test_requests_can_come_from_another_file_and_invalid_ones_are_reported(tmp_path: Path) -> None:
     mine = tmp_path / "mine.jsonl"
     mine.write_text(json.dumps(MINE) + "\n" + json.dumps({**MINE, "id": "a2", "half": "test"}))
     assert [one.id for one in read_requests(path=mine)] == ["a1", "a2"]
     assert [one.id for one in read_requests("test", mine)] == ["a2"]
-
-
-@pytest.mark.parametrize(
-    ("records", "message"),
-    [
+    early = {"task": "image-to-text", "id": 0, "args": {"image": "<resource>-3"}}
+    rows: list[tuple[list[dict[str, Any]], str]] = [
         ([{**MINE, "kind": "odd"}], "the request a1: kind: "),
         ([{**MINE, "plan": [{"task": "teleport", "id": 0}]}], 'there is no task type "teleport"'),
-        (
-            [{**MINE, "plan": [{"task": "image-to-text", "id": 0, "args": {"image": "<resource>-3"}}]}],
-            "task 0 needs a task that does not precede it",
-        ),
+        ([{**MINE, "plan": [early]}], "task 0 needs a task that does not precede it"),
         ([MINE, MINE], "two requests with the id a1"),
         ([], "holds no requests"),
-    ],
-)
-def test_invalid_requests_are_reported(tmp_path: Path, records: list[dict[str, Any]], message: str) -> None:
-    mine = tmp_path / "mine.jsonl"
-    mine.write_text("\n".join(map(json.dumps, records)))
-    with pytest.raises(InputError, match=message) as caught:
-        read_requests(path=mine)
-    assert "mine.jsonl" in str(caught.value)
+    ]
+    for records, message in rows:
+        mine.write_text("\n".join(map(json.dumps, records)))
+        with pytest.raises(InputError, match=message) as caught:
+            read_requests(path=mine)
+        assert "mine.jsonl" in str(caught.value)

@@ -5,8 +5,8 @@
     pose_map(people, (640, 480))         # keypoints → OpenPose's stick figures on black
     segment_map(regions, (640, 480))     # masks with labels → the colours of ADE20K
 
-They follow the training images of ControlNet (Zhang et al., 2023, "Adding Conditional Control to Text-to-
-Image Diffusion Models") and need only numpy and Pillow. Maps without a model are in opencv.py.
+They follow the training images of ControlNet (Zhang et al., 2023, arXiv 2302.05543). Maps without a model are
+in opencv.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from jarvis_agent.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw
 
 Colour = tuple[int, int, int]
 Point = tuple[float, float]
@@ -48,12 +47,6 @@ _LIMBS = (
     *((1, 11), (11, 12), (12, 13), (1, 0), (0, 14), (14, 16), (0, 15), (15, 17)),
 )
 """Pairs of OpenPose's joints, in the order of their colours."""
-
-_HUES: tuple[Colour, ...] = tuple(
-    (round(r * 255), round(g * 255), round(b * 255))
-    for r, g, b in (colorsys.hsv_to_rgb(n / 18, 1, 1) for n in range(18))
-)
-"""OpenPose's 18 colours, evenly spaced hues."""
 
 
 def depth_map(near: Any) -> Image:
@@ -122,14 +115,16 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
     drawing = Image.new("RGB", size)
     pen = ImageDraw.Draw(drawing)
     thick = max(4 * min(size) / 512, 1.0)
+    hues = [_hsv(n / 18, 1, 1) for n in range(18)]  # OpenPose's colours
     for person in people:
         joints = openpose_joints(person["keypoints"])
-        for (start, end), hue in zip(_LIMBS, _HUES, strict=False):
+        for (start, end), (red, green, blue) in zip(_LIMBS, hues, strict=False):
             if (a := joints[start]) and (b := joints[end]):
-                pen.polygon(_ellipse(a, b, thick), fill=_dimmed(hue))
-        for joint, hue in zip(joints, _HUES, strict=True):
+                dimmed = (int(red * 0.6), int(green * 0.6), int(blue * 0.6))
+                pen.polygon(_ellipse(a, b, thick), fill=dimmed)
+        for joint, hue in zip(joints, hues, strict=True):
             if joint:
-                _dot(pen, joint, thick, hue)
+                pen.circle(joint, thick, fill=hue)
     return drawing
 
 
@@ -150,28 +145,13 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
     return [neck if place is None else seen[place] for place in _COCO_OF]
 
 
-def _dimmed(colour: Colour) -> Colour:
-    return (int(colour[0] * 0.6), int(colour[1] * 0.6), int(colour[2] * 0.6))
-
-
 def _ellipse(a: Point, b: Point, thick: float) -> list[Point]:
     """The outline of an ellipse from a to b, with a half-width of `thick` pixels."""
-    middle = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
-    along = ((b[0] - a[0]) / 2, (b[1] - a[1]) / 2)
-    half = math.hypot(*along) or 1.0
-    aside = (-along[1] / half * thick, along[0] / half * thick)
-    turns = [n * math.tau / 36 for n in range(36)]
-    return [
-        (
-            middle[0] + along[0] * math.cos(turn) + aside[0] * math.sin(turn),
-            middle[1] + along[1] * math.cos(turn) + aside[1] * math.sin(turn),
-        )
-        for turn in turns
-    ]
-
-
-def _dot(pen: ImageDraw, at: Point, radius: float, colour: Colour) -> None:
-    pen.ellipse((at[0] - radius, at[1] - radius, at[0] + radius, at[1] + radius), fill=colour)
+    middle, along = complex(a[0] + b[0], a[1] + b[1]) / 2, complex(b[0] - a[0], b[1] - a[1]) / 2
+    aside = 1j * along / (abs(along) or 1.0) * thick
+    turns = (n * math.tau / 36 for n in range(36))
+    outline = [middle + along * math.cos(turn) + aside * math.sin(turn) for turn in turns]
+    return [(point.real, point.imag) for point in outline]
 
 
 def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:
@@ -199,9 +179,12 @@ def class_colour(label: str) -> Colour:
     for name in (label, *label.split(","), label.split("-")[0]):
         if (colour := known.get(name.strip().lower())) is not None:
             return colour
-    hue = zlib.crc32(label.strip().lower().encode()) % 360 / 360
-    red, green, blue = colorsys.hsv_to_rgb(hue, 0.7, 0.9)
-    return (round(red * 255), round(green * 255), round(blue * 255))
+    return _hsv(zlib.crc32(label.strip().lower().encode()) % 360 / 360, 0.7, 0.9)
+
+
+def _hsv(hue: float, saturation: float, brightness: float) -> Colour:
+    red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, saturation, brightness))
+    return red, green, blue
 
 
 @cache

@@ -1,28 +1,16 @@
-"""Media tools without a model: audio and frames of videos with PyAV, resizing and cropping with Pillow.
-
-    MEDIA_TOOLS["combine-video-audio"].work(call)     # {"path": the new video}
-    MEDIA_TOOLS["resize-image"].work(call)            # a PIL image
-
-A new tool is a function (a Call → the raw output of its task) and a row of MEDIA_TOOLS.
-"""
+"""Media tools without a model: sound and frames of videos with PyAV, resizing and cropping with Pillow."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.core.errors import BadInputError, MissingExtraError
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.backends.base import Call
+from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.media.video import add_pictures, add_sound, encode_sound, opened, spread_frames
 
 if TYPE_CHECKING:
@@ -140,17 +128,13 @@ def crop(call: Call) -> Image:
         BadInputError: the box cannot be read, or lies outside the image.
     """
     image: Image = call.inputs["image"].to_pil()
-    left, top, right, bottom = _box(call.inputs.get("box"))
-    part = (
-        max(0, math.floor(left)),
-        max(0, math.floor(top)),
-        min(image.width, math.ceil(right)),
-        min(image.height, math.ceil(bottom)),
-    )
-    if part[0] >= part[2] or part[1] >= part[3]:
+    given = _box(call.inputs.get("box"))
+    left, top = (max(0, math.floor(side)) for side in given[:2])
+    right, bottom = min(image.width, math.ceil(given[2])), min(image.height, math.ceil(given[3]))
+    if left >= right or top >= bottom:
         size = f"{image.width} × {image.height} pixels"
-        raise BadInputError(f"the box {[left, top, right, bottom]} lies outside the image ({size})")
-    return image.crop(part)
+        raise BadInputError(f"the box {list(given)} lies outside the image ({size})")
+    return image.crop((left, top, right, bottom))
 
 
 def _whole_number(call: Call, name: str) -> int | None:
@@ -175,7 +159,12 @@ def _box(given: Any) -> tuple[float, float, float, float]:
         except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
             given = given.strip(" <>()").replace(",", " ").split()
     if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
-        given = _best_detection(given)
+        boxed = [
+            row for row in given if isinstance(row, Mapping) and ("box" in row or set(_SIDES) <= row.keys())
+        ]
+        if not boxed:
+            raise BadInputError(f"none of the {len(given)} detections has a box; give {_BOX_FORMS}")
+        given = max(boxed, key=_score)
     if isinstance(given, Mapping):
         given = given.get("box", given)
     if isinstance(given, Mapping):
@@ -189,54 +178,6 @@ def _box(given: Any) -> tuple[float, float, float, float]:
     return min(left, right), min(top, bottom), max(left, right), max(top, bottom)
 
 
-def _best_detection(rows: list[Any] | tuple[Any, ...]) -> Any:
-    boxed = [row for row in rows if isinstance(row, Mapping) and ("box" in row or set(_SIDES) <= row.keys())]
-    if not boxed:
-        raise BadInputError(f"none of the {len(rows)} detections has a box; give {_BOX_FORMS}")
-    return max(boxed, key=_score)
-
-
 def _score(row: Mapping[str, Any]) -> float:
     score = row.get("score")
     return float(score) if isinstance(score, int | float) else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class MediaTool:
-    """One tool: `work` takes a Call and returns the raw output; `library` is the module that it needs."""
-
-    id: str
-    description: str
-    work: Callable[[Call], Any]
-    library: str = "av"
-    license: str = "bsd-3-clause"
-
-
-MEDIA_TOOLS: dict[str, MediaTool] = {
-    "combine-video-audio": MediaTool("pyav/combine", "Puts a sound under a video (no model).", combine),
-    "extract-audio": MediaTool("pyav/audio", "Takes the sound out of a video (no model).", extract_audio),
-    "extract-frames": MediaTool("pyav/frames", "Takes pictures out of a video (no model).", extract_frames),
-    "resize-image": MediaTool(
-        "pillow/resize", "Makes an image larger or smaller (no model).", resize, "PIL", "mit-cmu"
-    ),
-    "crop-image": MediaTool("pillow/crop", "Cuts a part out of an image (no model).", crop, "PIL", "mit-cmu"),
-}
-"""The tools, by task."""
-
-
-class MediaToolsBackend(LocalBackend):
-    """Runs the media tools; the raw output has the form of the task's adapter."""
-
-    name = "media-tools"
-
-    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
-        """Return None if the candidate is the tool of this task and its library is installed, else the
-        reason."""
-        tool = MEDIA_TOOLS.get(spec.name)
-        if tool is None or tool.id != candidate.id:
-            return f"{candidate.id} is not a media tool for {spec.name}"
-        return None if find_spec(tool.library) else str(MissingExtraError(candidate.id, "local"))
-
-    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """The tool, as an expert."""
-        return MEDIA_TOOLS[spec.name].work

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.diffusers.loading import (
     DiffusionPipelineSpec,
     LoadedPipeline,
@@ -39,7 +38,6 @@ class DiffusersExpert:
 
     pipeline: DiffusionPipelineSpec
     loaded: LoadedPipeline
-    nbytes: int
 
     def __call__(self, call: Call) -> Any:
         return self.pipeline.run(self.loaded, call)
@@ -73,5 +71,4 @@ class DiffusersBackend(FileBackend):
         base = None
         if pipeline.part:
             base = model_folder(base_model(candidate, folder, settings), settings, DIFFUSERS)
-        loaded = load_pipeline(pipeline, name, folder, candidate, settings, base)
-        return DiffusersExpert(pipeline, loaded, weight_bytes(*loaded.pipe.components.values()))
+        return DiffusersExpert(pipeline, load_pipeline(pipeline, name, folder, candidate, settings, base))

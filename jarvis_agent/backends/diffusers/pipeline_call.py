@@ -18,7 +18,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.diffusers.loading import LoadedPipeline
-from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.core.errors import ExpertError, UnsupportedError
 
 logger = logging.getLogger(__name__)

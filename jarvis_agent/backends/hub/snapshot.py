@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from jarvis_agent.backends.hosted.errors import expert_error
 from jarvis_agent.backends.hub.layouts import TRANSFORMERS, Layout, files_in
-from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.errors import ExpertError, JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings

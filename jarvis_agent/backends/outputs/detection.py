@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.files import save_image, to_image
-from jarvis_agent.backends.outputs.overlays import Box, Mask, Skeleton, draw_boxes, draw_masks, draw_skeletons
+from jarvis_agent.backends.outputs.overlays import draw_boxes, draw_masks, draw_skeletons
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     UnexpectedError,
+    best_first,
+    index,
     number,
-    optional_score,
     quantity,
-    require_rows,
+    read_rows,
+    require_list,
     score,
     tally,
     text,
-    to_list,
 )
 from jarvis_agent.core.types import Resource
 
@@ -28,110 +29,99 @@ if TYPE_CHECKING:
 MIN_JOINT_SCORE = 0.3
 """Joints below this score are in the data, but are neither drawn nor counted."""
 
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
-
 
 def objects(raw: Any, call: Call) -> Adapted:
     """[{label, score, box {xmin, ymin, xmax, ymax}}], best first, boxes in whole pixels."""
-    found: list[dict[str, Any]] = [
-        {"label": text(row["label"]), "score": score(row["score"]), "box": _box(row["box"])}
-        for row in require_rows(raw, "label", "score", "box")
-    ]
-    found.sort(key=lambda row: -row["score"])
-    boxes = [Box(row["label"], f"{row['label']} {row['score']:.2f}", **row["box"]) for row in found]
-    picture = save_image(draw_boxes(_input_image(call), boxes), call, "objects found")
-    names = [row["label"] for row in found]
-    summary = f"{quantity(len(found), 'object')}: {tally(names)}" if found else "no objects"
+    found = best_first(read_rows(raw, {"label": text, "score": score, "box": _box}))
+    labels = [row["label"] for row in found]
+    captions = [f"{row['label']} {row['score']:.2f}" for row in found]
+    boxes = [tuple(row["box"].values()) for row in found]
+    drawn = draw_boxes(_input_image(call), list(zip(labels, captions, boxes, strict=True)))
+    picture = save_image(drawn, call, "objects found")
+    summary = f"{quantity(len(found), 'object')}: {tally(labels)}" if found else "no objects"
     return Adapted(found, summary, (picture,))
 
 
 def segments(raw: Any, call: Call) -> Adapted:
     """[{label, score or None, mask}]; each mask is a PNG, white inside the segment."""
-    found: list[dict[str, Any]] = []
-    masks: list[Mask] = []
-    files: list[Resource] = []
-    shares: list[str] = []
-    for row in require_rows(raw, "label", "mask"):
-        label, mask = text(row["label"]), to_image(row["mask"]).convert("L")
-        files.append(save_image(mask, call, f"mask of {label}"))
-        masks.append(Mask(label, label, mask))
-        found.append({"label": label, "score": optional_score(row.get("score")), "mask": str(files[-1].path)})
-        white = sum(mask.histogram()[128:])
-        shares.append(f"{label} ({100 * white / (mask.width * mask.height):.0f} %)")
+    rows = read_rows(raw, {"label": text, "mask": _mask}, {"score": score})
+    masks = [(row["label"], row["label"], row["mask"]) for row in rows]
     picture = save_image(draw_masks(_input_image(call), masks), call, "segments found")
-    summary = f"{quantity(len(found), 'segment')}: {', '.join(shares)}" if found else "no segments"
-    return Adapted(found, summary, (picture, *files))
+    found, files = _save_masks(rows, [f"mask of {label}" for label, _, _ in masks], call)
+    shares = [sum(mask.histogram()[128:]) / (mask.width * mask.height) for _, _, mask in masks]
+    named = (f"{row['label']} ({100 * share:.0f} %)" for row, share in zip(rows, shares, strict=True))
+    summary = f"{quantity(len(found), 'segment')}: {', '.join(named)}" if found else "no segments"
+    return Adapted([{"score": None, **row} for row in found], summary, (picture, *files))
 
 
 def unlabelled_masks(raw: Any, call: Call) -> Adapted:
     """[{mask, score}] of all parts of an image, best first; each mask becomes a PNG."""
-    ranked = sorted(require_rows(raw, "mask", "score"), key=lambda row: -number(row["score"]))
-    found: list[dict[str, Any]] = []
-    masks: list[Mask] = []
-    files: list[Resource] = []
-    for place, row in enumerate(ranked, 1):
-        mask = to_image(row["mask"]).convert("L")
-        files.append(save_image(mask, call, f"mask {place}"))
-        masks.append(Mask(str(place), "", mask))
-        found.append({"score": score(row["score"]), "mask": str(files[-1].path)})
+    rows = best_first(read_rows(raw, {"mask": _mask, "score": score}))
+    masks = [(str(place), "", row["mask"]) for place, row in enumerate(rows)]
     picture = save_image(draw_masks(_input_image(call), masks), call, "masks found")
+    found, files = _save_masks(rows, [f"mask {place}" for place in range(1, len(rows) + 1)], call)
     return Adapted(found, quantity(len(found), "mask") if found else "no masks", (picture, *files))
 
 
+def _save_masks(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], call: Call
+) -> tuple[list[dict[str, Any]], list[Resource]]:
+    """The rows with the paths of their masks, and the files."""
+    files = [save_image(row["mask"], call, name) for row, name in zip(rows, names, strict=True)]
+    return [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)], files
+
+
 def people(raw: Any, call: Call) -> Adapted:
-    """[{score, box?, keypoints [{label, x, y, score}], edges?}], one row a person, best first.
+    """[{score, box?, keypoints [{label, x, y, score}]}], one row a person, best first.
 
     Coordinates are pixels of the image. Edges (pairs of indices into `keypoints`) are drawn only.
     """
-    ranked = sorted(require_rows(raw, "score", "keypoints"), key=lambda row: -number(row["score"]))
-    found = [_person(row) for row in ranked]
+    fields = {"score": score, "keypoints": _joints}
+    found = best_first(read_rows(raw, fields, {"box": _box, "edges": _edges}))
     skeletons = [
-        Skeleton(
-            tuple(
-                (joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints
-            ),
-            _edges(row.get("edges"), len(joints)),
+        (
+            [
+                (joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None
+                for joint in row["keypoints"]
+            ],
+            row.pop("edges", []),
         )
-        for row, joints in zip(ranked, (person["keypoints"] for person in found), strict=True)
+        for row in found
     ]
+    for joints, edges in skeletons:
+        if any(not 0 <= place < len(joints) for edge in edges for place in edge):
+            raise UnexpectedError(f"edges between the {len(joints)} keypoints")
     picture = save_image(draw_skeletons(_input_image(call), skeletons), call, "people found")
-    if not found:
-        return Adapted(found, "no people", (picture,))
-    seen = [sum(joint is not None for joint in skeleton.joints) for skeleton in skeletons]
-    counts = ", ".join(f"{quantity(joints, 'joint')} seen" for joints in seen)
-    return Adapted(found, f"{quantity(len(found), 'person')}: {counts}", (picture,))
+    seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
+    counts = ", ".join(f"{quantity(count, 'joint')} seen" for count in seen)
+    return Adapted(found, f"{quantity(len(found), 'person')}: {counts}" if found else "no people", (picture,))
 
 
-def _person(row: Mapping[str, Any]) -> dict[str, Any]:
-    joints = [
-        {
-            "label": text(joint["label"]),
-            "x": round(number(joint["x"]), 1),
-            "y": round(number(joint["y"]), 1),
-            "score": score(joint["score"]),
-        }
-        for joint in require_rows(row["keypoints"], "label", "x", "y", "score")
-    ]
-    box = {} if row.get("box") is None else {"box": _box(row["box"])}
-    return {"score": score(row["score"]), **box, "keypoints": joints}
+def _joints(value: Any) -> list[dict[str, Any]]:
+    return read_rows(value, {"label": text, "x": _coordinate, "y": _coordinate, "score": score})
 
 
-def _edges(given: Any, joints: int) -> tuple[tuple[int, int], ...]:
-    pairs = to_list(given) or ()
-    if not isinstance(pairs, list | tuple) or not all(
-        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
-    ):
-        raise UnexpectedError("edges as pairs of keypoints")
-    found = tuple((int(number(one)), int(number(other))) for one, other in pairs)
-    if any(not 0 <= place < joints for pair in found for place in pair):
-        raise UnexpectedError(f"edges between the {joints} keypoints")
-    return found
+def _coordinate(value: Any) -> float:
+    return round(number(value), 1)
 
 
-def _box(given: Any) -> dict[str, int]:
-    if not isinstance(given, Mapping) or not all(side in given for side in _SIDES):
+def _edges(value: Any) -> list[tuple[int, int]]:
+    what = "edges as pairs of keypoints"
+    pairs = [require_list(pair, what) for pair in require_list(value, what)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise UnexpectedError(what)
+    return [(index(one), index(other)) for one, other in pairs]
+
+
+def _box(value: Any) -> dict[str, int]:
+    sides = ("xmin", "ymin", "xmax", "ymax")
+    if not isinstance(value, Mapping) or not all(side in value for side in sides):
         raise UnexpectedError("a box {xmin, ymin, xmax, ymax} for each object")
-    return {side: round(number(given[side])) for side in _SIDES}
+    return {side: round(number(value[side])) for side in sides}
+
+
+def _mask(value: Any) -> Image:
+    return to_image(value).convert("L")
 
 
 def _input_image(call: Call) -> Image:

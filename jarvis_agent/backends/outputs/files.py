@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 MAX_PROMPT = 2_000
 """Characters of a prompt in the metadata of an image."""
 
-_ACCEPTED = frozenset({("video", "image/gif")})
-"""Media types accepted as another kind than their own."""
-
 
 def to_image(value: Any) -> Image:
     """An image from PIL, from an array or tensor, or from the path of an image file.
@@ -55,14 +52,13 @@ def _from_array(value: Any) -> Image:
     import numpy as np
     from PIL import Image as Images
 
-    pixels = to_array(value, "an image (height, width) or (height, width, 3)")
+    what = "an image (height, width) or (height, width, 3)"
+    pixels = to_array(value, what)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     if pixels.size == 0 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] in (3, 4))):
-        raise UnexpectedError("an image (height, width) or (height, width, 3)")
+        raise UnexpectedError(what)
     if pixels.dtype.kind in "fb":
-        if not np.isfinite(pixels).all():
-            raise UnexpectedError("an image of finite numbers")
         pixels = pixels * 255.0
     elif pixels.dtype == np.uint16:
         pixels = pixels / 257
@@ -91,15 +87,18 @@ def provenance(call: Call) -> dict[str, str]:
         "prompt": redact(prompt)[:MAX_PROMPT] if isinstance(prompt, str) else "",
         "seed": str(call.settings.seed),
     }
-    # Lone surrogates cannot be encoded, and NUL ends a text in most formats.
-    clean = {
-        key: value.encode("utf-8", "replace").decode().replace("\0", " ") for key, value in known.items()
+    # PNG text is UTF-8 without NUL; a prompt may have NUL or half of a surrogate pair.
+    return {
+        key: value.encode("utf-8", "replace").decode().replace("\0", " ")
+        for key, value in known.items()
+        if value
     }
-    return {key: value for key, value in clean.items() if value}
 
 
 def save_audio(samples: Any, rate: int, call: Call, name: str) -> tuple[Resource, float]:
-    """Write sound as 16-bit mono WAV; returns its resource and its length in seconds.
+    """Write samples as a 16-bit mono WAV file; returns it and its length in seconds.
+
+    Samples: shape (n,), or (channels, n) or (n, channels), which are averaged. Floats are in [-1, 1].
 
     Raises:
         UnexpectedError: the samples or the rate are invalid.
@@ -116,15 +115,15 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     import numpy as np
 
     given = np.squeeze(to_array(samples, f"samples of sound (not {describe_value(samples)})"))
-    middle = (np.iinfo(given.dtype).max + 1) // 2 if given.dtype.kind == "u" else 0
-    loudest = middle or (np.iinfo(given.dtype).max if given.dtype.kind == "i" else 1.0)
-    sound: NDArray[np.float32] = ((given - float(middle)) / loudest).astype(np.float32)
+    if given.dtype.kind in "iu":
+        limits = np.iinfo(given.dtype)
+        middle = (limits.min + limits.max + 1) / 2
+        given = (given - middle) / (limits.max - middle)
+    sound: NDArray[np.float32] = given.astype(np.float32)
     if sound.ndim == 2:
         sound = sound.mean(axis=int(sound.shape[1] < sound.shape[0]))
     if sound.ndim != 1 or sound.size == 0:
         raise UnexpectedError("samples of sound of shape (n,) or (channels, n)")
-    if not np.isfinite(sound).all():
-        raise UnexpectedError("finite samples of sound")
     return sound
 
 
@@ -141,6 +140,7 @@ def written_file(raw: Any, kind: Modality, call: Call) -> Resource:
         found, mime = detect_media_type(path)
     except InputError as error:
         raise UnexpectedError(f"a file that can be read ({error})") from error
-    if found != kind and kind in MEDIA - {"file"} and (kind, mime) not in _ACCEPTED:
+    animated = (kind, mime) == ("video", "image/gif")
+    if found != kind and kind in MEDIA - {"file"} and not animated:
         raise UnexpectedError(f"a file of kind {kind} ({path.name} is {mime})")
     return Resource(kind=kind, path=path, mime=mime, name=call.spec.name)

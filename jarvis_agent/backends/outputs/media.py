@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import wave
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +13,10 @@ from jarvis_agent.backends.outputs.validators import (
     Adapted,
     UnexpectedError,
     existing_file,
+    index,
     number,
     quantity,
-    require_rows,
+    read_rows,
     to_array,
 )
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-_TRIMESH_ERRORS = (
-    *(ValueError, LookupError, TypeError, NameError, AttributeError),
-    *(NotImplementedError, struct.error),
-)
-"""Errors that trimesh raises for a damaged file."""
+
+_WAV = ("audio/wav", "audio/x-wav")
 
 
 def picture(raw: Any, call: Call) -> Adapted:
@@ -62,7 +58,7 @@ def depth(raw: Any, call: Call) -> Adapted:
     given = known.get("predicted_depth")
     values = _depth_values(known.get("depth") if given is None else given)
     low, high = float(values.min()), float(values.max())
-    share = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    share = (values - low) / ((high - low) or 1.0)
     colours = _inferno(1 - share if known.get("metric") else share)
     shown = save_image(colours, call, "depth in colour, near is bright")
     exact = save_image(Images.fromarray((share * 65_535).round().astype(np.uint16)), call, "depth in 16 bits")
@@ -87,11 +83,10 @@ def _depth_values(given: Any) -> NDArray[np.float64]:
     if isinstance(given, Images.Image) and given.mode not in ("I", "I;16", "F", "L"):
         given = given.convert("L")
     values = to_array(given, "a depth map (height, width)").astype(np.float64)
-    values = values.reshape(values.shape[-2:]) if values.ndim > 2 and values[..., 0, 0].size == 1 else values
+    while values.ndim > 2 and len(values) == 1:
+        values = values[0]
     if values.ndim != 2 or not values.size:
         raise UnexpectedError("a depth map (height, width)")
-    if not np.isfinite(values).all():
-        raise UnexpectedError("a depth map of finite numbers")
     return values
 
 
@@ -110,16 +105,13 @@ def _inferno(brightness: NDArray[np.float64]) -> Image:
 
 def frames(raw: Any, call: Call) -> Adapted:
     """[{image, time}] of a video, times in seconds: one image file each."""
-    found: list[dict[str, Any]] = []
-    files = []
-    for row in require_rows(raw, "image", "time"):
-        seconds = round(number(row["time"]), 3)
-        files.append(save_image(to_image(row["image"]), call, f"frame at {seconds:g} s"))
-        found.append({"image": str(files[-1].path), "time": seconds})
+    found = read_rows(raw, {"image": to_image, "time": lambda value: round(number(value), 3)})
     if not found:
         raise UnexpectedError("at least one frame")
+    files = [save_image(row["image"], call, f"frame at {row['time']:g} s") for row in found]
+    output = [{**row, "image": str(file.path)} for row, file in zip(found, files, strict=True)]
     times = ", ".join(f"{row['time']:.1f} s" for row in found)
-    return Adapted(found, f"{quantity(len(found), 'frame')}, at {times}", tuple(files))
+    return Adapted(output, f"{quantity(len(found), 'frame')}, at {times}", tuple(files))
 
 
 def sound(raw: Any, call: Call) -> Adapted:
@@ -129,32 +121,30 @@ def sound(raw: Any, call: Call) -> Adapted:
     """
     if isinstance(raw, str | Path) or (isinstance(raw, Mapping) and "path" in raw):
         return _sound_file(written_file(raw, "audio", call), call)
+    rows = read_rows(raw, {"audio": lambda value: value, "sampling_rate": index}, {"label": str})
+    if not rows:
+        raise UnexpectedError("{audio, sampling_rate}")
     found: list[dict[str, Any]] = []
     files: list[Resource] = []
-    for row in require_rows(raw, "audio", "sampling_rate"):
-        label, rate = row.get("label"), int(number(row["sampling_rate"]))
-        file, seconds = save_audio(row["audio"], rate, call, str(label or call.spec.name))
+    for row in rows:
+        rate, label = row["sampling_rate"], row.get("label")
+        file, seconds = save_audio(row["audio"], rate, call, label or call.spec.name)
         files.append(file)
-        facts = _sound_facts(file, rate, seconds)
-        found.append(facts if label is None else {"label": str(label), **facts})
-    if not found:
-        raise UnexpectedError("{audio, sampling_rate}")
+        found.append(({} if label is None else {"label": label}) | _sound_facts(file, rate, seconds))
     summary = ", ".join(f"{row['duration']:.1f} s of sound" for row in found)
     return Adapted(found[0] if len(found) == 1 else found, summary, tuple(files))
 
 
 def _sound_file(file: Resource, call: Call) -> Adapted:
-    """A sound that the backend wrote: plain WAV is kept, other formats become WAV."""
+    """A sound that the backend wrote: WAV is kept, other formats become WAV."""
     assert file.path is not None
-    facts = _wav_facts(file.path)
-    if facts is not None:
-        rate, seconds = facts
-    else:
-        try:
-            samples, rate = decode_audio(file.path)
-        except BadInputError as error:
-            raise UnexpectedError(f"sound that can be read ({error})") from error
-        file, seconds = save_audio(samples, rate, call, call.spec.name)
+    try:
+        samples, rate = decode_audio(file.path)
+    except BadInputError as error:
+        raise UnexpectedError(f"sound that can be read ({error})") from error
+    if file.mime not in _WAV:
+        file, _ = save_audio(samples, rate, call, call.spec.name)
+    seconds = len(samples) / rate
     return Adapted(_sound_facts(file, rate, seconds), f"{seconds:.1f} s of sound", (file,))
 
 
@@ -162,51 +152,37 @@ def _sound_facts(file: Resource, rate: int, seconds: float) -> dict[str, Any]:
     return {"sampling_rate": rate, "duration": round(seconds, 3), "path": str(file.path)}
 
 
-def _wav_facts(path: Path) -> tuple[int, float] | None:
-    """The rate in Hz and the length in seconds of a WAV file of plain samples; None for any other file.
-
-    None as well if the header claims more samples than the file has, as in streamed files.
-    """
-    try:
-        with wave.open(str(path)) as file:
-            size = file.getnframes() * file.getnchannels() * file.getsampwidth()
-            if not 0 < size <= path.stat().st_size:
-                return None
-            return file.getframerate(), file.getnframes() / file.getframerate()
-    except (wave.Error, EOFError):
-        return None
-
-
 def video(raw: Any, call: Call) -> Adapted:
     """{frames: images or an array (n, h, w, 3), fps}, or {path} of a video or an animated GIF.
 
     The output has path, width and height in pixels, fps, and duration in seconds. Without PyAV a {path} is
-    passed on as it is, and unknown values are None.
+    passed on as it is, and the output has its path alone.
     """
     try:
         if isinstance(raw, Mapping) and "frames" in raw:
             file = _encode(raw, call)
         else:
-            file = _to_mp4(written_file(raw, "video", call), call)
+            file = written_file(raw, "video", call)
+            if find_spec("av") is None:
+                return Adapted({"path": str(file.path)}, f"the video {file.name}", (file,))
+            file = _to_mp4(file, call)
         assert file.path is not None
-        facts = probe_video(file.path) if find_spec("av") else None
+        facts = probe_video(file.path)
     except BadInputError as error:
         raise UnexpectedError(f"a video that can be read ({error})") from error
     output = {
         "path": str(file.path),
-        "width": facts.width if facts else None,
-        "height": facts.height if facts else None,
-        "fps": round(facts.fps, 3) if facts else None,
-        "duration": round(facts.duration, 3) if facts else None,
+        "width": facts.width,
+        "height": facts.height,
+        "fps": round(facts.fps, 3),
+        "duration": round(facts.duration, 3),
     }
-    return Adapted(output, facts.summary if facts else f"the video {file.path.name}", (file,))
+    return Adapted(output, facts.summary, (file,))
 
 
 def _to_mp4(file: Resource, call: Call) -> Resource:
     """A video as MP4 (H.264); it is converted only if it has another form."""
     assert file.path is not None
-    if not find_spec("av"):
-        return file
     with opened(file.path) as found:
         if is_mp4(found):
             return file
@@ -216,6 +192,10 @@ def _to_mp4(file: Resource, call: Call) -> Resource:
     except BadInputError:
         path.unlink(missing_ok=True)
         raise
+    return _mp4(path, call)
+
+
+def _mp4(path: Path, call: Call) -> Resource:
     return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
 
 
@@ -225,7 +205,7 @@ def _encode(raw: Mapping[str, Any], call: Call) -> Resource:
         raise UnexpectedError("frames a second (fps) above zero")
     path = call.new_path(".mp4")
     write_video(path, _frame_images(raw["frames"]), fps)
-    return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
+    return _mp4(path, call)
 
 
 def _frame_images(frames: Any) -> Iterable[Image]:
@@ -248,7 +228,14 @@ def mesh(raw: Any, call: Call) -> Adapted:
 
     It becomes a GLB file. The output has path and the numbers of vertices and faces.
     """
-    scene = _build_scene(raw) if isinstance(raw, Mapping) and "vertices" in raw else _load_scene(raw)
+    try:
+        import trimesh
+    except ImportError as error:
+        raise MissingExtraError("writing 3D models", "local") from error
+    if isinstance(raw, Mapping) and "vertices" in raw:
+        scene = _build_scene(raw, trimesh)
+    else:
+        scene = _load_scene(raw, trimesh)
     path = call.new_path(".glb")
     path.write_bytes(scene.export(file_type="glb"))
     vertices = sum(len(shape.vertices) for shape in scene.geometry.values())
@@ -258,11 +245,10 @@ def mesh(raw: Any, call: Call) -> Adapted:
     return Adapted(output, f"a 3D model of {vertices:,} vertices and {faces:,} faces", (file,))
 
 
-def _build_scene(raw: Mapping[str, Any]) -> Any:
+def _build_scene(raw: Mapping[str, Any], trimesh: Any) -> Any:
     vertices, faces = _triples(raw["vertices"], "vertices"), _triples(raw.get("faces"), "faces")
     if len(faces) and not (faces.min() >= 0 and faces.max() < len(vertices)):
         raise UnexpectedError(f"faces between the {len(vertices)} vertices")
-    trimesh = _trimesh()
     shape = trimesh.Trimesh(vertices, faces.astype(int), process=False)
     if (given := raw.get("colors")) is not None:
         colors = _triples(given, "colors")
@@ -280,29 +266,18 @@ def _triples(value: Any, name: str) -> NDArray[np.float64]:
     found = to_array(value, f"{name} as numbers (n, 3)").astype(np.float64)
     if found.ndim != 2 or found.shape[1] != 3 or not len(found):
         raise UnexpectedError(f"{name} as numbers (n, 3)")
-    if not np.isfinite(found).all():
-        raise UnexpectedError(f"finite {name}")
     return found
 
 
-def _load_scene(raw: Any) -> Any:
+def _load_scene(raw: Any, trimesh: Any) -> Any:
     given = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
     if given is None:
         raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
-    trimesh = _trimesh()
     is_glb = given.read_bytes()[:4] == b"glTF"
     try:
         scene = trimesh.load_scene(given, file_type="glb" if is_glb else given.suffix.lstrip("."))
-    except _TRIMESH_ERRORS as error:
+    except Exception as error:  # a damaged file makes trimesh raise errors of many kinds
         raise UnexpectedError(f"a 3D file that can be read ({error})") from error
     if not scene.geometry:
         raise UnexpectedError("a 3D file that is not empty")
     return scene
-
-
-def _trimesh() -> Any:
-    try:
-        import trimesh
-    except ImportError as error:
-        raise MissingExtraError("writing 3D models", "local") from error
-    return trimesh

@@ -1,14 +1,15 @@
 """Overlays: draw boxes, masks, skeletons and their captions onto an image.
 
-draw_boxes(image, [Box("cat", "cat 0.98", 10, 20, 110, 140)]).save("found.png")
-draw_masks(image, [Mask("cat", "cat", mask)])
-draw_skeletons(image, [Skeleton(((10, 20), (40, 80), None), ((0, 1), (1, 2)))])
+draw_boxes(image, [("cat", "cat 0.98", (10, 20, 110, 140))]).save("found.png")
+draw_masks(image, [("cat", "cat", mask)])
+draw_skeletons(image, [([(10, 20), (40, 80), None], [(0, 1), (1, 2)])])
+
+What has the same label gets the same colour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,33 +34,15 @@ PALETTE: tuple[Colour, ...] = (
 _MASK_OPACITY = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle in pixels; boxes with the same `label` get the same colour."""
+Point = tuple[float, float]
+Box = tuple[str, str, tuple[float, float, float, float]]
+"""Label, caption, and (xmin, ymin, xmax, ymax) in pixels."""
 
-    label: str
-    caption: str
-    xmin: float
-    ymin: float
-    xmax: float
-    ymax: float
+Mask = tuple[str, str, "Image"]
+"""Label, caption (may be empty), and an image in mode L of any size, white inside."""
 
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """A segment: `mask` has mode L and any size, white inside. An empty caption is not drawn."""
-
-    label: str
-    caption: str
-    mask: Image
-
-
-@dataclass(frozen=True, slots=True)
-class Skeleton:
-    """Joints in pixels (None: not seen), and bones as pairs of indices of joints."""
-
-    joints: Sequence[tuple[float, float] | None]
-    bones: Sequence[tuple[int, int]]
+Skeleton = tuple[Sequence[Point | None], Sequence[tuple[int, int]]]
+"""Joints in pixels (None: not seen), and bones as pairs of indices of joints."""
 
 
 def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
@@ -69,35 +52,33 @@ def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
     picture = _opaque(image)
     pen = ImageDraw.Draw(picture)
     width = max(2, min(picture.size) // 200)
-    colours = _colours(box.label for box in boxes)
-    for box in reversed(boxes):
-        left, right = _clamp(box.xmin, box.xmax, picture.width)
-        top, bottom = _clamp(box.ymin, box.ymax, picture.height)
-        pen.rectangle((left, top, right, bottom), outline=colours[box.label], width=width)
-        _draw_caption(pen, box.caption, left, top, colours[box.label], picture.size)
+    colours = _colours(label for label, _, _ in boxes)
+    for label, caption, (xmin, ymin, xmax, ymax) in reversed(boxes):
+        left, right = _clamp(xmin, xmax, picture.width)
+        top, bottom = _clamp(ymin, ymax, picture.height)
+        pen.rectangle((left, top, right, bottom), outline=colours[label], width=width)
+        _draw_caption(pen, caption, left, top, colours[label], picture.size)
     return picture
 
 
 def draw_masks(image: Image, masks: Sequence[Mask]) -> Image:
     """A copy of the image in RGB with each mask tinted, outlined and captioned."""
     from PIL import Image as Images
-    from PIL import ImageDraw
+    from PIL import ImageChops, ImageDraw, ImageFilter
 
     picture = _opaque(image)
-    colours = _colours(mask.label for mask in masks)
-    rim = max(1, min(picture.size) // 300)
-    places = []
-    for found in masks:
-        mask = found.mask
+    colours = _colours(label for label, _, _ in masks)
+    rim = ImageFilter.MinFilter(2 * max(1, min(picture.size) // 300) + 1)
+    captions = []
+    for label, caption, mask in masks:
         fitted = mask if mask.size == picture.size else mask.resize(picture.size, Images.Resampling.NEAREST)
-        picture.paste(colours[found.label], mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
-        picture.paste(colours[found.label], mask=_outline(fitted, rim))
-        if found.caption and (bounds := fitted.getbbox()) is not None:
-            places.append((found, bounds))
+        picture.paste(colours[label], mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
+        picture.paste(colours[label], mask=ImageChops.subtract(fitted, fitted.filter(rim)))
+        if caption and (bounds := fitted.getbbox()) is not None:
+            captions.append((caption, colours[label], bounds))
     pen = ImageDraw.Draw(picture)
-    for found, (left, top, right, bottom) in places:
-        middle = (left + right) / 2, (top + bottom) / 2
-        _draw_caption(pen, found.caption, *middle, colours[found.label], picture.size)
+    for caption, colour, (left, top, right, bottom) in captions:
+        _draw_caption(pen, caption, (left + right) / 2, (top + bottom) / 2, colour, picture.size)
     return picture
 
 
@@ -108,27 +89,17 @@ def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
     picture = _opaque(image)
     pen = ImageDraw.Draw(picture)
     width = max(2, min(picture.size) // 120)
-    for place, skeleton in reversed(list(enumerate(skeletons))):
-        colour = PALETTE[place % len(PALETTE)]
-        joints = skeleton.joints
-        bones = [(joints[one], joints[other]) for one, other in skeleton.bones]
-        seen = [(one, other) for one, other in bones if one is not None and other is not None]
+    for place, (joints, bones) in reversed(list(enumerate(skeletons))):
+        ends = [(joints[one], joints[other]) for one, other in bones]
+        seen = [(one, other) for one, other in ends if one is not None and other is not None]
         # A dark outline keeps bones visible on a background of their colour.
-        for one, other in seen:
-            pen.line((one, other), fill="black", width=width + 2)
-        for one, other in seen:
-            pen.line((one, other), fill=colour, width=width)
+        for colour, thick in (("black", width + 2), (PALETTE[place % len(PALETTE)], width)):
+            for bone in seen:
+                pen.line(bone, fill=colour, width=thick)
         for joint in joints:
             if joint is not None:
                 pen.circle(joint, width + 1, fill="white", outline="black", width=max(1, width // 3))
     return picture
-
-
-def _outline(mask: Image, width: int) -> Image:
-    """The pixels of a mask that are at most `width` from its outside."""
-    from PIL import ImageChops, ImageFilter
-
-    return ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(2 * width + 1)))
 
 
 def _opaque(image: Image) -> Image:

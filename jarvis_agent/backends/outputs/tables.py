@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.backends.base import Call
@@ -11,8 +12,8 @@ from jarvis_agent.backends.outputs.validators import (
     UnexpectedError,
     number,
     quantity,
-    require_rows,
-    score,
+    read_rows,
+    require_list,
     text,
     to_list,
 )
@@ -25,24 +26,22 @@ def labelled_rows(raw: Any, call: Call) -> Adapted:
 
     The table gets the columns `prediction`, and `probability` if known.
     """
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
-    labels = [_label(value) for value in _predictions(raw, columns)]
+    columns, labels = _predictions(raw, _label, call)
     added: dict[str, list[Any]] = {"prediction": labels}
-    if (probabilities := to_list(raw.get("probabilities"))) is not None:
-        added["probability"] = [_highest(row) for row in _sized(probabilities, len(labels))]
-    file = _save({**columns, **_with_free_names(added, columns)}, call)
-    counts = sorted({label: labels.count(label) for label in labels}.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{count} {label}" for label, count in counts)
+    if (probabilities := raw.get("probabilities")) is not None:
+        rows = _sized(probabilities, len(labels))
+        added["probability"] = [max(_numbers(row)) for row in rows]
+    shown = ", ".join(f"{count} {label}" for label, count in Counter(sorted(labels)).most_common())
+    file = _save_with(columns, added, call)
     return Adapted(labels, f"{quantity(len(labels), 'row')}: {shown}", (file,))
 
 
 def numbered_rows(raw: Any, call: Call) -> Adapted:
     """{predictions: a number a row}: the numbers, and the table with a column `prediction`."""
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
-    values = [round(number(_single(value)), 6) for value in _predictions(raw, columns)]
-    file = _save({**columns, **_with_free_names({"prediction": values}, columns)}, call)
+    columns, values = _predictions(raw, _number, call)
     mean = sum(values) / len(values)
     shown = f"from {min(values):.4g} to {max(values):.4g}, {mean:.4g} on average"
+    file = _save_with(columns, {"prediction": values}, call)
     return Adapted(values, f"{quantity(len(values), 'row')}: {shown}", (file,))
 
 
@@ -50,12 +49,10 @@ def forecast(raw: Any, call: Call) -> Adapted:
     """[{series, values, low, high}]: a row a step ahead, with the median and the 10 % and 90 % quantiles."""
     columns: dict[str, list[Any]] = {}
     shown = []
-    for row in require_rows(raw, "series", "values"):
-        name, values = text(row["series"]), _numbers(row["values"])
+    for row in read_rows(raw, {"series": text, "values": _numbers}, {"low": _numbers, "high": _numbers}):
+        name, values = row["series"], row["values"]
         columns[name] = values
-        for side in ("low", "high"):
-            if row.get(side) is not None:
-                columns[f"{name}_{side}"] = _numbers(row[side])
+        columns |= {f"{name}_{side}": row[side] for side in ("low", "high") if side in row}
         shown.append(f"{name} from {values[0]:.4g} to {values[-1]:.4g}")
     if len({len(values) for values in columns.values()}) != 1:
         raise UnexpectedError("series of one length")
@@ -65,16 +62,22 @@ def forecast(raw: Any, call: Call) -> Adapted:
     return Adapted(found, f"{quantity(steps, 'step')} ahead: {', '.join(shown)}", (_save(table, call),))
 
 
-def _predictions(raw: Any, columns: Columns) -> list[Any]:
+def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[Columns, list[Any]]:
+    """The table of the call, and the prediction for each of its rows."""
     if not isinstance(raw, Mapping) or "predictions" not in raw:
         raise UnexpectedError("{predictions}")
-    return _sized(to_list(raw["predictions"]), len(next(iter(columns.values()))))
+    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    return columns, [
+        convert(value) for value in _sized(raw["predictions"], len(next(iter(columns.values()))))
+    ]
 
 
 def _sized(values: Any, length: int) -> list[Any]:
-    if not isinstance(values, list | tuple) or len(values) != length:
-        raise UnexpectedError(f"one prediction for each of the {quantity(length, 'row')}")
-    return list(values)
+    what = f"one prediction for each of the {quantity(length, 'row')}"
+    found = require_list(values, what)
+    if len(found) != length:
+        raise UnexpectedError(what)
+    return found
 
 
 def _label(value: Any) -> str:
@@ -82,9 +85,11 @@ def _label(value: Any) -> str:
     value = _single(value)
     if not isinstance(value, str | int | float | bool):
         raise UnexpectedError("a label for each row")
-    if isinstance(value, float):
-        value = f"{number(value):g}"
-    return str(value)
+    return f"{number(value):g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: Any) -> float:
+    return round(number(_single(value)), 6)
 
 
 def _single(value: Any) -> Any:
@@ -93,29 +98,21 @@ def _single(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
-def _highest(row: Any) -> float:
-    values = to_list(row)
-    if not isinstance(values, list | tuple) or not values:
-        raise UnexpectedError("a list of probabilities for each row")
-    return max(score(value) for value in values)
-
-
 def _numbers(values: Any) -> list[float]:
-    found = to_list(values)
-    if not isinstance(found, list | tuple) or not found:
-        raise UnexpectedError("a list of numbers for each series")
-    return [round(number(value), 6) for value in found]
+    found = require_list(values, "a list of numbers")
+    if not found:
+        raise UnexpectedError("a list of numbers")
+    return [_number(value) for value in found]
 
 
-def _with_free_names(added: Mapping[str, list[Any]], columns: Columns) -> dict[str, list[Any]]:
-    """The new columns under names that are not in the table yet."""
-    return {_free(name, columns): values for name, values in added.items()}
-
-
-def _free(name: str, columns: Columns) -> str:
-    while name in columns:
-        name += "_new"
-    return name
+def _save_with(columns: Columns, added: Mapping[str, list[Any]], call: Call) -> Resource:
+    """Save the table with new columns, under names that it does not have yet."""
+    table = dict(columns)
+    for name, values in added.items():
+        while name in columns:
+            name += "_new"
+        table[name] = values
+    return _save(table, call)
 
 
 def _save(columns: Mapping[str, Sequence[Any]], call: Call) -> Resource:

@@ -11,7 +11,7 @@ from jarvis_agent.backends.outputs.validators import (
     Adapted,
     Adapter,
     find_text,
-    require_rows,
+    read_rows,
     text,
     to_builtin,
 )
@@ -39,10 +39,7 @@ def transcript(raw: Any, call: Call) -> Adapted:
     found = find_text(raw, "text")
     output: dict[str, Any] = {"text": found}
     if isinstance(raw, Mapping) and raw.get("chunks"):
-        output["chunks"] = [
-            {"text": text(row["text"]), "timestamp": to_builtin(row["timestamp"])}
-            for row in require_rows(raw["chunks"], "text", "timestamp")
-        ]
+        output["chunks"] = read_rows(raw["chunks"], {"text": text, "timestamp": to_builtin})
     return Adapted(output, found)
 
 

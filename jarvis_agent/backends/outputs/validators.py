@@ -1,7 +1,7 @@
 """Checks of raw outputs and their conversion to plain Python values; the result type of an adapter.
 
-require_rows(raw, "label", "score")     # a list of dicts with these keys, or UnexpectedError
-score(np.float32(0.72439))              # 0.7244
+read_rows(raw, {"label": text, "score": score})     # a list of dicts with these keys, or UnexpectedError
+score(np.float32(0.72439))                          # 0.7244
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 
 if TYPE_CHECKING:
@@ -32,19 +33,38 @@ class Adapted:
 Adapter = Callable[[Any, Call], Adapted]
 """Converts a model's raw output. Raises UnexpectedError for another form."""
 
+Fields = Mapping[str, Callable[[Any], Any]]
+"""Names of values in a row, each with the function that checks and converts it."""
+
 
 class UnexpectedError(Exception):
     """The raw output does not have the form that the message names."""
 
 
-def require_rows(raw: Any, *keys: str) -> list[Mapping[str, Any]]:
-    """A list of dicts that have all the keys; a single dict counts as a list of one. Else UnexpectedError."""
+def read_rows(raw: Any, fields: Fields, optional: Fields | None = None) -> list[dict[str, Any]]:
+    """A list of dicts with these fields, converted; other fields are dropped.
+
+    A single dict counts as a list of one. Optional fields that are missing or None are left out.
+
+    Raises:
+        UnexpectedError: it is no such list, or a field cannot be converted.
+    """
     rows = [raw] if isinstance(raw, Mapping) else raw
     if not isinstance(rows, list | tuple) or not all(
-        isinstance(row, Mapping) and all(key in row for key in keys) for row in rows
+        isinstance(row, Mapping) and fields.keys() <= row.keys() for row in rows
     ):
-        raise UnexpectedError("a list of {" + ", ".join(keys) + "}")
-    return list(rows)
+        raise UnexpectedError("a list of {" + ", ".join(fields) + "}")
+    extra = optional or {}
+    return [
+        {name: convert(row[name]) for name, convert in fields.items()}
+        | {name: convert(row[name]) for name, convert in extra.items() if row.get(name) is not None}
+        for row in rows
+    ]
+
+
+def best_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows by descending score; those without a score come last."""
+    return sorted(rows, key=lambda row: -(row.get("score") or 0.0))
 
 
 def number(value: Any) -> float:
@@ -63,9 +83,9 @@ def score(value: Any) -> float:
     return round(number(value), 4)
 
 
-def optional_score(value: Any) -> float | None:
-    """As `score`, and None for None."""
-    return None if value is None else score(value)
+def index(value: Any) -> int:
+    """A number, as an integer."""
+    return int(number(value))
 
 
 def text(value: Any) -> str:
@@ -112,20 +132,27 @@ def to_list(value: Any) -> Any:
     return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
+def require_list(value: Any, what: str) -> list[Any]:
+    """A list, from a list, tuple, array or tensor; else UnexpectedError, where `what` is the message."""
+    found = to_list(value)
+    if not isinstance(found, list | tuple):
+        raise UnexpectedError(what)
+    return list(found)
+
+
 def to_builtin(value: Any) -> Any:
     """Plain JSON: arrays become lists, paths texts, NaN None. Other types raise UnexpectedError."""
-    if value is None or isinstance(value, bool | str | int):
-        return value
+    value = to_list(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | str | int):
+        return value
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): to_builtin(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_builtin(item) for item in value]
-    if callable(getattr(value, "tolist", None)):
-        return to_builtin(value.tolist())
     raise UnexpectedError(f"plain data (it contains a {type(value).__name__})")
 
 
@@ -146,37 +173,29 @@ def to_array(value: Any, what: str) -> NDArray[Any]:
         raise UnexpectedError(what) from error
     if found.dtype.kind not in "biuf":
         raise UnexpectedError(what)
+    if not np.isfinite(found).all():
+        raise UnexpectedError(f"{what}, all finite")
     return found
 
 
 def describe_value(raw: Any) -> str:
     """A value in a few words, for an error message."""
     shape = getattr(raw, "shape", None)
-    if shape is not None:
-        return f"{type(raw).__name__} of shape {tuple(shape)}"
-    shown = repr(raw)
-    return f"{type(raw).__name__} {shown if len(shown) <= 80 else shown[:77] + '…'}"
+    what = brief_text(repr(raw), 80) if shape is None else f"of shape {tuple(shape)}"
+    return f"{type(raw).__name__} {what}"
 
 
-_IRREGULAR = {
-    "child": "children",
-    "foot": "feet",
-    "knife": "knives",
-    "man": "men",
-    "mouse": "mice",
-    "person": "people",
-    "scissors": "scissors",
-    "sheep": "sheep",
-    "skis": "skis",
-    "woman": "women",
-}
+_PLURALS = {"child": "children", "knife": "knives", "man": "men", "mouse": "mice", "person": "people"}
+_UNCHANGED = ("scissors", "sheep", "skis")
 
 
 def plural(noun: str) -> str:
     """The plural of an English noun, or of a phrase that ends in one."""
     first, space, last = noun.rpartition(" ")
-    if last in _IRREGULAR:
-        return first + space + _IRREGULAR[last]
+    if last in _UNCHANGED:
+        return noun
+    if last in _PLURALS:
+        return first + space + _PLURALS[last]
     if last.endswith(("s", "x", "z", "ch", "sh")):
         return noun + "es"
     if last.endswith("y") and last[-2:-1] not in "aeiou":

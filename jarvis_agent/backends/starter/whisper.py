@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media.audio import read_audio
 

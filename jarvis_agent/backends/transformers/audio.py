@@ -9,7 +9,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import seeded
 from jarvis_agent.backends.hub.snapshot import model_folder
-from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.transformers.generation import split_text, stopping
 from jarvis_agent.backends.transformers.loading import LOADING, LoadedModel
 from jarvis_agent.backends.transformers.text import MAX_LABELS, text_of

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.snapshot import config_file, model_folder
 from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
@@ -40,7 +39,6 @@ class TransformersExpert:
 
     pipeline: PipelineSpec
     loaded: LoadedModel
-    nbytes: int
 
     def __call__(self, call: Call) -> Any:
         options = call.candidate.metadata.get("options") or {}
@@ -82,5 +80,5 @@ class TransformersBackend(FileBackend):
             )
         if not remote and not candidate.local and candidate.path is None:
             dry_run(pipeline, config)
-        loaded = load_model(pipeline, model_folder(candidate, settings), candidate, settings)
-        return TransformersExpert(pipeline, loaded, weight_bytes(loaded.model, *loaded.extras.values()))
+        folder = model_folder(candidate, settings)
+        return TransformersExpert(pipeline, load_model(pipeline, folder, candidate, settings))

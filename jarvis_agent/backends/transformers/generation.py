@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jarvis_agent.backends.pool import is_cancelled
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import UnsupportedError
 

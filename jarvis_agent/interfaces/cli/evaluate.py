@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.core.settings import Settings
-    from jarvis_agent.core.types import Task
-    from jarvis_agent.evaluation.predict import Planner, Prediction
-    from jarvis_agent.evaluation.report import Figure, Report
+    from jarvis_agent.evaluation.predict import Prediction
+    from jarvis_agent.evaluation.report import EvaluationReport, Figure
 
 eval_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Score planning and model selection."
@@ -43,10 +42,6 @@ Predictions = Annotated[
     Path | None,
     typer.Option("--predictions", metavar="OUT", help="Write the plans to a new file, as JSON lines."),
 ]
-Concurrency = Annotated[
-    int | None,
-    typer.Option("--concurrency", metavar="N", min=1, help="Requests planned at once [4; offline: 1]."),
-]
 Half = Annotated[
     Literal["dev", "test", "all"],
     typer.Option("--half", help="dev: the half used for development; test: the other one."),
@@ -65,7 +60,6 @@ def taskbench(
     model: Model = None,
     limit: Limit = None,
     predictions: Predictions = None,
-    concurrency: Concurrency = None,
     mode: Mode = "strict",
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +67,7 @@ def taskbench(
     from jarvis_agent.evaluation.taskbench import read_folder, score_folder
 
     bench = read_folder(folder)
-    name, made = _plan_all(model, bench.inputs(limit), predictions, concurrency)
+    name, made = _plan_all(model, bench.inputs(limit), predictions)
     _print_table("TaskBench", score_folder(bench, made, mode, name), [], as_json)
     _exit_if_all_failed(made)
 
@@ -85,7 +79,6 @@ def plans(
     requests: Requests = None,
     limit: Limit = None,
     predictions: Predictions = None,
-    concurrency: Concurrency = None,
     failures: Failures = False,
     as_json: AsJson = False,
 ) -> None:
@@ -93,18 +86,9 @@ def plans(
     from jarvis_agent.evaluation.requests import read_requests, score_requests
 
     asked = read_requests(half, requests)[:limit]
-    name, made = _plan_all(model, {one.id: one.inputs for one in asked}, predictions, concurrency)
+    name, made = _plan_all(model, {one.id: one.inputs for one in asked}, predictions)
     reports, judged = score_requests(asked, made)
-    wrong = [
-        {
-            "id": one.asked.id,
-            "request": one.asked.request,
-            "expected": [_plan_text(plan) for plan in one.asked.plans],
-            "got": one.error or _plan_text(one.tasks),
-        }
-        for one in judged
-        if failures and not one.exact
-    ]
+    wrong = [one.as_failure() for one in judged if failures and not one.exact]
     _print_table(f"plans of {name}, half {half}", reports, wrong, as_json)
     _exit_if_all_failed(made)
 
@@ -117,10 +101,10 @@ def selection(model: Model = None, failures: Failures = False, as_json: AsJson =
     from jarvis_agent.core.settings import load_settings
     from jarvis_agent.evaluation.selection import choose, read_cases, score_choices
     from jarvis_agent.interfaces.cli.progress import make_console
-    from jarvis_agent.llm.client import LLMClient, describe_model
+    from jarvis_agent.llm.client import LLMClient
 
     settings = load_settings()
-    chat = _chat_model(model, settings)
+    chat, name = _chat_model(model, settings)
     llm = LLMClient(chat, settings) if chat is not None else None
     cases = track(read_cases(), "selecting", console=make_console(stderr=True), transient=True)
 
@@ -128,65 +112,41 @@ def selection(model: Model = None, failures: Failures = False, as_json: AsJson =
         return [await choose(case, llm) for case in cases]
 
     chosen = asyncio.run(choose_all())
-    wrong = [
-        {
-            "id": one.case.id,
-            "request": one.case.request,
-            "expected": [*one.case.right, one.case.reason],
-            "got": one.model or "a refusal",
-            "faults": sorted(one.faults),
-            "reason": one.reason,
-        }
-        for one in chosen
-        if failures and not one.is_right
-    ]
-    name = describe_model(chat) if chat is not None else "no model"
+    wrong = [one.as_failure() for one in chosen if failures and not one.is_right]
     _print_table("model selection", score_choices(chosen, name), wrong, as_json)
-    if chat is not None and not any(one.by == "llm" for one in chosen):
+    if llm is not None and not any(one.by == "llm" for one in chosen):
         typer.echo(f"{name} chose nothing: it failed, was too slow, or named no candidate", err=True)
         raise typer.Exit(1)
 
 
-def _chat_model(model: str | None, settings: Settings) -> BaseChatModel | None:
-    from jarvis_agent.llm.client import resolve_model
+def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:
+    """Return the chat model, None if there is none, and its name."""
+    from jarvis_agent.llm.client import describe_model, resolve_model
 
-    return None if model == "none" else resolve_model(model, settings)
-
-
-def _planner(model: str | None) -> tuple[Planner, str, int]:
-    """Return the planner, the name of its model, and the default concurrency."""
-    from jarvis_agent.core.settings import load_settings
-    from jarvis_agent.evaluation.predict import make_planner
-    from jarvis_agent.llm.client import describe_model
-
-    settings = load_settings()
-    chat = _chat_model(model, settings)
-    planner = make_planner(chat, settings)
-    if chat is None:
-        return planner, "no model", 1  # Plans on the CPU would only compete.
-    return planner, describe_model(chat), 4
+    chat = None if model == "none" else resolve_model(model, settings)
+    return chat, describe_model(chat) if chat is not None else "no model"
 
 
 def _plan_all(
-    model: str | None,
-    requests: Mapping[str, dict[str, Any]],
-    out: Path | None,
-    concurrency: int | None,
+    model: str | None, requests: Mapping[str, dict[str, Any]], out: Path | None
 ) -> tuple[str, dict[str, Prediction]]:
-    """Return the planner's name and its predictions by id; a progress bar is shown on stderr."""
+    """Return the model's name and its predictions by id; a progress bar is shown on stderr."""
     from rich.progress import Progress
 
-    from jarvis_agent.evaluation.predict import predict
+    from jarvis_agent.core.settings import load_settings
+    from jarvis_agent.evaluation.predict import make_planner, predict
     from jarvis_agent.interfaces.cli.progress import make_console
 
-    planner, name, default = _planner(model)
+    settings = load_settings()
+    chat, name = _chat_model(model, settings)
+    planner = make_planner(chat, settings)
+    concurrency = 1 if chat is None else 4  # Offline plans would only compete for the CPU.
 
     async def collect() -> dict[str, Prediction]:
         made = {}
         with Progress(console=make_console(stderr=True), transient=True) as progress:
             bar = progress.add_task("planning", total=len(requests))
-            predictions = predict(requests, planner, out=out, concurrency=concurrency or default)
-            async for one in predictions:
+            async for one in predict(requests, planner, out=out, concurrency=concurrency):
                 made[one.id] = one
                 progress.advance(bar)
         return made
@@ -203,17 +163,8 @@ def _exit_if_all_failed(made: Mapping[str, Prediction]) -> None:
         raise typer.Exit(1)
 
 
-def _plan_text(tasks: Sequence[Task]) -> str:
-    """A plan on one line: `0 image-to-text(image=a.jpg), 1 text-to-speech(text=<resource>-0)`."""
-    texts = [
-        f"{task.id} {task.task}({', '.join(f'{name}={value}' for name, value in task.args.items())})"
-        for task in tasks
-    ]
-    return ", ".join(texts) or "no task"
-
-
 def _print_table(
-    title: str, reports: Sequence[Report], wrong: Sequence[Mapping[str, Any]], as_json: bool
+    title: str, reports: Sequence[EvaluationReport], wrong: Sequence[Mapping[str, Any]], as_json: bool
 ) -> None:
     """Print one row per report; below, time, tokens and failures of the first, and the wrong results."""
     from rich.table import Table
@@ -244,7 +195,7 @@ def _print_table(
         console.print(Text(f"most frequent error: {clean(first.reason)}"))
     for one in wrong:
         console.print(Text(clean(f"\n{one['id']}: {one['request']}"), "bold"))
-        for label in ("expected", "got", "faults", "reason"):
+        for label in ("expected", "got", "defects", "reason"):
             values = one.get(label) or []
             for value in [values] if isinstance(values, str) else values:
                 console.print(Text(f"  {label:<9} {clean(str(value))}"))

@@ -17,7 +17,6 @@ The stages, in order:
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -35,6 +34,7 @@ from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier, load_classifier
 from jarvis_agent.planning.offline.clause_cuts import split_finer
@@ -148,11 +148,7 @@ def _as_brief(given: Mapping[str, Any], tools: Iterable[Any] | Mapping[str, Any]
 
 
 def _named_file(name: str) -> Resource:
-    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
-    if name.lower().endswith((".csv", ".tsv")):
-        kind = "table"
-    is_known = kind in ("image", "audio", "video", "text", "table")
-    return Resource(kind=kind if is_known else "file", path=Path(name), name=name)
+    return Resource(kind=kind_by_name(name), path=Path(name), name=name)
 
 
 def _turns(history: Iterable[ChatTurn | BaseMessage]) -> Iterable[ChatTurn]:

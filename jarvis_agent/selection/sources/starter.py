@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import ClassVar
 
-from jarvis_agent.backends.algorithms.media_tools import MEDIA_TOOLS
-from jarvis_agent.backends.algorithms.opencv import CONTROL_MAPS
+from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.backends.starter.models import STARTERS, StarterModel, find_weights, may_download
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -32,10 +31,17 @@ class StarterSource:
         return (await asyncio.to_thread(lambda: list(self._candidates(spec))))[:limit]
 
     def _candidates(self, spec: TaskSpec) -> Iterator[Candidate]:
-        if row := CONTROL_MAPS.get(spec.name):
-            yield _algorithm(spec, row.id, row.description, "opencv", "cv2", "apache-2.0")
-        if tool := MEDIA_TOOLS.get(spec.name):
-            yield _algorithm(spec, tool.id, tool.description, "media-tools", tool.library, tool.license)
+        if algorithm := ALGORITHMS.get(spec.name):
+            yield Candidate(
+                id=algorithm.id,
+                task=spec.name,
+                source=self.name,
+                backend="algorithms",
+                description=algorithm.description,
+                local=find_spec(algorithm.library) is not None,
+                size=0,
+                license=algorithm.license,
+            )
         for model in STARTERS.values():
             if spec.name in model.tasks:
                 yield self._candidate(model, spec)
@@ -56,18 +62,3 @@ class StarterSource:
             traits=model.traits,
             metadata={"downloadable": may_download(model, self.settings)},
         )
-
-
-def _algorithm(
-    spec: TaskSpec, name: str, description: str, backend: str, library: str, license_name: str
-) -> Candidate:
-    return Candidate(
-        id=name,
-        task=spec.name,
-        source=StarterSource.name,
-        backend=backend,
-        description=description,
-        local=find_spec(library) is not None,
-        size=0,
-        license=license_name,
-    )

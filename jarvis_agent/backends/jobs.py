@@ -1,0 +1,144 @@
+"""Calls in the queues of the pool: how they run, alone or in a batch, and learn that they were cancelled.
+
+while not is_cancelled(): ...      # in the worker thread of a call
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.devices import is_out_of_memory
+from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
+from jarvis_agent.core.types import Resource
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH_TEXT = 2_000
+"""Characters of an argument of a call in a batch."""
+
+MAX_BATCH_FILE = 5_000_000
+"""Bytes of a file of a call in a batch."""
+
+Outcome = tuple[Any, JarvisError | None]
+"""The result of a job, or the error that it failed with."""
+
+Retry = Callable[[Callable[[], Any]], Any]
+"""Does the given work, and once more if memory ran out."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A queued or running call. `cancelled`: its caller no longer waits for the result."""
+
+    call: Call
+    done: Future[Any] = field(default_factory=Future)
+    cancelled: bool = False
+
+    def start(self) -> bool:
+        """Mark the job as running; False if it was cancelled before."""
+        return self.done.set_running_or_notify_cancel()
+
+    def end(self, result: Any, error: JarvisError | None) -> None:
+        """Hand the outcome to the caller; a result that arrives after a cancellation is an error."""
+        error = error or (closed_error("stopped") if self.cancelled else None)
+        if error is None:
+            self.done.set_result(result)
+        else:
+            self.done.set_exception(error)
+
+
+_current: ContextVar[Sequence[Job]] = ContextVar("jarvis_pool_jobs", default=())
+
+
+def is_cancelled() -> bool:
+    """Whether every call that this worker thread runs was cancelled. Long computations poll it and stop."""
+    jobs = _current.get()
+    return bool(jobs) and all(job.cancelled for job in jobs)
+
+
+@contextmanager
+def running(jobs: Sequence[Job]) -> Iterator[None]:
+    """Within the block, `is_cancelled` speaks of these jobs."""
+    token = _current.set(jobs)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def run_jobs(expert: Any, jobs: Sequence[Job], retry: Retry) -> list[Outcome]:
+    """Return the outcome of each job. A batch that fails is logged and its jobs are run one by one."""
+    if len(jobs) > 1:
+        calls = [job.call for job in jobs]
+        try:
+            with running(jobs):
+                results = list(retry(lambda: expert.batch(calls)))
+            if len(results) != len(calls):
+                raise ValueError(f"a batch of {len(calls)} calls returned {len(results)} results")
+        except Exception as error:
+            model, why = calls[0].candidate.id, describe_error(error)
+            logger.warning("a batch of %d calls of %s is run one by one: %s", len(calls), model, why)
+        else:
+            return [(result, None) for result in results]
+    return [_run_job(expert, job, retry) for job in jobs]
+
+
+def _run_job(expert: Any, job: Job, retry: Retry) -> Outcome:
+    if job.cancelled:
+        return None, closed_error("not run")  # cancelled while its model was loaded
+    try:
+        with running((job,)):
+            return retry(lambda: expert(job.call)), None
+    except BaseException as error:
+        return None, as_expert_error(error, job.call)
+
+
+def fits_in_batch(call: Call) -> bool:
+    """Whether every input of a call is small: a batch needs the memory of all its calls at once."""
+    try:
+        return all(map(_is_small, call.inputs.values()))
+    except OSError:
+        return False
+
+
+def _is_small(value: Any) -> bool:
+    if not isinstance(value, Resource):
+        return len(str(value)) <= MAX_BATCH_TEXT
+    if value.path is None:
+        return value.kind in ("text", "image") and len(value.text or "") <= MAX_BATCH_TEXT
+    return value.kind in ("text", "image") and value.path.stat().st_size <= MAX_BATCH_FILE
+
+
+def fail_jobs(jobs: Sequence[Job], error: JarvisError) -> None:
+    """End queued jobs with an error."""
+    for job in jobs:
+        if job.start():
+            job.done.set_exception(error)
+
+
+def closed_error(what: str) -> ExpertError:
+    """The error of a call that a closed pool does not finish."""
+    return ExpertError(f"the model call was {what}: the pool was closed meanwhile")
+
+
+def as_expert_error(error: BaseException, call: Call) -> JarvisError:
+    """The error of a library as one of ours."""
+    if isinstance(error, JarvisError):
+        return error
+    wrapped = ExpertError(describe_error(error))
+    if is_out_of_memory(error):
+        traceback.clear_frames(error.__traceback__)  # they hold the tensors that filled the memory
+        wrapped = OutOfMemoryError(
+            f"{call.candidate.id} does not fit into memory for {call.spec.name}, even with every idle model "
+            "unloaded; use a smaller model, or another device (JARVIS_DEVICE)"
+        )
+    wrapped.__cause__ = error
+    return wrapped
