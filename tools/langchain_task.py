@@ -32,7 +32,7 @@ from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
-from jarvis_agent.execution.executor import TaskCall
+from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
 
