@@ -25,7 +25,6 @@ from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import (
     checked_stage,
-    make_registry,
     make_runners,
     make_stages,
     read_settings,
@@ -40,6 +39,7 @@ from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
@@ -103,7 +103,9 @@ class JarvisAgent(Runnable[Any, Run]):
         self._given = None if tools is None else make_runners(tools)
         self.model = resolve_model(model, self.settings)
         client = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.registry = make_registry(self.settings, client, sources, backends, selector, models)
+        self.registry = ModelRegistry(
+            self.settings, sources=sources, backends=backends, selector=selector, llm=client, pins=models
+        )
         self.stages = make_stages(self._runners, client, self.settings, *given)
 
     @property

@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -25,24 +24,22 @@ from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
 from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
+from jarvis_agent.agent.stage_calls import AddTask, ask_planner, write_answer
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.agent.steps import DirectSteps, Steps
+from jarvis_agent.agent.steps import DECISION, Steps
 from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_with_timeout, start_daemon_thread
+from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.context import ChatTurn, RunContext
-from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError, describe_error, format_traceback
+from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import report_after_failure
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _BEGUN = TypeAdapter(tuple[str, float])
 _FILES = TypeAdapter(list[Resource])
@@ -66,55 +63,29 @@ class RunPipeline:
         """`turns` are earlier turns of the chat; `ask` lets someone approve the plan before it is run."""
         self._stages = stages
         self._settings = stages.settings
-        self._steps: Steps = DirectSteps() if steps is None else steps
-        self._meter = self._steps.meter
-        self._config = merge_configs(config, {"callbacks": [self._meter]})
+        self._steps = steps or Steps()
+        self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
         self._config.pop("run_id", None)
         self._turns = turns
         self._ask = ask
         self._began = perf_counter()
         self._deadline = self._settings.run_timeout
+        self._emit: Emit = lambda event: None
         self._open_store: ResourceStore | None = None
         self._timings: dict[str, float] = {}
         self.turn: ChatTurn | None = None
 
-    async def run(self, request: Request, emit: Emit = lambda event: None) -> Run:
-        """Plan, select, execute, respond. The executor selects the model of each task when it is added.
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        """The events of a run as they happen. Closing the generator cancels the run.
 
         Raises:
             InputError: the request is empty, or one of its files cannot be used.
             DeadlineError: its files could not be read within the run's time.
         """
-        try:
-            runners, context = await self._prepare(request)
-            async with Executor(
-                runners, self._store, context, self._settings, emit, self._clock, self._steps.results
-            ) as executor:
-                plan = await self._plan(context, executor, emit)
-                results = await executor.join(plan.tasks, self._deadline)
-                plan, results = await self._replan(context, executor, plan, results, emit)
-            self._time_execution(results)
-            answer = await self._respond(context, plan, results, emit)
-        finally:
-            await self._close_store()
-        self.turn = _turn_of(context, answer, results)
-        self._timings["total"] = self._clock()
-        usage = self._meter.usage
-        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=self._timings)
-        emit(Event(kind="done", seconds=self._clock(), run=run))
-        return run
-
-    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        """The events of `run` as they happen. Closing the generator cancels the run."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-        async def work() -> None:
-            try:
-                await self.run(request, queue.put_nowait)
-            finally:
-                queue.put_nowait(None)
-
-        working = asyncio.create_task(work())
+        self._emit = queue.put_nowait
+        working = asyncio.create_task(self._run(request))
+        working.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
                 yield event
@@ -124,12 +95,32 @@ class RunPipeline:
             await asyncio.wait([working])
 
     async def plan(self, request: Request) -> Plan:
-        """The plan only; nothing is run. Raises as `run`."""
+        """The plan only; nothing is run. Raises as `events`."""
         try:
             _, context = await self._prepare(request, makes_files=False)
             return (await self._write_plan(context, lambda task: None))[0]
         finally:
             await self._close_store()
+
+    async def _run(self, request: Request) -> None:
+        """Plan, select, execute, respond. The executor selects the model of each task when it is added."""
+        try:
+            runners, context = await self._prepare(request)
+            async with Executor(
+                runners, self._store, context, self._settings, self._emit, self._clock, self._steps
+            ) as executor:
+                plan = await self._plan(context, executor)
+                results = await executor.join(plan.tasks, self._deadline)
+                plan, results = await self._replan(context, executor, plan, results)
+            self._time_execution(results)
+            answer = await self._respond(context, plan, results)
+        finally:
+            await self._close_store()
+        self.turn = _turn_of(context, answer, results)
+        self._timings["total"] = self._clock()
+        usage = self._steps.meter.usage
+        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=self._timings)
+        self._emit(Event(kind="done", seconds=self._clock(), run=run))
 
     # Prepare
 
@@ -141,20 +132,16 @@ class RunPipeline:
     async def _prepare(
         self, request: Request, *, makes_files: bool = True
     ) -> tuple[Mapping[str, TaskRunner], RunContext]:
-        """The runners, and the request with its files opened."""
+        """The runners, and the request with its files opened. A resumed run keeps its directory and clock."""
         if not request.text and not request.blocks:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
+        settings = self._settings
 
-        store = await asyncio.to_thread(ResourceStore, self._settings)
+        def begin() -> tuple[str, float]:
+            return str(ResourceStore(settings).directory), time.time()
 
-        async def begin() -> tuple[str, float]:
-            return made, time.time()
-
-        made = await asyncio.to_thread(lambda: str(store.directory))
-        directory, began = await self._steps.run_once("begin", begin, _BEGUN)
-        if directory != made:
-            store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
-        self._open_store = store
+        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
+        self._open_store = await asyncio.to_thread(ResourceStore, settings, directory=Path(directory))
         elapsed = max(0.0, time.time() - began)
         self._began -= elapsed
         self._deadline += elapsed
@@ -162,7 +149,7 @@ class RunPipeline:
             left = self._deadline - self._clock()
             return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
-            limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
+            limit = f"{settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
             raise DeadlineError(
                 f"the request's files could not be read within {limit}; "
                 "try again with fewer files, or files of this machine"
@@ -192,9 +179,9 @@ class RunPipeline:
 
     # Plan
 
-    async def _plan(self, context: RunContext, executor: Executor, emit: Emit) -> Plan:
+    async def _plan(self, context: RunContext, executor: Executor) -> Plan:
         """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
-        add: Callable[[Task], None] = (lambda task: None) if self._steps.is_stored else executor.add
+        add: AddTask = (lambda task: None) if self._steps.is_stored else executor.add
 
         async def decide() -> Plan:
             return plan if self._ask is None else approve(plan, context, self._ask)
@@ -203,127 +190,73 @@ class RunPipeline:
             "plan", lambda: self._write_plan(context, add), _PLANNED
         )
         if self._steps.is_stored:
-            plan = await self._steps.run_once("decision", decide, _PLAN)
-        emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+            plan = await self._steps.run_once(DECISION, decide, _PLAN)
+        self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
         return plan
 
-    async def _write_plan(self, context: RunContext, add: Callable[[Task], None]) -> tuple[Plan, float]:
+    async def _write_plan(self, context: RunContext, add: AddTask) -> tuple[Plan, float]:
         """The plan, as far as it was written in time, and the seconds it took."""
-        started = self._clock()
-        plan = Plan()
-        seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
-        late = f"planning did not finish in its time ({limit})"
+        started, plan = self._clock(), Plan()
+        inputs = _inputs(context, tools=context.specs)
         for planner in (self._stages.planner, self._stages.fallback_planner):
             if planner is None:
                 break
-            before = plan
-            plan, is_late = await self._ask_planner(planner, context, add, before, seconds, late)
-            seconds = self._deadline - self._clock()
-            if not is_late or plan.tasks or seconds <= 0:
+            part, is_complete = await self._ask_planner(planner, "planning", inputs, add)
+            plan += part
+            if is_complete or plan.tasks:
                 break
         return plan, self._clock() - started
 
-    async def _ask_planner(
-        self,
-        planner: Runnable[Any, Plan],
-        context: RunContext,
-        add: Callable[[Task], None],
-        plan: Plan,
-        seconds: float,
-        late: str,
-    ) -> tuple[Plan, bool]:
-        """The plan with what one planner adds, and whether its time was over.
-
-        A task that was added may run already, so it stays in the plan whatever becomes of the planner.
-        """
-
-        async def read() -> None:
-            nonlocal plan
-            stream = planner.astream(_inputs(context, tools=context.specs), self._config)
-            async with aclosing(cast("AsyncGenerator[Plan, None]", stream)) as chunks:
-                async for chunk in chunks:
-                    if not isinstance(chunk, Plan):
-                        raise TypeError(f"the planner returned no Plan: {chunk!r}")
-                    if is_over:  # a planner that ignores its cancellation may still write
-                        return
-                    plan += chunk
-                    for task in chunk.tasks:
-                        add(task)
-
-        is_over = False
-        note, is_late = "", False
-        try:
-            await run_with_timeout(seconds, read(), "the planner")
-        except StageTimeoutError:
-            note, is_late = late, True
-        except JarvisError as error:
-            note = str(error)
-        except Exception as error:
-            logger.error("planning failed: %s", format_traceback(error))
-            note = f"planning failed ({type(error).__name__}); see the log"
-        finally:
-            is_over = True
-        return (plan + Plan(notes=[note]) if note else plan), is_late
-
     async def _replan(
-        self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult], emit: Emit
+        self, context: RunContext, executor: Executor, plan: Plan, results: list[TaskResult]
     ) -> tuple[Plan, list[TaskResult]]:
         """Plan again for failed tasks, at most `Settings.max_replans` times."""
-        if self._stages.replanner is None or self._ask is not None or not plan.tasks:
-            return plan, results
-        # An approved plan is not changed.
+        replanner = self._stages.replanner
+        if replanner is None or self._ask is not None or not plan.tasks:
+            return plan, results  # an approved plan is not changed
+
+        async def write() -> Plan:
+            if self._clock() >= self._deadline or all(result.status == "ok" for result in results):
+                return Plan()
+            inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
+            return (await self._ask_planner(replanner, "planning again", inputs, lambda task: None))[0]
+
         for turn in range(self._settings.max_replans):
             started = self._clock()
-            again = self._write_replan(self._stages.replanner, context, plan, results)
-            more = await self._steps.run_once(f"replan {turn}", again, _PLAN)
+            more = await self._steps.run_once(f"replan {turn}", write, _PLAN)
             if more == Plan():
                 break
             self._timings["replan"] = self._timings.get("replan", 0.0) + self._clock() - started
             plan += more
-            emit(Event(kind="planned", seconds=self._clock(), plan=plan))
+            self._emit(Event(kind="planned", seconds=self._clock(), plan=plan))
             if not more.tasks:
                 break
             results = await executor.join(plan.tasks, self._deadline)
         return plan, results
 
-    def _write_replan(
-        self, replanner: Runnable[Any, Plan], context: RunContext, plan: Plan, results: Sequence[TaskResult]
-    ) -> Callable[[], Awaitable[Plan]]:
-        async def write() -> Plan:
-            seconds, limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
-            if seconds <= 0 or all(result.status == "ok" for result in results):
-                return Plan()
-            inputs = _inputs(context, tools=context.specs, plan=plan, results=results)
-            try:
-                return Plan() + await run_with_timeout(
-                    seconds, replanner.ainvoke(inputs, self._config), "replanning"
-                )
-            except StageTimeoutError:
-                return Plan(notes=[f"planning again did not finish in its time ({limit})"])
-            except Exception as error:
-                # The results so far are kept.
-                logger.error("replanning failed: %s", format_traceback(error))
-                return Plan(notes=[f"planning again failed ({type(error).__name__}); see the log"])
-
-        return write
+    async def _ask_planner(
+        self, planner: Runnable[Any, Plan], what: str, inputs: dict[str, Any], add: AddTask
+    ) -> tuple[Plan, bool]:
+        limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
+        return await ask_planner(planner, what, inputs, self._config, add, limit)
 
     # Respond
 
-    async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult], emit: Emit) -> str:
+    async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult]) -> str:
         """The answer. If its writer fails or exceeds its time, the report completes it."""
         started, pieces = self._clock(), list[str]()
 
-        def show(piece: Any) -> None:
-            if not isinstance(piece, str):
-                raise TypeError(f"the responder returned no text: {piece!r}")
+        def show(piece: str) -> None:
             pieces.append(piece)
-            emit(Event(kind="token", seconds=self._clock(), text=piece))
+            self._emit(Event(kind="token", seconds=self._clock(), text=piece))
 
         async def write() -> str:
             if plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
             else:
-                await self._write_answer(context, plan, results, show, pieces)
+                inputs = _inputs(context, plan=plan, results=results, restricted=context.confined)
+                limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
+                await write_answer(self._stages.responder, inputs, self._config, show, limit)
             return "".join(pieces)
 
         answer = await self._steps.run_once("answer", write, _TEXT)
@@ -331,37 +264,6 @@ class RunPipeline:
             show(answer)
         self._timings["respond"] = self._clock() - started
         return answer
-
-    async def _write_answer(
-        self,
-        context: RunContext,
-        plan: Plan,
-        results: list[TaskResult],
-        show: Callable[[Any], None],
-        shown: Sequence[str],
-    ) -> None:
-        seconds, limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
-        inputs = _inputs(context, plan=plan, results=results, restricted=context.confined)
-        is_over = False
-
-        async def write() -> None:
-            stream = cast("AsyncGenerator[str, None]", self._stages.responder.astream(inputs, self._config))
-            async with aclosing(stream) as pieces:
-                async for piece in pieces:
-                    if is_over:  # a responder that ignores its cancellation may still write
-                        return
-                    show(piece)
-                    await asyncio.sleep(0)  # lets the time limit pass if the stream never waits
-
-        try:
-            await run_with_timeout(seconds, write(), "the responder")
-        except Exception as error:
-            is_over = True
-            late = isinstance(error, StageTimeoutError)
-            why = f"there was no time left ({limit})" if late else describe_error(error)
-            logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
-            for piece in report_after_failure(inputs, bool(shown), why):
-                show(piece)
 
     # Time
 
@@ -380,19 +282,13 @@ class RunPipeline:
         self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
 
     async def _close_store(self) -> None:
-        store = self._open_store
-        if store is None:
+        if self._open_store is None:
             return
         try:
-            await run_with_timeout(
-                limits.CANCEL_GRACE_S, asyncio.to_thread(store.close), "closing the run's directory"
-            )
-        except StageTimeoutError:
-            logger.warning("the directory %s of a run does not respond and is left", store.directory)
-        except asyncio.CancelledError:
-            # A second cancellation is not delayed; a thread removes the directory if it is empty.
-            start_daemon_thread(store.close)
-            raise
+            async with asyncio.timeout(limits.CANCEL_GRACE_S):
+                await run_in_daemon_thread(self._open_store.close)
+        except TimeoutError:
+            logger.warning("the directory of a run does not respond and is left")
 
 
 def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:

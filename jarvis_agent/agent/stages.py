@@ -1,20 +1,17 @@
 """The parts of an agent: its stages, models and task runners, made from what the user passes.
 
-registry = make_registry(settings, client, sources, backends, selector, models)
 stages = make_stages(runners, client, settings, planner, responder)
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.execution.executor import TaskRunner
@@ -23,8 +20,6 @@ from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.response.chain import response_chain, template_responder
-from jarvis_agent.selection.registry import ModelRegistry
-from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
 
@@ -38,7 +33,7 @@ class PipelineStages:
         planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
         responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
         settings: limits and policies.
-        fallback_planner: asked if the planner exceeds its time before its first task.
+        fallback_planner: asked if the planner fails before its first task.
         replanner: the planner's dict with "plan" and "results" → Plan to add; None: no replanning.
     """
 
@@ -61,42 +56,24 @@ def make_stages(
     from jarvis_agent.planning.offline import OfflinePlanner
 
     offline = OfflinePlanner(settings=settings)
-    if client is None:
+    if client is not None:
         return PipelineStages(
-            runners, planner or offline, responder or template_responder(model_missing=True), settings
+            runners=runners,
+            planner=planner
+            or planning_chain(client, settings=settings)
+            .with_fallbacks([offline], exception_key="error")
+            .with_config(run_name="plan"),
+            responder=responder
+            or response_chain(client, settings=settings)
+            .with_fallbacks([template_responder()], exception_key="error")
+            .with_config(run_name="respond"),
+            settings=settings,
+            fallback_planner=offline,
+            replanner=None if planner else replanning_chain(client, settings=settings),
         )
-    return PipelineStages(
-        runners=runners,
-        planner=planner
-        or planning_chain(client, settings=settings)
-        .with_fallbacks([offline], exception_key="error")
-        .with_config(run_name="plan"),
-        responder=responder
-        or response_chain(client, settings=settings)
-        .with_fallbacks([template_responder()], exception_key="error")
-        .with_config(run_name="respond"),
-        settings=settings,
-        fallback_planner=None if planner else offline,
-        replanner=None if planner else replanning_chain(client, settings=settings),
-    )
-
-
-def make_registry(
-    settings: Settings,
-    client: LLMClient | None,
-    sources: Iterable[ModelSource] | None,
-    backends: Iterable[Backend | Factory] | None,
-    selector: Any,
-    models: Mapping[str, str] | None,
-) -> ModelRegistry:
-    return ModelRegistry(
-        settings,
-        sources=sources,
-        backends=backends,
-        selector=selector,
-        llm=client,
-        pins=models,
-    )
+    responder = responder or template_responder(model_missing=True)
+    fallback = offline if planner else None
+    return PipelineStages(runners, planner or offline, responder, settings, fallback_planner=fallback)
 
 
 def read_settings(given: Any) -> Settings:

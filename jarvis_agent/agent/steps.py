@@ -1,48 +1,111 @@
-"""Steps of a run: done directly, or done once and stored (agent/checkpoints.py).
+"""Steps of a run. With a checkpointer, each is done once: its result is committed before anything uses it.
 
-steps = DirectSteps()
-plan = await steps.run_once("plan", make_plan, TypeAdapter(Plan))
+    steps = Steps()                                         # does every step, and stores nothing
+    steps = Steps(saver, config)                            # inside a LangGraph node with a checkpointer
+    plan = await steps.run_once("plan", make_plan, PLAN)    # made now, or what was stored when it was made
+
+The result of a step is a pending write of the checkpoint in which the node started. LangGraph's own tasks
+hand a result on while it is still being written.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter
 
-from jarvis_agent.execution.executor import ResultStore
+from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.core.types import Task, TaskResult, Usage
 from jarvis_agent.llm.usage import UsageMeter
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 T = TypeVar("T")
 
+COMMIT_TIMEOUT_S = 60.0
+"""Seconds that a checkpointer may take to commit the result of a step."""
 
-class Steps(Protocol):
-    """How the steps of a run are done: directly, or once and stored (agent/checkpoints.py)."""
+DECISION = "decision"
+"""Name of the step that asks for approval of the plan."""
 
-    @property
-    def is_stored(self) -> bool: ...
-
-    @property
-    def meter(self) -> UsageMeter: ...
-
-    @property
-    def results(self) -> ResultStore | None: ...
-
-    async def run_once(self, name: str, work: Callable[[], Awaitable[T]], adapter: TypeAdapter[T]) -> T:
-        """The stored result of this step, else that of `work`. `adapter` converts it from and to JSON."""
-        ...
+_CHANNEL = "jarvis_step"
+_USAGES = TypeAdapter(dict[str, Usage])
+_RESULT = TypeAdapter(TaskResult)
 
 
-class DirectSteps:
-    """Runs every step, and stores nothing."""
+class Steps:
+    """The steps of one run. They are identified by name."""
 
-    is_stored = False
-    results = None
-
-    def __init__(self) -> None:
+    def __init__(
+        self, saver: BaseCheckpointSaver[Any] | None = None, config: RunnableConfig | None = None
+    ) -> None:
+        """`saver` stores the steps; `config` is that of a LangGraph node. Without them nothing is stored."""
         self.meter = UsageMeter()
+        self._saver = saver
+        self._checkpoint = _checkpoint_of(config) if config is not None else {}
+        self._stored: dict[str, Any] | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a checkpointer stores the steps."""
+        return self._saver is not None
 
     async def run_once(self, name: str, work: Callable[[], Awaitable[T]], adapter: TypeAdapter[T]) -> T:
-        """The result of `work`."""
-        return await work()
+        """The stored result of this step, else that of `work`, once it is committed.
+
+        The step's LLM usage is stored with it, and counted again when the step is not repeated. `adapter`
+        converts the result from and to JSON.
+
+        Raises:
+            DeadlineError: the checkpointer did not commit within COMMIT_TIMEOUT_S.
+        """
+        if self._saver is None:
+            return await work()
+        if self._stored is None:
+            self._stored = stored_steps(await self._saver.aget_tuple(self._checkpoint))
+        if name in self._stored:
+            done = self._stored[name]
+            for stage, usage in _USAGES.validate_python(done["usage"]).items():
+                self.meter.add(stage, usage)
+            return adapter.validate_python(done["value"])
+        with self.meter.measure() as part:
+            value = adapter.dump_python(await work(), mode="json")
+        done = {"step": name, "value": value, "usage": _USAGES.dump_python(part.usage, mode="json")}
+        try:
+            async with asyncio.timeout(COMMIT_TIMEOUT_S) as limit:
+                await self._saver.aput_writes(self._checkpoint, [(_CHANNEL, done)], f"{_CHANNEL}:{name}")
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise DeadlineError(
+                f"the checkpointer did not commit the result of a step within {COMMIT_TIMEOUT_S:g} s; "
+                "the run stops here, since nothing may build on a result that could be lost"
+            ) from error
+        return adapter.validate_python(value)
+
+    async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
+        """As `jarvis_agent.execution.executor.ResultStore`: each task of a plan is a step."""
+        return await self.run_once(f"{task.task} {task.id}", work, _RESULT)
+
+
+def stored_steps(found: CheckpointTuple | None) -> dict[str, Any]:
+    """The stored steps of a checkpoint by name, as {step, value, usage}."""
+    writes = (found.pending_writes if found is not None else None) or []
+    return {value["step"]: value for _, channel, value in writes if channel == _CHANNEL}
+
+
+def _checkpoint_of(config: RunnableConfig) -> RunnableConfig:
+    """The checkpoint in which a node started. Its namespace precedes the node's own."""
+    configurable = config["configurable"]
+    namespace = configurable["checkpoint_ns"].rpartition("|")[0]
+    return {
+        "configurable": {
+            "thread_id": configurable["thread_id"],
+            "checkpoint_ns": namespace,
+            "checkpoint_id": configurable["checkpoint_map"][namespace],
+        }
+    }

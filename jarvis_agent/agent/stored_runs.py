@@ -23,8 +23,8 @@ from langgraph.constants import START
 from langgraph.types import Command
 
 from jarvis_agent.agent.approval import to_json
-from jarvis_agent.agent.checkpoints import is_answered
 from jarvis_agent.agent.graph import GraphInput, JarvisGraph
+from jarvis_agent.agent.steps import DECISION, stored_steps
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
@@ -64,16 +64,19 @@ class StoredRuns:
                 raise ConfigError(
                     f"the plan of the thread {thread!r} waits for approval; decide with approve=True"
                 )
+            is_over = False
+            if given is not None or (await self._graph.aget_state(config)).tasks:
+                stream = self._graph.astream(given, config, stream_mode="custom", durability="sync")
+                async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as events:
+                    async for event in events:
+                        is_over = event["kind"] == "done"
+                        yield Event.model_validate(event)
             state = await self._graph.aget_state(config)
-            if given is None and not state.next:
-                if not state.values.get("run"):
-                    raise ConfigError(f"the thread {thread!r} has no run to resume")
-                yield Event(kind="done", run=Run.model_validate(state.values["run"]))
+            if is_over or state.tasks:
                 return
-            stream = self._graph.astream(given, config, stream_mode="custom", durability="sync")
-            async with aclosing(cast("AsyncGenerator[Any, None]", stream)) as events:
-                async for event in events:
-                    yield Event.model_validate(event)
+            if not state.values.get("run"):
+                raise ConfigError(f"the thread {thread!r} has no run to resume")
+            yield Event(kind="done", run=Run.model_validate(state.values["run"]))
 
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
         """The plan that waits for approval, as {request, plan, notes}; None if none does.
@@ -81,15 +84,16 @@ class StoredRuns:
         After an invalid decision it also has the `problem`, and the decision as `given`.
         """
         interrupts = (await self._graph.aget_state(config)).interrupts
-        stored = await self._stored(config)
-        return interrupts[0].value if interrupts and stored and not is_answered(stored) else None
+        # LangGraph keeps an interrupt that was answered until its node has ended.
+        is_answered = DECISION in stored_steps(await self._stored(config))
+        return interrupts[0].value if interrupts and not is_answered else None
 
     async def unfinished(self, config: RunnableConfig) -> Request | None:
         """The request of the thread's last run, if it has not ended; else None."""
         found = await self._stored(config)
         values = found.checkpoint["channel_values"] if found is not None else {}
         given = values.get(START)
-        if given is None and (await self._graph.aget_state(config)).next:
+        if given is None and (await self._graph.aget_state(config)).tasks:
             given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
         return None if given is None else Request.of(given)
 

@@ -63,7 +63,7 @@ class CircuitBreaker:
         try:
             yield
         except JarvisError as error:
-            if policy_for(error).counts:
+            if policy_for(error).trips_breaker:
                 self._count_failure(key, began)
             raise
         else:

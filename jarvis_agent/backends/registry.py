@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
-from jarvis_agent.core.plugins import brought, checked
+from jarvis_agent.core.plugins import check_plugin, load_plugin
 from jarvis_agent.core.settings import Settings
 
 Factory = Callable[[Settings, ModelPool], Backend]
@@ -45,7 +45,7 @@ def default_backends() -> list[Factory]:
     """Factories of all built-in backends, followed by those of installed plug-ins."""
     built_in = [partial(_built_in, home) for home in (*_LOCAL, *_HOSTED)]
     entries = entry_points(group="jarvis_agent.backends")
-    return [*built_in, *(partial(brought, entry, Backend, "backend") for entry in entries)]
+    return [*built_in, *(partial(load_plugin, entry, Backend, "backend") for entry in entries)]
 
 
 def make_backends(
@@ -61,7 +61,7 @@ def make_backends(
 
 def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool) -> Backend:
     if not callable(given):
-        return checked(given, Backend, "a backend")
+        return check_plugin(given, Backend, "a backend")
     name = getattr(given, "__name__", repr(given))
     try:
         backend = given(settings, pool)
@@ -72,7 +72,7 @@ def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool)
             f"the backend {name} cannot be made from (settings, pool): {describe_error(error)}; "
             "pass an instance, or a factory that accepts these two arguments"
         ) from error
-    return checked(backend, Backend, f"what {name} makes as a backend")
+    return check_plugin(backend, Backend, f"what {name} makes as a backend")
 
 
 def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:

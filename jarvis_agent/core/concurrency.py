@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
@@ -43,6 +44,9 @@ class GraceLimits:
 
 limits = GraceLimits()
 
+_stage: ContextVar[str] = ContextVar("jarvis_stage", default="")
+"""Name of the work that `run_with_timeout` runs."""
+
 
 class StageTimeoutError(TimeoutError):
     """`run_with_timeout` reached its limit; a TimeoutError of the work itself is a plain TimeoutError."""
@@ -51,7 +55,8 @@ class StageTimeoutError(TimeoutError):
 async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: str) -> T:
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
-    SystemExit and stray CancelledErrors of the work become ExpertError, so that a plugin cannot end the run.
+    SystemExit, KeyboardInterrupt and stray CancelledErrors of the work, and of asyncio tasks that it creates,
+    become ExpertError: a plugin cannot end the run. Ctrl-C still does.
 
     Args:
         seconds: the limit; zero or less: the work is not started.
@@ -66,7 +71,12 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
-    running = asyncio.create_task(_contain_exit(work, name), name=name)
+    contain_exits_of_tasks()
+    token = _stage.set(name)
+    try:
+        running = asyncio.create_task(work, name=name)
+    finally:
+        _stage.reset(token)
     in_time: set[asyncio.Task[T]] = set()
     try:
         in_time, _ = await asyncio.wait([running], timeout=seconds)
@@ -82,12 +92,44 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     return running.result()
 
 
+def contain_exits_of_tasks() -> None:
+    """Have the running event loop contain SystemExit in tasks that `run_with_timeout` and its work create.
+
+    asyncio lets SystemExit and KeyboardInterrupt of any task end the event loop, and LangChain runs parts of
+    a chain in tasks of its own. Other tasks of the loop are not affected.
+    """
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    if getattr(before, "contains_exits", False):
+        return
+
+    def create(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
+        if name := (options.get("context") or copy_context()).get(_stage):
+            work = _contain_exit(work, name)
+        return before(loop, work, **options) if before else asyncio.Task(work, loop=loop, **options)
+
+    create.contains_exits = True  # type: ignore[attr-defined]
+    loop.set_task_factory(create)
+
+
 async def _contain_exit(work: Awaitable[T], name: str) -> T:
     try:
         return await work
     except SystemExit as error:
-        # asyncio lets SystemExit out of the event loop.
         raise _ended_with(error, name) from error
+    except KeyboardInterrupt as error:
+        if _is_ctrl_c():
+            raise
+        raise _ended_with(error, name) from error
+
+
+def _is_ctrl_c() -> bool:
+    """Whether a KeyboardInterrupt may be the user's: a signal reaches only the main thread.
+
+    `asyncio.run` replaces the handler by one that cancels the main task.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _ended_with(error: BaseException, name: str) -> ExpertError:

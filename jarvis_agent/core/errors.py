@@ -1,28 +1,27 @@
 """Every error that jarvis_agent raises or records, in one tree.
 
     JarvisError
-    ├── ConfigError               settings, keys or names that cannot work
-    │   └── MissingExtraError     an optional package is not installed
-    ├── InputError                the request, or a file or URL that it names, cannot be used
-    │   └── ForbiddenError        a file or URL that this request may not read
-    ├── PlanError                 a plan that cannot be made or repaired
-    ├── LLMError                  the language model failed, refused, or timed out
-    ├── NoCandidateError          no expert is left for a task
-    ├── DeadlineError             time ran out
-    └── ExpertError               an expert failed
-        ├── TransientError        worth another try (503, dropped connection, timeout)
-        │   └── RateLimitedError  worth another try after `retry_after` seconds
-        ├── TooSlowError          it did not finish in the time of an attempt
-        ├── UnavailableError      it failed again and again, so it is left alone for a while
-        ├── OutOfMemoryError      the model does not fit; a smaller one may
-        ├── UnsupportedError      this expert cannot do this; another one may
-        ├── BadInputError         no expert can do this with this input
-        └── ExhaustedError        every expert that could do the task has failed
+    ├── ConfigError                       a setting, key or name is wrong
+    │   └── MissingExtraError             an optional package is not installed
+    ├── InputError                        the request, or a file or URL in it, cannot be used
+    │   └── ForbiddenError                a file or URL that this request may not read
+    ├── PlanError                         a plan cannot be made or repaired
+    ├── LLMError                          the language model failed, refused, or timed out
+    ├── NoCandidateError                  no expert can do a task
+    ├── DeadlineError                     a run, stage, task or attempt timed out
+    └── ExpertError                       an expert failed
+        ├── TransientError                retried (503, dropped connection, timeout)
+        │   └── RateLimitedError          retried after `retry_after` seconds
+        ├── AttemptTimeoutError           an attempt timed out
+        ├── CircuitOpenError              it failed repeatedly, and is not asked for a while
+        ├── OutOfMemoryError              the model does not fit; a smaller one may
+        ├── UnsupportedError              this expert cannot do this; another one may
+        ├── BadInputError                 the input is at fault; no other candidate is tried
+        └── AllCandidatesFailedError      every candidate for the task failed
 
-Messages are written for the person who sees them: what was tried, and what to do now. Secrets in them are
-masked (jarvis_agent.core.redaction).
+Messages state what was tried and what to do now. Secrets in them are redacted (core.redaction).
 Only `ConfigError` and `InputError` leave `JarvisAgent.invoke`; the others are recorded in the run.
-What is done after each of them is in RULES.
+ERROR_POLICIES states what follows each of them.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ from jarvis_agent.core.redaction import redact
 
 
 class JarvisError(Exception):
-    """Base of every error of this package. Its message holds no secrets, whatever it was made with.
-
-    Tracers and checkpointers keep `repr(error)` and `error.args`, so those are masked too.
-    """
+    """Base of every error of this package. Its message, `repr` and `args` hold no secrets."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(redact(arg) if isinstance(arg, str) else arg for arg in args))
@@ -52,7 +48,7 @@ class ConfigError(JarvisError):
 
 
 class MissingExtraError(ConfigError):
-    """An optional package is missing; the message says which command installs it."""
+    """An optional package is missing; the message gives the command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         """`what` needs the optional dependencies named `extra` (one of pyproject's extras)."""
@@ -61,23 +57,23 @@ class MissingExtraError(ConfigError):
 
 
 class InputError(JarvisError):
-    """The request, or something that it names, cannot be used."""
+    """The request, or a file or URL in it, cannot be used."""
 
 
 class ForbiddenError(InputError):
-    """A file or URL that neither the request nor the settings allow."""
+    """Neither the request nor the settings allow this file or URL."""
 
 
 class PlanError(JarvisError):
-    """A plan could not be made or repaired."""
+    """A plan cannot be made or repaired."""
 
 
 class LLMError(JarvisError):
-    """The language model failed, refused, or did not answer in time."""
+    """The language model failed, refused, or timed out."""
 
 
 class NoCandidateError(JarvisError):
-    """No expert can do the task; `rejected` says why, by model id."""
+    """No expert can do the task; `rejected` gives the reasons by model id."""
 
     def __init__(self, message: str, rejected: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -85,7 +81,7 @@ class NoCandidateError(JarvisError):
 
 
 class DeadlineError(JarvisError):
-    """A run, stage, task or attempt did not finish in its time."""
+    """A run, stage, task or attempt timed out."""
 
 
 class ExpertError(JarvisError):
@@ -93,11 +89,11 @@ class ExpertError(JarvisError):
 
 
 class TransientError(ExpertError):
-    """A failure that another try may not meet."""
+    """A failure that may not repeat."""
 
 
 class RateLimitedError(TransientError):
-    """The provider asks to wait `retry_after` seconds (None: it did not say)."""
+    """The provider asks to wait `retry_after` seconds (None: it gave no time)."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -105,11 +101,11 @@ class RateLimitedError(TransientError):
 
 
 class AttemptTimeoutError(ExpertError):
-    """An attempt did not finish in its time."""
+    """An attempt timed out."""
 
 
 class CircuitOpenError(ExpertError):
-    """The expert was not asked, since it has failed again and again (see backends.circuit_breaker)."""
+    """The expert was not asked, since it failed repeatedly (see backends.circuit_breaker)."""
 
 
 class OutOfMemoryError(ExpertError):
@@ -121,53 +117,49 @@ class UnsupportedError(ExpertError):
 
 
 class BadInputError(ExpertError):
-    """The input itself is at fault, so no other candidate is tried."""
+    """The input is at fault, so no other candidate is tried."""
 
 
 class AllCandidatesFailedError(ExpertError):
-    """Every candidate for a task has failed; its dependants are skipped."""
+    """Every candidate for a task failed; its dependants are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorPolicy:
-    """What is done after an error.
+    """What follows an error.
 
     Attributes:
-        again: whether the same candidate is tried again, after a growing pause or the one that it asks for.
-        others: which of the candidates that are left are tried next.
-        counts: whether it counts toward leaving the provider or model alone (backends.circuit_breaker).
-        replan: whether another plan could do better where a task failed so.
+        retry: whether the same candidate is tried again, after a backoff or the pause that it asks for.
+        fallback: which of the remaining candidates are tried next.
+        trips_breaker: whether it counts as a failure for backends.circuit_breaker.
+        replan: whether another plan could avoid it.
     """
 
-    again: bool = False
-    others: Literal["all", "smaller", "none"] = "all"
-    counts: bool = False
+    retry: bool = False
+    fallback: Literal["all", "smaller", "none"] = "all"
+    trips_breaker: bool = False
     replan: bool = True
 
 
 ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     JarvisError: ErrorPolicy(),
-    InputError: ErrorPolicy(others="none"),
-    ForbiddenError: ErrorPolicy(others="none", replan=False),
-    NoCandidateError: ErrorPolicy(others="none", replan=False),
-    TransientError: ErrorPolicy(again=True, counts=True),
-    RateLimitedError: ErrorPolicy(again=True),
-    AttemptTimeoutError: ErrorPolicy(counts=True),
+    InputError: ErrorPolicy(fallback="none"),
+    ForbiddenError: ErrorPolicy(fallback="none", replan=False),
+    NoCandidateError: ErrorPolicy(fallback="none", replan=False),
+    TransientError: ErrorPolicy(retry=True, trips_breaker=True),
+    RateLimitedError: ErrorPolicy(retry=True),
+    AttemptTimeoutError: ErrorPolicy(trips_breaker=True),
     CircuitOpenError: ErrorPolicy(),
-    OutOfMemoryError: ErrorPolicy(others="smaller"),
+    OutOfMemoryError: ErrorPolicy(fallback="smaller"),
     UnsupportedError: ErrorPolicy(),
-    BadInputError: ErrorPolicy(others="none"),
-    AllCandidatesFailedError: ErrorPolicy(others="none"),
+    BadInputError: ErrorPolicy(fallback="none"),
+    AllCandidatesFailedError: ErrorPolicy(fallback="none"),
 }
-"""The rule of each kind of error; a kind that is not here has that of its nearest parent.
-
-Two rules are kept elsewhere, before an error of the kind is raised: the pool evicts idle models where memory
-runs out, and the hosted backend asks a model's next provider.
-"""
+"""The policy of each error class; a class without a row has that of its nearest parent."""
 
 
 def policy_for(error: JarvisError | type[JarvisError]) -> ErrorPolicy:
-    """The rule of an error or of a kind of them."""
+    """The policy of an error or error class."""
     kind = error if isinstance(error, type) else type(error)
     return next(ERROR_POLICIES[parent] for parent in kind.__mro__ if parent in ERROR_POLICIES)
 
@@ -181,10 +173,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def redacted_cause(error: BaseException) -> JarvisError:
-    """A stand-in for a foreign error that may hold an address or a key: `raise … from redacted_cause(error)`.
-
-    A printed traceback includes the causes of the error unchanged.
-    """
+    """A redacted copy of a third-party error: `raise … from redacted_cause(error)`."""
     return JarvisError(describe_error(error)).with_traceback(error.__traceback__)
 
 

@@ -14,64 +14,40 @@ _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What a report says beside the results; names in braces are filled in."""
+    """The texts of a report, in English by default; names in braces are filled in."""
 
-    found: str
-    nothing: str
-    total: str
-    how: str
-    troubles: str
-    failed: str
-    skipped: str
-    notes: str
-    note: str
-    empty: str
-    result_of: str
-    seconds: str
-    more_files: str
-    more_text: str
-    no_file: str
-    not_understood: str
-    examples: tuple[str, str, str]
-    set_up: str
-    no_answer: str
-    broke_off: str
-    not_run: str
-    rejected: str
-
-
-ENGLISH = Phrases(
-    found="Here is what came out:",
-    nothing="I could not do this.",
-    total="In all pictures together: {counts}",
-    how="How it was done:",
-    troubles="What did not work:",
-    failed="failed",
-    skipped="skipped",
-    notes="About the plan:",
-    note="Note: {text}",
-    empty="(no text)",
-    result_of="result of {tasks}",
-    seconds="{number:.1f} s",
-    more_files="and {number} more files beside it",
-    more_text="… ({number} more characters; the run holds the whole text)",
-    no_file="(no such file)",
-    not_understood="I did not understand what is to be done, so nothing was done.",
-    examples=(
+    found: str = "Here is what came out:"
+    nothing: str = "I could not do this."
+    total: str = "In all pictures together: {counts}"
+    how: str = "How it was done:"
+    troubles: str = "What did not work:"
+    failed: str = "failed"
+    skipped: str = "skipped"
+    notes: str = "About the plan:"
+    note: str = "Note: {text}"
+    empty: str = "(no text)"
+    result_of: str = "result of {tasks}"
+    seconds: str = "{number:.1f} s"
+    more_files: str = "and {number} more files beside it"
+    more_text: str = "… ({number} more characters; the run holds the whole text)"
+    no_file: str = "(no such file)"
+    not_understood: str = "I did not understand what is to be done, so nothing was done."
+    examples: tuple[str, str, str] = (
         "Requests that work look like these:",
         "Describe the image photo.jpg",
         "Read the text in page.png aloud, then transcribe the recording",
-    ),
-    set_up=(
+    )
+    set_up: str = (
         "No language model is set up, so only plain requests are understood. To have one, set OPENAI_API_KEY "
         "or HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL for a server of your own."
-    ),
-    no_answer="The language model could not write the answer ({error}), so this is a plain report.",
-    broke_off="The answer broke off here: {error} What was done:",
-    not_run="No expert worked on this: {notes}",
-    rejected="The plan was rejected, so nothing was run.",
-)
+    )
+    no_answer: str = "The language model could not write the answer ({error}), so this is a plain report."
+    broke_off: str = "The answer broke off here: {error} What was done:"
+    not_run: str = "No expert worked on this: {notes}"
+    rejected: str = "The plan was rejected, so nothing was run."
 
+
+ENGLISH = Phrases()
 CHINESE = Phrases(
     found="结果如下：",
     nothing="这个请求没有完成。",

@@ -1,8 +1,4 @@
-"""Parts that others write: those given to an agent, and those that installed packages bring.
-
-checked(planner, Planner, "the planner")              # the planner, if it has what a planner needs
-brought(entry, ModelSource, "model source", settings)  # what the entry point of a package makes
-"""
+"""Backends and model sources of other packages: loaded by entry point, and checked against their protocol."""
 
 from __future__ import annotations
 
@@ -15,19 +11,17 @@ from jarvis_agent.core.errors import ConfigError
 T = TypeVar("T")
 
 
-def checked(part: T, protocol: type, label: str) -> T:
-    """The part, which has every attribute and method of its protocol.
-
-    Args:
-        label: name of the part in messages, such as "the planner".
+def check_plugin(part: T, protocol: type, label: str) -> T:
+    """Return `part` if it has every attribute and method of its protocol; `label` names it in messages.
 
     Raises:
-        ConfigError: it is a class instead of an instance of it, or it lacks something.
+        ConfigError: it is a class instead of an instance, or it lacks something.
     """
     if isinstance(part, type):
         name = part.__name__
         raise ConfigError(f"{label} cannot be used: {name} is a class; give an instance of it, {name}(…)")
-    lacking = [f"`{name}`" for name in _members(protocol) if getattr(part, name, None) is None]
+    members = [name for name in (*get_annotations(protocol), *vars(protocol)) if not name.startswith("_")]
+    lacking = [f"`{name}`" for name in members if getattr(part, name, None) is None]
     if lacking:
         raise ConfigError(
             f"{label} cannot be used: {type(part).__name__} lacks {', '.join(lacking)}; "
@@ -36,19 +30,15 @@ def checked(part: T, protocol: type, label: str) -> T:
     return part
 
 
-def brought(entry: EntryPoint, protocol: type, what: str, *given: Any) -> Any:
-    """The part that the entry point of an installed package makes of `given`.
+def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any:
+    """Load an entry point, call it with `args`, and check the result.
 
     Raises:
-        ConfigError: it cannot be loaded or made, or it lacks something.
+        ConfigError: it cannot be loaded or called, or the result lacks something.
     """
     label = f"the {what} {entry.name!r} ({entry.value})"
     try:
-        part = entry.load()(*given)
+        part = entry.load()(*args)
     except Exception as error:
         raise ConfigError(f"{label} cannot be loaded: {error}; repair or uninstall its package") from error
-    return checked(part, protocol, label)
-
-
-def _members(protocol: type) -> list[str]:
-    return [name for name in (*get_annotations(protocol), *vars(protocol)) if not name.startswith("_")]
+    return check_plugin(part, protocol, label)

@@ -1,10 +1,8 @@
 """References: `<resource>-3` in an argument stands for what task 3 makes. Only this module spells them.
 
-    refs_in({"text": "Compare <resource>-0 with <resource>-2"})            # [0, 2]
-    substitute("Read: <resource>-0", {0: "hello"}.__getitem__)             # "Read: hello"
-    tidy("Read: <GENERATED>_0")                                            # "Read: <resource>-0"
-
-Plans hold the one spelling `<resource>-N`; `tidy` brings the others, which language models write, into it.
+refs_in({"text": "Compare <resource>-0 with <resource>-2"})            # [0, 2]
+substitute("Read: <resource>-0", {0: "hello"}.__getitem__)             # "Read: hello"
+normalise_references("Read: <GENERATED>_0")                            # "Read: <resource>-0"
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ def ref(task_id: int) -> str:
 
 
 def refs_in(value: Any) -> list[int]:
-    """Ids of the tasks that a value refers to, however deep, in their order, each once."""
+    """Ids of the tasks that a nested value refers to, in order, each once."""
     if isinstance(value, str):
         return list(dict.fromkeys(int(n) for n in _REF.findall(value)))
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
@@ -61,10 +59,9 @@ def refs_in(value: Any) -> list[int]:
 
 
 def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
-    """`value` with each reference replaced by what `lookup` returns for its id.
+    """`value` with each reference replaced by `lookup(id)`.
 
-    A string that is one reference and nothing else becomes what `lookup` returns, whatever its type; inside a
-    longer text the value is converted to a string.
+    A string that is only a reference becomes that value; inside a longer text it is converted to a string.
     """
     if isinstance(value, str):
         whole = whole_ref(value)
@@ -74,32 +71,32 @@ def substitute(value: Any, lookup: Callable[[int], Any]) -> Any:
     return _deep(value, lambda text: substitute(text, lookup))
 
 
-def tidy(value: Any) -> Any:
-    """`value` with every reference, however it was spelt, in the one spelling."""
+def normalise_references(value: Any) -> Any:
+    """`value` with the spellings of language models ("<GENERATED>-0", "<resource-0>") as `<resource>-N`."""
     if isinstance(value, str):
-        describe_error = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
-        return ref(int(describe_error[1])) if describe_error else _LOOSE.sub(_tidied, value)
-    return _deep(value, tidy)
+        described = _IN_WORDS.fullmatch(value.strip(" .{}<>"))
+        return ref(int(described[1])) if described else _LOOSE.sub(_normalised, value)
+    return _deep(value, normalise_references)
 
 
 def is_nameless(text: str) -> bool:
-    """Whether a text is a reference that says not to which task."""
+    """Whether a text is a reference without a task id."""
     return _NAMELESS.fullmatch(text.strip()) is not None
 
 
 def whole_ref(text: str) -> int | None:
-    """The id if the text is one reference and nothing else."""
+    """The id if the text is only a reference."""
     match = _REF.fullmatch(text.strip())
     return int(match[1]) if match else None
 
 
 def listed_refs(text: str) -> list[int]:
-    """The ids if the text is nothing but references with commas (or the like) between them; otherwise []."""
+    """The ids if the text is only a list of references ("<resource>-0, <resource>-1"); otherwise []."""
     ids = [whole_ref(part) for part in _BETWEEN.split(text) if part.strip()]
     return [i for i in ids if i is not None] if None not in ids else []
 
 
-def _tidied(match: re.Match[str]) -> str:
+def _normalised(match: re.Match[str]) -> str:
     digits = next(group for group in match.groups() if group)
     # "<resource-1>2" must not become a reference to task 12.
     gap = " " if match.string[match.end() : match.end() + 1].isdigit() else ""

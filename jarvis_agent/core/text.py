@@ -1,7 +1,7 @@
 r"""Clean and shorten text.
 
 clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
-sound("one \ud83d\ude00, \ud800")       # "one 😀, \ufffd": text that can be encoded
+replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
 brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
 first_tokens("a description …", 80)     # one line of about 80 tokens
 """
@@ -34,20 +34,20 @@ def clean_json(text: str) -> str:
     return re.sub(rf"[\x7f-\x9f{_DIRECTION}]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def sound(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def sound_data(data: Any) -> Any:
-    """Plain data with `sound` applied to every text; other objects are unchanged."""
+def replace_surrogates_in(data: Any) -> Any:
+    """Plain data with `replace_surrogates` applied to every text; other objects are unchanged."""
     if isinstance(data, str):
-        return sound(data)
+        return replace_surrogates(data)
     if isinstance(data, dict):
-        return {sound_data(name): sound_data(part) for name, part in data.items()}
-    return type(data)(map(sound_data, data)) if type(data) in (list, tuple) else data
+        return {replace_surrogates_in(name): replace_surrogates_in(part) for name, part in data.items()}
+    return type(data)(map(replace_surrogates_in, data)) if type(data) in (list, tuple) else data
 
 
 def brief_text(text: str, limit: int = 300) -> str:

@@ -1,17 +1,18 @@
-"""The nouns of a run: frozen, and the same after a round trip through JSON.
+"""The data types of a run: frozen, and equal after a round trip through JSON.
 
-Task        what is to be done          {"task": "object-detection", "id": 0, "dep": [-1], "args": {…}}
-Resource    something made or given     a text, a file, a piece of JSON
-Candidate   a model that could do it
-Selection   the model chosen, why, and who comes next if it fails
+Task        one step of a plan          {"task": "object-detection", "id": 0, "dep": [-1], "args": {…}}
+Resource    an input or output          a text, a file, a piece of JSON
+Candidate   a model for a task
+Selection   the chosen model, the reason, and its fallbacks
 Attempt     one try of one candidate
-TaskResult  how a task ended
-Usage       calls and tokens
+TaskResult  the outcome of a task
+Usage       calls and tokens of a language model
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,26 +20,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from jarvis_agent.core.tasks.spec import Modality
-from jarvis_agent.core.text import sound_data
+from jarvis_agent.core.text import replace_surrogates_in
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 StrPath = Annotated[Path, PlainSerializer(str, return_type=str)]
-"""A path that is plain text in every dump, so that dumps are JSON."""
+"""A path that is dumped as a string."""
 
 
 class Frozen(BaseModel):
-    """Base of the nouns: immutable, strict about field names, and of texts that can be encoded."""
+    """Base of the data types: immutable, strict about field names; all text can be encoded."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _sound(cls, value: Any) -> Any:
-        # JSON of others can hold half a character, which could be neither stored nor sent on.
+    def _replace_surrogates(cls, value: Any) -> Any:
+        # A lone surrogate in a model's output could be neither stored nor sent.
         try:
-            return sound_data(value)
+            return replace_surrogates_in(value)
         except RecursionError as error:
             raise ValueError("it is nested too deep") from error
 
@@ -49,7 +50,7 @@ class Task(Frozen):
     Attributes:
         task: name of the task type.
         id: its number in the plan.
-        dep: ids of the tasks that must be done before; `[-1]` or `[]` for none.
+        dep: ids of the tasks that it depends on; `[-1]` or `[]` for none.
         args: arguments by name. A reference stays the string `<resource>-N`.
     """
 
@@ -65,12 +66,12 @@ class Task(Frozen):
 
 
 class Resource(Frozen):
-    """Something that was given or made: a file, a text, or data. It shows itself in a notebook.
+    """An input or output of a task: a file, a text, or data. Notebooks display it.
 
     Attributes:
-        kind: what it is.
+        kind: "text", "image", "audio", …
         path: absolute path of its file, if it has one.
-        mime: media type of the file, recognised by content.
+        mime: media type of the file, detected from its content.
         text: its text, if it is a text or can be converted to one.
         data: plain JSON, such as the boxes of a detection.
         name: a short label.
@@ -94,25 +95,20 @@ class Resource(Frozen):
         return open_image(self.path, self.kind)
 
     def to_content_block(self) -> dict[str, Any]:
-        """This resource as a standard content block of LangChain (text, image, audio, video or file)."""
+        """This resource as a LangChain content block: text, image, audio, video or file."""
         if self.path is None:
             return {"type": "text", "text": self.as_text()}
         block = self.kind if self.kind in ("image", "audio", "video") else "file"
-        return {"type": block, "base64": self._base64(), "mime_type": self.mime or "application/octet-stream"}
+        content = base64.b64encode(self.path.read_bytes()).decode()
+        return {"type": block, "base64": content, "mime_type": self.mime or "application/octet-stream"}
 
     def as_text(self) -> str:
-        """The resource put as text: its text, its data as JSON, or its path."""
+        """Its text, else its data as JSON, else its path."""
         if self.text is not None:
             return self.text
         if self.data is not None:
-            import json
-
             return json.dumps(self.data, ensure_ascii=False)
         return str(self.path or "")
-
-    def _base64(self) -> str:
-        assert self.path is not None
-        return base64.b64encode(self.path.read_bytes()).decode()
 
     def _repr_html_(self) -> str:
         from jarvis_agent.core.display import to_html
@@ -121,21 +117,21 @@ class Resource(Frozen):
 
 
 class Candidate(Frozen):
-    """A model that could do a task.
+    """A model for a task.
 
     Attributes:
-        id: its id on the Hub, or the name under which it was registered.
+        id: its id on the Hub, or its registered name.
         task: name of the task type.
-        source: which ModelSource offered it ("hub", "cache", "starter", "registered", …).
-        backend: name of the backend that must run it; None: the first one that can.
+        source: name of its ModelSource ("hub", "cache", "starter", "registered", …).
+        backend: name of the backend that runs it; None: the first one that can.
         library: the Hub's `library_name` ("transformers", "diffusers", …).
-        local: whether its weights are on this machine already.
-        path: where they are, if that is known.
+        local: whether its weights are on this machine.
+        path: their location, if known.
         size: bytes of its weights; None if unknown.
-        languages: ISO 639-1 codes that its card names; empty if it names none.
+        languages: ISO 639-1 codes from its card.
         providers: inference providers that serve it live.
-        traits: what it is good for beyond its task ("ocr", "caption", …).
-        metadata: anything else that its backend needs; plain JSON.
+        traits: capabilities beyond its task ("ocr", "caption", …).
+        metadata: further JSON for its backend.
     """
 
     id: str
@@ -166,11 +162,11 @@ class Selection(Frozen):
         model: id of the chosen model.
         reason: why it was chosen.
         chosen_by: "llm" (the selection chain), "rank", "pinned" (the user), or "only" (a single candidate).
-        placement: why it runs where it does ("it is on this machine"); "" for an algorithm.
-        candidates: the candidates in the order in which they are tried, the chosen one first. A model that
-            can run both here and hosted is in it twice, with different backends.
-        rejected: why other models were left out, by id.
-        task: name of the task type that is done; differs from the plan's if another task replaces it.
+        placement: why it runs here or hosted ("it is on this machine"); "" for an algorithm.
+        candidates: the chosen model and its fallbacks, in order. A model that can run both here and hosted
+            appears twice, with different backends.
+        rejected: reasons against other models, by id.
+        task: name of the task type; differs from the plan's if another task replaces it.
         note: a remark for the user ("no captioner is installed, so the image is classified").
     """
 
@@ -185,8 +181,7 @@ class Selection(Frozen):
 
 
 class Attempt(Frozen):
-    """One try of one candidate, at a revision if one is known; `started` and `ended` are seconds since the
-    run began."""
+    """One try of one candidate; `started` and `ended` are seconds since the run began."""
 
     model: str
     backend: str
@@ -197,7 +192,7 @@ class Attempt(Frozen):
 
     @property
     def ok(self) -> bool:
-        """Whether the try gave a result."""
+        """Whether it gave a result."""
         return self.error is None
 
 
@@ -205,18 +200,18 @@ Status = Literal["ok", "failed", "skipped"]
 
 
 class TaskResult(Frozen):
-    """How one task ended.
+    """The outcome of one task.
 
     Attributes:
         task: the task as it was run.
-        status: "ok", "failed", or "skipped" since a task that it needs failed.
-        selection: the models considered; None where there was nothing to choose.
-        attempts: every try, failed ones too.
-        resources: what was made, the principal resource first.
+        status: "ok", "failed", or "skipped" after a dependency failed.
+        selection: the models considered; None if there was no choice.
+        attempts: all tries, including failed ones.
+        resources: what was made, the main one first.
         output: plain JSON in the shape of huggingface_hub's inference types.
         error: the error message; None if it succeeded.
-        failure: the kind of error, by the name of its class in `core.errors`, where that is known.
-        notes: what was tolerated on the way.
+        failure: name of the error's class in `core.errors`, if known.
+        notes: remarks for the user.
         started, ended: seconds since the run began; the same for a task that never started.
     """
 
@@ -234,26 +229,22 @@ class TaskResult(Frozen):
 
     @property
     def model(self) -> str | None:
-        """Id of the model that did the work, or was to do it."""
+        """Id of the model that succeeded, else of the selected one."""
         done = next((a.model for a in reversed(self.attempts) if a.ok), None)
         return done or (self.selection.model if self.selection else None)
 
     @property
     def all_notes(self) -> list[str]:
-        """What the user should know: the notes on the selection and on the work."""
+        """The notes on the selection and on the task."""
         chosen = [self.selection.note] if self.selection and self.selection.note else []
         return [*chosen, *self.notes]
 
     def resource(self, kind: str) -> Resource | None:
-        """The first resource of that kind; for "text" and "data" any resource that has some."""
-        for found in self.resources:
-            if found.kind == kind:
-                return found
-        if kind == "text":
-            return next((r for r in self.resources if r.text is not None), None)
-        if kind == "data":
-            return next((r for r in self.resources if r.data is not None), None)
-        return None
+        """The first resource of that kind; for "text" and "data", else the first that has some."""
+        fitting = [r for r in self.resources if r.kind == kind]
+        if kind in ("text", "data"):
+            fitting += [r for r in self.resources if getattr(r, kind) is not None]
+        return fitting[0] if fitting else None
 
     def paths(self) -> Iterator[Path]:
         """The files that were made."""
@@ -261,9 +252,9 @@ class TaskResult(Frozen):
 
 
 class Usage(Frozen):
-    """Calls of a language model and their tokens (0 where the model does not count).
+    """Calls of a language model and their tokens (0 if the model does not report them).
 
-    `cached` are replies that came from a cache: they are no calls and cost no tokens.
+    `cached` counts replies from a cache, which are not calls and cost no tokens.
     """
 
     calls: int = 0
@@ -272,9 +263,4 @@ class Usage(Frozen):
     cached: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            calls=self.calls + other.calls,
-            cached=self.cached + other.cached,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-        )
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

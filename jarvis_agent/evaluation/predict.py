@@ -23,8 +23,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen, Resource, Task, Usage
 from jarvis_agent.evaluation.metrics import graph_of
 from jarvis_agent.llm.usage import UsageMeter
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.chain import planning_chain
-from jarvis_agent.planning.inputs import kind_by_name
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 

@@ -2,18 +2,46 @@
 
 inputs = await bind_inputs(task, spec, results, store)
 inputs["image"], inputs["text"]        # a Resource, and the text of task 0
+call = TaskCall(task, inputs, context, new_path, clock, settings)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.references import refs_in, substitute
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Resource, Task, TaskResult
 from jarvis_agent.media.store import ResourceStore
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """A task whose inputs are bound.
+
+    Attributes:
+        task: the task of the plan, with references.
+        inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
+        context: the request it belongs to.
+        new_path: returns an output path for a suffix.
+        clock: seconds since the run began.
+        settings: limits and policies.
+        attempts: every attempt is appended here, also of a task that is cancelled.
+    """
+
+    task: Task
+    inputs: Mapping[str, Any]
+    context: RunContext
+    new_path: Callable[[str], Path]
+    clock: Callable[[], float]
+    settings: Settings
+    attempts: list[Attempt] = field(default_factory=list)
 
 
 async def bind_inputs(
@@ -43,15 +71,16 @@ async def _bind(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: 
         return value
     if not refs_in(value):
         return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
-    return substitute(value, lambda i: _referenced(results[i], arg.kind))
+    values = {i: await _referenced(results[i], arg.kind, store) for i in refs_in(value)}
+    return substitute(value, values.__getitem__)
 
 
-def _referenced(result: TaskResult, kind: str) -> Any:
+async def _referenced(result: TaskResult, kind: str, store: ResourceStore) -> Any:
     """The value of a reference in an argument that is not a file."""
     if kind == "data":
         return _resource(result, "data").data
     if kind == "text":
-        return _resource(result, "text").as_text()
+        return await store.text_of(_resource(result, "text"))
     first = next(iter(result.resources), None)
     if first is None:
         return "" if result.output is None else result.output

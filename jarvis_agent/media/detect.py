@@ -6,13 +6,22 @@ detect_media_type(Path("cat.jpg"))           # ("image", "image/jpeg")
 from __future__ import annotations
 
 import mimetypes
+import re
 import stat
-from pathlib import Path
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 import filetype
 
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.spec import Modality
+
+PDF, HTML, EPUB = "application/pdf", "text/html", "application/epub+zip"
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+OLE = "application/x-ole-storage"
+"""Container of old Office files, and of encrypted ones."""
 
 MAGIC_NUMBERS: tuple[tuple[int, bytes, Modality, str], ...] = (
     (0, b"glTF", "3d", "model/gltf-binary"),
@@ -20,6 +29,7 @@ MAGIC_NUMBERS: tuple[tuple[int, bytes, Modality, str], ...] = (
     (0, b"ply\r", "3d", "model/ply"),
     (0, b"caff", "audio", "audio/x-caf"),
     (4, b"ftyp", "video", "video/mp4"),
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "file", OLE),
 )
 """Formats that the package filetype does not know: offset, magic number, kind, media type."""
 
@@ -29,12 +39,24 @@ _TEXT_KINDS: dict[str, tuple[Modality, str]] = {
     ".tsv": ("table", "text/tab-separated-values"),
     ".json": ("data", "application/json"),
     ".md": ("text", "text/markdown"),
-    ".html": ("text", "text/html"),
+    ".html": ("text", HTML),
+    ".htm": ("text", HTML),
+    ".xhtml": ("text", HTML),
     ".obj": ("3d", "model/obj"),
     ".stl": ("3d", "model/stl"),
     ".svg": ("file", "image/svg+xml"),
 }
-_KIND_OF_MIME: dict[str, Modality] = {"image": "image", "audio": "audio", "video": "video"}
+_DOCUMENTS = {".pdf": PDF, ".docx": DOCX, ".epub": EPUB}
+_ZIPPED = {"word/document.xml": DOCX, "META-INF/container.xml": EPUB}
+"""A member of the archive that tells its type."""
+
+_HTML_START = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S
+)
+_KIND_OF_MIME: Mapping[str, Modality] = {
+    **{kind: kind for kind in ("image", "audio", "video", "text")},
+    **dict.fromkeys((PDF, DOCX, EPUB), "text"),
+}
 
 
 def detect_media_type(path: Path) -> tuple[Modality, str]:
@@ -53,7 +75,35 @@ def detect_media_type(path: Path) -> tuple[Modality, str]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     if not head:
         raise InputError(f"{path} is empty (0 bytes)")
-    return detect_from_bytes(head, path)
+    kind, mime = detect_from_bytes(head, path)
+    return _in_archive(path) if mime == "application/zip" else (kind, mime)
+
+
+def kind_by_name(name: str) -> Modality:
+    """The kind of a file or URL, guessed from the ending of its name. The file need not exist."""
+    try:
+        suffix = PurePosixPath(urlsplit(name).path).suffix.lower()
+    except ValueError:
+        return "file"
+    kind = _TEXT_KINDS.get(suffix, ("file", ""))[0]
+    if kind != "file":
+        return kind
+    return _kind_of(_DOCUMENTS.get(suffix) or mimetypes.guess_type(f"a{suffix}")[0] or "")
+
+
+def _kind_of(mime: str) -> Modality:
+    return _KIND_OF_MIME.get(mime) or _KIND_OF_MIME.get(mime.partition("/")[0], "file")
+
+
+def _in_archive(path: Path) -> tuple[Modality, str]:
+    """The type of an archive by its members: the first bytes do not tell that of every DOCX and EPUB file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        names = set()
+    mime = next((mime for name, mime in _ZIPPED.items() if name in names), "application/zip")
+    return _kind_of(mime), mime
 
 
 def _require_regular_file(path: Path) -> None:
@@ -87,10 +137,12 @@ def detect_from_bytes(head: bytes, path: Path) -> tuple[Modality, str]:
         mime = str(guess.mime)
         if mime == "video/webm" and suffix in (".weba", ".opus"):
             mime = "audio/webm"
-        return _KIND_OF_MIME.get(mime.partition("/")[0], "file"), mime
+        return _kind_of(mime), mime
     for offset, magic, kind, mime in MAGIC_NUMBERS:
         if head.startswith(magic, offset):
             return kind, mime
+    if _HTML_START.match(head):
+        return "text", HTML
     if b"\0" in head and suffix == ".stl":
         return _TEXT_KINDS[suffix]
     if b"\0" in head or not _is_utf8(head):

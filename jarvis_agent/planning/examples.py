@@ -26,7 +26,7 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.inputs import kind_by_name
+from jarvis_agent.media.detect import kind_by_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [Hum
 
 from __future__ import annotations
 
-import mimetypes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -22,13 +21,12 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.registry import TASKS, find_task
-from jarvis_agent.core.tasks.spec import Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.detect import kind_by_name
 
 Tools = Iterable[Any] | Mapping[str, Any] | None
 """Task types: names, TaskSpecs or LangChain tools, or a mapping of them by name. None: all of the Hub's."""
-
-_KINDS: Mapping[str, Modality] = {"image": "image", "audio": "audio", "video": "video", "text": "text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +90,6 @@ def task_specs(tools: Tools) -> Mapping[str, TaskSpec]:
         tools = [name if tool is None else tool for name, tool in tools.items()]
     given: Sequence[Any] = [tools] if isinstance(tools, str) else list(tools)
     return {spec.name: spec for spec in map(_spec, given)}
-
-
-def kind_by_name(name: str) -> Modality:
-    """The kind of a file from the ending of its name. The file need not exist."""
-    if name.lower().endswith((".csv", ".tsv")):
-        return "table"
-    kind = (mimetypes.guess_type(name)[0] or "").partition("/")[0]
-    return _KINDS.get(kind, "file")
 
 
 def _spec(tool: Any) -> TaskSpec:

@@ -25,8 +25,9 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window, truncate
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import load_examples
-from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import split_request
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
 from jarvis_agent.core.concurrency import run_with_timeout
-from jarvis_agent.core.plugins import checked
+from jarvis_agent.core.plugins import check_plugin
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -106,7 +106,7 @@ class ModelRegistry:
         self._available: _Available | None = None
         self._pinned = read_pins(pins or {}).keys()
         given = default_sources(settings) if sources is None else sources
-        self.sources: Sequence[ModelSource] = [checked(one, ModelSource, "a source") for one in given]
+        self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
         if selector is None and llm is not None:
             selector = selection_chain(llm, prompts=prompts, settings=settings)
         pool = _lease_pool(settings)

@@ -51,9 +51,7 @@ SHORT = {
     "context_window": 128_000,
 }
 """Limits so short that planning must not wait for sentence embeddings."""
-FAULTS = ["exception", "hang", "cancel", "exit", "wrong type"]
-STAGE_FAULTS = [fault for fault in FAULTS if fault != "exit"]
-"""LangChain runs stages in tasks of its own, from which asyncio lets SystemExit out of the loop."""
+FAULTS = ["exception", "hang", "cancel", "exit", "interrupt", "wrong type"]
 
 
 async def strike(fault: str) -> Any:
@@ -64,6 +62,8 @@ async def strike(fault: str) -> Any:
         raise asyncio.CancelledError
     if fault == "exit":
         raise SystemExit(3)
+    if fault == "interrupt":
+        raise KeyboardInterrupt
     if fault == "exception":
         raise ValueError("a fault")
     return object()
@@ -213,7 +213,7 @@ async def test_a_fault_in_opening_an_argument_is_its_task_s(
         assert statuses(run) == ["failed", "skipped", "ok"]
 
 
-@pytest.mark.parametrize("fault", STAGE_FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("early", [0, 2])
 async def test_a_planner_that_breaks_leaves_what_it_gave_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, early: int
@@ -236,7 +236,7 @@ async def test_a_planner_that_breaks_leaves_what_it_gave_out(
     assert run.plan.notes
 
 
-@pytest.mark.parametrize("fault", STAGE_FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("said", ["", "It is "])
 async def test_an_answer_that_breaks_off_is_completed_by_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
@@ -253,7 +253,7 @@ async def test_an_answer_that_breaks_off_is_completed_by_the_report(
     assert "un chat" in run.answer
 
 
-@pytest.mark.parametrize("fault", STAGE_FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_planning_again_that_breaks_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
@@ -268,7 +268,7 @@ async def test_planning_again_that_breaks_changes_nothing(
     assert any("planning again" in note or "the planner" in note for note in run.plan.notes)
 
 
-@pytest.mark.parametrize("fault", STAGE_FAULTS)
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("stage", ["plan", "respond"])
 async def test_a_language_model_that_breaks_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, fault: str

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -18,17 +16,17 @@ import pytest
 pytest.importorskip("langgraph")
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
+import killed_runs
 from durable_agents import ONE, ONE_BY_ONE, THREAD, counting_agent, stop_when
-from killed_runs import MARK, SHAPE, told
+from killed_runs import MARK, SHAPE
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from pydantic import TypeAdapter
 from small_agents import DESCRIBE_ALOUD, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.agent import checkpoints as steps
+from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.agent import steps
 from jarvis_agent.core.errors import ConfigError, DeadlineError, InputError
 from jarvis_agent.testing import ScriptedLLM
 
@@ -114,7 +112,8 @@ class Asleep(InMemorySaver):
     """A checkpointer that never comes back from storing the result of a step."""
 
     async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        await asyncio.Event().wait()
+        if any(isinstance(value, dict) for _, value in writes):
+            await asyncio.Event().wait()
 
 
 async def test_a_checkpointer_that_never_ends_is_not_waited_for_for_ever(
@@ -129,24 +128,6 @@ async def test_a_checkpointer_that_never_ends_is_not_waited_for_for_ever(
             .graph.ainvoke({"input": "count"}, THREAD)
         )
     assert calls == []
-
-
-def active_steps(saver: steps.CommitAwareSaver) -> steps.CheckpointedSteps:
-    return steps.CheckpointedSteps(saver, {"configurable": {steps.SAVER_KEY: saver}})
-
-
-async def test_a_write_that_is_never_asked_for_is_neither_waited_for_nor_kept_in_mind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def work() -> str:
-        return "done"
-
-    monkeypatch.setattr(steps, "COMMIT_TIMEOUT_S", 0.01)
-    monkeypatch.setattr(steps, "task", lambda name: lambda step: step)
-    teller = steps.CommitAwareSaver(InMemorySaver())
-    with pytest.raises(DeadlineError, match="did not commit"):
-        await active_steps(teller).run_once("a step", work, TypeAdapter(str))
-    assert teller._stored == {}
 
 
 async def test_a_thread_remembers_its_turns_in_the_checkpointer(
@@ -250,36 +231,73 @@ async def test_without_a_thread_or_a_run_there_is_nothing_to_resume(saver: Async
         await durable.ainvoke(None, THREAD)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_nothing_that_was_stored_is_lost_or_done_again_whenever_the_process_is_killed(
-    database: str, tmp_path: Path
-) -> None:
-    address = os.environ.get("TEST_POSTGRES", "")
-    if database == "postgres" and not address:
-        pytest.skip("TEST_POSTGRES holds the address of no database to test with")
-    environment = os.environ | {"TEST_POSTGRES": address if database == "postgres" else ""}
-    command = [sys.executable, str(HERE / "killed_runs.py"), str(tmp_path / "killed"), "50"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=230, env=environment)
-    runs = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(runs) == 50
-    assert len([one for one in runs if one["stored"]]) >= 10
-    for one in runs:
-        assert one["error"] is None
-        results = {result["task"]["id"]: result for result in one["run"]["results"]}
-        assert {number: result["status"] for number, result in results.items()} == dict.fromkeys(SHAPE, "ok")
-        for number, kept in one["stored"].items():
-            assert told(results[int(number)]) == kept
-        for result in results.values():
-            made = told(result)
-            assert Path(made["path"]).read_bytes() == MARK + made["output"].encode()
-        again = {int(line.split()[0]) for line in one["after"]}
-        assert not again & {int(number) for number in one["stored"]}
-        for number, needed in SHAPE.items():
-            assert all(results[need]["output"] in results[number]["output"] for need in needed)
-        assert len({result["task"]["args"]["text"].split()[0] for result in results.values()}) == 1
+class MortalSaver(InMemorySaver):
+    """A checkpointer whose process dies: after `left` more writes, nothing is stored."""
+
+    left = 1_000
+
+    def put(self, *given: Any) -> Any:
+        self._count()
+        return super().put(*given)
+
+    def put_writes(self, *given: Any) -> None:
+        self._count()
+        super().put_writes(*given)
+
+    def _count(self) -> None:
+        if self.left <= 0:
+            raise ConnectionError("the process was killed")
+        self.left -= 1
+
+
+def check_resumed(run: Run) -> None:
+    """Every task is done, with the inputs of one plan, and its file has its own text."""
+    results = {result.task.id: result for result in run.results}
+    assert {number: result.status for number, result in results.items()} == dict.fromkeys(SHAPE, "ok")
+    for number, needed in SHAPE.items():
+        assert all(results[need].output in results[number].output for need in needed)
+        path = results[number].resources[1].path
+        assert path is not None
+        assert path.read_bytes() == MARK + str(results[number].output).encode()
+    assert len({str(result.task.args["text"]).split()[0] for result in run.results}) == 1
+
+
+async def test_a_run_killed_at_any_write_resumes_from_what_was_stored(tmp_path: Path) -> None:
+    """The request is stored first: from the first write on, there is a run to resume."""
+    whole = MortalSaver()
+    check_resumed(await killed_runs.run(tmp_path / "whole", "work", whole))
+    writes = MortalSaver.left - whole.left
+    assert writes > len(SHAPE) + 4
+    for number in range(1, writes):
+        folder, saver = tmp_path / str(number), MortalSaver()
+        folder.mkdir()
+        saver.left = number
+        with pytest.raises(ConnectionError):
+            await killed_runs.run(folder, "work", saver)
+        saver.left = MortalSaver.left
+        found = await saver.aget_tuple({"configurable": {"thread_id": str(folder)}})
+        kept = {int(name.split()[1]) for name in steps.stored_steps(found) if name.startswith("work ")}
+        before = len(killed_runs.executed(folder))
+        check_resumed(await killed_runs.run(folder, None, saver))
+        assert not kept & set(killed_runs.executed(folder)[before:]), f"killed after {number} writes"
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path) -> None:
+    command = [sys.executable, str(HERE / "killed_runs.py"), str(tmp_path)]
+    process = await asyncio.create_subprocess_exec(*command)
+    while len(killed_runs.executed(tmp_path)) < 4:
+        assert process.returncode is None
+        await asyncio.sleep(0.005)
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    async with killed_runs.database(tmp_path) as saver:
+        found = await saver.aget_tuple({"configurable": {"thread_id": str(tmp_path)}})
+        kept = {int(name.split()[1]) for name in steps.stored_steps(found) if name.startswith("work ")}
+        before = len(killed_runs.executed(tmp_path))
+        check_resumed(await killed_runs.run(tmp_path, None, saver))
+    assert kept
+    assert not kept & set(killed_runs.executed(tmp_path)[before:])
 
 
 async def test_runs_of_one_thread_follow_each_other_over_event_loops(tmp_path: Path) -> None:

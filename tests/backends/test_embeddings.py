@@ -63,7 +63,7 @@ def test_the_interface_is_langchains() -> None:
 @pytest.mark.starter
 def test_the_latest_texts_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, computed = load_embedder(OFFLINE), list[str]()
-    network = model._model()
+    network = model.load()
     compute = network._compute
     monkeypatch.setattr(network, "_compute", lambda texts: computed.extend(texts) or compute(texts))
     first = model.encode(["one sheep", "two sheep", "one sheep"])
@@ -99,7 +99,7 @@ def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
             loaded.append(directory)
             time.sleep(0.05)
 
-    monkeypatch.setattr(embeddings, "_MiniLM", Slow)
+    monkeypatch.setattr(embeddings, "MiniLM", Slow)
     embeddings._load.cache_clear()
     try:
         with ThreadPoolExecutor(4) as pool:

@@ -36,7 +36,6 @@ LIBRARIES = {
     "torch",
     "faster_whisper",
     "rapidocr",
-    "silero_vad",
     "piper",
     "transformers",
     "cv2",

@@ -1,4 +1,4 @@
-"""What comes in: every form of a request, and the files that its words name."""
+"""Requests: their forms, and the files and URLs that their text names."""
 
 from __future__ import annotations
 
@@ -42,15 +42,13 @@ from jarvis_agent.core.request import Request
         ("I said: \"hello there\". It's 'fine'.", []),
     ],
 )
-def test_the_files_and_addresses_that_a_request_names_are_found(text, names):
+def test_file_names_and_urls_in_a_text_are_found(text, names):
     assert mentions(text) == names
 
 
-@pytest.mark.parametrize(
-    ("known", "name"), [("照片1.jpg", "照片1.jpg"), ("1.jpg", "1.jpg"), ("片1.jpg", "片1.jpg")]
-)
-def test_words_before_a_name_are_told_from_it_by_the_files_that_there_are(known, name):
-    assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [name]
+def test_text_joined_to_a_file_name_is_separated_by_the_files_that_exist():
+    for known in ("照片1.jpg", "1.jpg", "片1.jpg"):
+        assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [known]
 
 
 @pytest.mark.parametrize(
@@ -70,26 +68,33 @@ def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
     assert cost(64_000) <= 24 * cost(8_000) + 0.02
 
 
-def test_a_listing_of_files_names_no_more_than_a_plan_can_use() -> None:
+def test_the_number_of_file_names_is_limited() -> None:
     names = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
     assert mentions(" ".join(names)) == names[:MOST_NAMES]
 
 
-def test_a_text_a_dict_and_messages_are_requests():
-    assert Request.of("hi").text == "hi"
-    assert Request.of({"input": "hi", "files": ["a.jpg"]}).files == ["a.jpg"]
-    assert Request.of({"messages": [("human", "hi")]}).text == "hi"
-    assert Request.of([HumanMessage("hi")]).text == "hi"
-    assert Request.of(HumanMessage("hi")).text == "hi"
+def test_text_dicts_and_messages_are_requests():
+    for value in (
+        "hi",
+        {"input": "hi"},
+        {"messages": [("human", "hi")]},
+        [HumanMessage("hi")],
+        HumanMessage("hi"),
+    ):
+        assert Request.of(value).text == "hi"
+    for files in ("a.jpg", Path("a.jpg"), ["a.jpg"], (Path("a.jpg"),)):
+        assert Request.of({"input": "hi", "files": files}).files == ["a.jpg"]
 
 
-def test_the_last_human_message_is_the_request_and_the_ones_before_are_history():
+def test_the_last_human_message_is_the_request_and_earlier_ones_are_history():
     request = Request.of({"messages": [("human", "one"), ("ai", "two"), ("human", "three")]})
     assert request.text == "three"
     assert [str(message.text) for message in request.history] == ["one", "two"]
+    request = Request.of({"input": "and now?", "chat_history": [("human", "a"), AIMessage("b")]})
+    assert [message.type for message in request.history] == ["human", "ai"]
 
 
-def test_pictures_in_a_message_come_as_blocks():
+def test_images_in_a_message_are_content_blocks():
     content = [
         {"type": "text", "text": "what is it?"},
         {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
@@ -98,40 +103,13 @@ def test_pictures_in_a_message_come_as_blocks():
     request = Request.of({"messages": [HumanMessage(content)]})
     assert request.text == "what is it?"
     assert [block["type"] for block in request.blocks] == ["image", "image"]
-
-
-def test_chat_history_may_be_tuples_or_messages():
-    request = Request.of({"input": "and now?", "chat_history": [("human", "a"), AIMessage("b")]})
-    assert [message.type for message in request.history] == ["human", "ai"]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"role": "tool", "content": "x"},
-        {"role": "assistant", "content": "x", "tool_calls": [{}]},
-        {"role": "assistant", "content": "x", "tool_calls": [3]},
-    ],
-)
-@pytest.mark.parametrize("field", ["chat_history", "messages"])
-def test_a_message_that_lacks_a_part_is_refused(field, message):
-    with pytest.raises(InputError, match="a request is a text, or a dict"):
-        Request.of({"input": "hi", field: [message]})
-
-
-def test_a_block_that_lacks_a_part_is_kept_for_whoever_opens_it():
-    block = {"type": "image", "source_type": "base64"}
-    assert Request.of(HumanMessage([block, {"type": "text", "text": "hi"}])).blocks == [block]
-
-
-@pytest.mark.parametrize("value", [{"inptu": "hi"}, 7, {"messages": "hi there"}, {"files": 3}])
-def test_another_form_is_refused_with_the_forms_that_there_are(value):
-    with pytest.raises(InputError, match="a request is a text, or a dict"):
-        Request.of(value)
+    # Reported when it is opened.
+    incomplete = {"type": "image", "source_type": "base64"}
+    assert Request.of(HumanMessage([incomplete, {"type": "text", "text": "hi"}])).blocks == [incomplete]
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ({"input": "hi", "files": 3}, "files: this takes a path or URL, or a list of them, not 3"),
         ({"input": ["hi"]}, "input: this takes a text, not ['hi']"),
@@ -139,24 +117,19 @@ def test_another_form_is_refused_with_the_forms_that_there_are(value):
         ({"inptu": "hi"}, "inptu: there is no such field"),
         ({"messages": [3]}, "a message of this one cannot be read"),
         (7, "this one cannot be read"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, ""),
+        ({"input": "hi", "chat_history": [{"role": "tool", "content": "x"}]}, ""),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [{}]}]}, ""),
+        ({"messages": [{"role": "assistant", "content": "x", "tool_calls": [3]}]}, ""),
+        ({"input": b"\xff" * 100_000}, "input: this takes a text"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_told_by_its_field_and_without_addresses(value, told):
-    with pytest.raises(InputError) as caught:
+def test_an_invalid_request_is_refused_with_the_field_and_the_accepted_forms(value, message):
+    with pytest.raises(InputError, match="a request is a text, or a dict") as caught:
         Request.of(value)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "://" not in str(caught.value)
-
-
-def test_what_is_wrong_is_shown_in_short():
-    with pytest.raises(InputError) as caught:
-        Request.of({"input": b"\xff" * 100_000})
     assert len(str(caught.value)) < 400
-
-
-@pytest.mark.parametrize("files", ["a.jpg", Path("a.jpg"), ["a.jpg"], (Path("a.jpg"),)])
-def test_a_single_file_needs_no_list(files):
-    assert Request.of({"input": "hi", "files": files}).files == ["a.jpg"]
 
 
 def test_a_request_survives_json():

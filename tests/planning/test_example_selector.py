@@ -17,9 +17,10 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.evaluation.predict import named_files
+from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.example_selector import FixedExamples, NearestExamples, open_selector
 from jarvis_agent.planning.examples import Example, load_examples
-from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import (
     NO_TASK,

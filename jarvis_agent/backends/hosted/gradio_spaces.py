@@ -4,8 +4,8 @@
                       "metadata": {"inputs": {"prompt": "text"}, "options": {"steps": 4}}})
 
 `api_name` names the endpoint; it may be omitted if the Space has only one. `inputs` maps parameters of the
-endpoint to arguments of the task (default: parameters and arguments of the same name), `options` are fixed
-values. The result is the endpoint's first return value. gradio_client blocks, so each call has its own
+endpoint to arguments of the task (default: each argument goes to the parameter of its name), `options` are
+fixed values. The result is the endpoint's first return value. gradio_client blocks, so each call has its own
 thread.
 A Space is untrusted: only private ones get the Hugging Face token, and only files that it sent are read.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import wait
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,9 +40,10 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import decode_audio
-from jarvis_agent.media.image import check_pixels
+from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.limits import check_pixels
 
 if TYPE_CHECKING:
     from gradio_client import Client
@@ -52,9 +53,6 @@ _SILENCE_S = 60.0
 
 _POLL_S = 0.1
 """Seconds between two checks whether the call was cancelled."""
-
-Endpoint = Mapping[str, Any]
-"""An endpoint as the Space describes it: `parameters` and `returns`."""
 
 
 class SpacesBackend:
@@ -82,7 +80,7 @@ class SpacesBackend:
         Raises:
             TransientError: it cannot be reached, is full or starting, or takes too long.
             RateLimitedError: it got too many requests.
-            UnsupportedError: it has no such endpoint, or fails.
+            UnsupportedError: it has no such endpoint or parameter, or fails.
         """
         cancelled = threading.Event()
         limit = reply_timeout(self._settings)
@@ -118,15 +116,34 @@ def _run_space(call: Call, settings: Settings, cancelled: threading.Event) -> An
 
 
 def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: Path) -> Any:
-    from gradio_client import handle_file
-
-    name, endpoint = _endpoint(client.view_api(print_info=False, return_format="dict"), call)
-    job = client.submit(api_name=name, **_arguments(endpoint, call, handle_file))
+    name = call.candidate.metadata.get("api_name")
+    try:
+        job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call))
+    except (TypeError, ValueError) as error:
+        problem = str(error).split(" Please ")[0].rstrip(".")
+        raise UnsupportedError(f"the Space: {problem}; it has {_endpoints(client)}") from error
     while not wait([job.future], timeout=_POLL_S).done:
         if cancelled.is_set():
             job.cancel()
             raise TransientError("the call was cancelled")
-    return read_output(endpoint, job.future.result(), call, downloads)
+    result = job.future.result()
+    value = result[0] if isinstance(result, tuple) and result else result
+    if isinstance(value, str) and call.spec.outputs[0] == "text":
+        return answer_output(call.spec, value)
+    try:
+        return _received(value, call, downloads)
+    except (InputError, BadInputError) as error:
+        raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
+
+
+def _endpoints(client: Client) -> str:
+    """The Space's endpoints with their parameters: "/draw(prompt, seed), /see(image)"."""
+    named = client.view_api(print_info=False, return_format="dict")["named_endpoints"]
+    parameters = {
+        name: ", ".join(item["parameter_name"] for item in endpoint["parameters"])
+        for name, endpoint in named.items()
+    }
+    return ", ".join(f"{name}({listed})" for name, listed in parameters.items()) or "no endpoints"
 
 
 def _connect(space: str, settings: Settings, folder: str) -> Client:
@@ -190,148 +207,55 @@ def _expert_error(error: Exception, space: str) -> JarvisError:
     return expert_error(error, f"the Space {space}")
 
 
-def _endpoint(api: Mapping[str, Any], call: Call) -> tuple[str, Endpoint]:
-    """The endpoint in `api_name`, or the only one."""
-    endpoints: Mapping[str, Endpoint] = api["named_endpoints"]
-    wanted = call.candidate.metadata.get("api_name")
-    if wanted is None and len(endpoints) == 1:
-        return next(iter(endpoints.items()))
-    name = f"/{str(wanted).lstrip('/')}"
-    if wanted is not None and name in endpoints:
-        return name, endpoints[name]
-    problem = "api_name is needed" if wanted is None else f"the Space has no endpoint {wanted}"
-    raise UnsupportedError(f"{problem}; its endpoints: {', '.join(endpoints) or 'none'}")
-
-
-def _arguments(endpoint: Endpoint, call: Call, upload: Callable[[str], Any]) -> dict[str, Any]:
-    """The values of an endpoint's parameters by name; `upload` converts a path for a file component.
-
-    Raises:
-        UnsupportedError: an argument or option has no parameter, or a parameter gets no value.
-    """
-    parameters = {item["parameter_name"]: item for item in endpoint["parameters"]}
+def _arguments(call: Call) -> dict[str, Any]:
+    """Values of the endpoint's parameters by name. gradio_client checks them against the endpoint."""
     metadata = call.candidate.metadata
-    options = dict(metadata.get("options") or {})
-    inputs = dict(metadata.get("inputs") or {name: name for name in parameters if name in call.inputs})
-    if unknown := [name for name in (*inputs, *options) if name not in parameters]:
-        raise UnsupportedError(
-            f"the Space has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}"
-        )
-    values: dict[str, Any] = {"seed": call.settings.seed} if "seed" in parameters else {}
-    for name, argument in inputs.items():
-        if (value := call.inputs.get(argument)) is not None:
-            values[name] = _value(value, _component(parameters[name]), upload)
-    values |= options
-    sent = set(inputs.values())
-    if unsent := [arg.name for arg in call.spec.inputs if arg.required and arg.name not in sent]:
-        raise UnsupportedError(
-            f"no parameter of the Space takes {', '.join(unsent)}: name it in metadata, as inputs; "
-            f"it has {', '.join(parameters)}"
-        )
-    for name, item in parameters.items():
-        if name not in values and not item.get("parameter_has_default"):
-            raise UnsupportedError(f"the Space needs a value for {name}: name it in metadata, as an option")
-    return values
+    inputs: Mapping[str, str] = metadata.get("inputs") or {name: name for name in call.inputs}
+    values = {parameter: call.inputs.get(argument) for parameter, argument in inputs.items()}
+    sent = {parameter: _sent(value) for parameter, value in values.items() if value is not None}
+    return {**sent, **(metadata.get("options") or {})}
 
 
-def _value(value: Any, component: str, upload: Callable[[str], Any]) -> Any:
-    if path := getattr(value, "path", None):
-        file = upload(str(path))
-        return {"background": file, "layers": [], "composite": None} if component == "imageeditor" else file
-    if not isinstance(value, list | tuple):
-        return value
-    items = [_value(item, component, upload) for item in value]
-    return ", ".join(map(str, items)) if component == "textbox" else items
+def _sent(value: Any) -> Any:
+    """An argument for gradio_client. A list of texts is sent as one text with commas."""
+    from gradio_client import handle_file
+
+    if isinstance(value, Resource) and value.path is not None:
+        return handle_file(str(value.path))
+    if isinstance(value, list | tuple):
+        return ", ".join(value) if all(isinstance(item, str) for item in value) else [*map(_sent, value)]
+    return value
 
 
-def read_output(endpoint: Endpoint, result: Any, call: Call, downloads: Path) -> Any:
-    """The first return value of an endpoint as a raw output of the task.
-
-    Raises:
-        UnsupportedError: its component is of another kind, or the value cannot be read.
-    """
-    returns = endpoint["returns"]
-    value = result[0] if isinstance(result, list | tuple) and len(returns) > 1 else result
-    component = _component(returns[0]) if returns else "nothing"
-    reader = READERS.get(component)
-    if reader is None or value is None:
-        raise UnsupportedError(f"the Space returned {component}, which is not supported for {call.spec.name}")
-    try:
-        return reader(value, call, downloads)
-    except (InputError, BadInputError) as error:
-        raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
-
-
-def _component(item: Mapping[str, Any]) -> str:
-    return str(item.get("component", "")).lower()
-
-
-def _text(value: Any, call: Call, downloads: Path) -> Any:
-    return answer_output(call.spec, str(value))
-
-
-def _json(value: Any, call: Call, downloads: Path) -> Any:
-    """Plain JSON; texts that name files become images, so that no other file of this machine is read later.
-    Plain JSON; texts that name files become images, so that no other file of this machine is read later."""
+def _received(value: Any, call: Call, downloads: Path) -> Any:
+    """A returned value as a raw output. Names of files become their content, or the path of a copy."""
     match value:
+        case {"label": label, "confidences": rated}:
+            rows = rated or [{"label": label, "confidence": 1.0}]
+            return [{"label": row["label"], "score": row["confidence"]} for row in rows]
+        case {"video": file} | {"composite": file}:
+            return _received(file, call, downloads)
         case Mapping():
-            return {name: _json(part, call, downloads) for name, part in value.items()}
+            return {name: _received(part, call, downloads) for name, part in value.items()}
         case list() | tuple():
-            return [_json(part, call, downloads) for part in value]
-        case str() if existing_file(value) is not None:
-            return _image(value, call, downloads)
+            return [_received(part, call, downloads) for part in value]
+        case str() if (path := existing_file(value)) is not None:
+            if not path.resolve().is_relative_to(downloads.resolve()):
+                raise UnsupportedError("the Space's answer names a file that it did not send")
+            return _content(path, call)
         case _:
             return value
 
 
-def _label(value: Any, call: Call, downloads: Path) -> list[dict[str, Any]]:
-    """The value of a Label component: a label, with or without the confidences of all."""
-    if not isinstance(value, Mapping) or "label" not in value:
-        raise UnsupportedError("the Space returned no label")
-    rated = value.get("confidences") or [{"label": value["label"], "confidence": 1.0}]
-    return [{"label": str(one["label"]), "score": float(one["confidence"])} for one in rated]
-
-
-def _downloaded(value: Any, downloads: Path) -> Path:
-    """The downloaded file that a component's value names."""
-    first = value[0] if isinstance(value, list) and value else value
-    while isinstance(first, Mapping):
-        first = next((first[name] for name in ("path", "image", "video") if first.get(name)), None)
-    path = Path(first) if isinstance(first, str) else None
-    if path is None or not path.resolve().is_relative_to(downloads.resolve()):
-        raise UnsupportedError("the Space's answer names a file that it did not send")
-    return path
-
-
-def _image(value: Any, call: Call, downloads: Path) -> Any:
+def _content(path: Path, call: Call) -> Any:
     from PIL import Image
 
-    path = _downloaded(value, downloads)
-    check_pixels(path, call.settings.max_pixels)
-    with Image.open(path) as image:
-        image.load()
-        return image.copy()
-
-
-def _audio(value: Any, call: Call, downloads: Path) -> dict[str, Any]:
-    samples, rate = decode_audio(_downloaded(value, downloads))
-    return {"audio": samples.mean(axis=1), "sampling_rate": rate}
-
-
-def _file(value: Any, call: Call, downloads: Path) -> dict[str, str]:
-    """A copy of the file outside the temporary folder."""
-    path = _downloaded(value, downloads)
-    copy = call.new_path(path.suffix)
-    shutil.copyfile(path, copy)
-    return {"path": str(copy)}
-
-
-READERS: dict[str, Callable[[Any, Call, Path], Any]] = {
-    **dict.fromkeys(("textbox", "text", "markdown", "code", "html"), _text),
-    "json": _json,
-    "label": _label,
-    **dict.fromkeys(("image", "gallery", "imageeditor"), _image),
-    "audio": _audio,
-    **dict.fromkeys(("video", "model3d", "file"), _file),
-}
-"""Readers of return values by component."""
+    kind, mime = detect_media_type(path)
+    if kind == "image" and mime != "image/gif":
+        check_pixels(path, call.settings.max_pixels)
+        with Image.open(path) as image:
+            return image.copy()
+    if kind == "audio":
+        samples, rate = decode_audio(path)
+        return {"audio": samples.mean(axis=1), "sampling_rate": rate}
+    return str(shutil.copyfile(path, call.new_path(path.suffix)))

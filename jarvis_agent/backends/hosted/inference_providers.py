@@ -35,9 +35,6 @@ _HF = "hf-inference"
 _SHARE = 2 / 3
 """Share of the remaining time for a provider that is not the last."""
 
-_MAX_MAPPINGS = 1024
-"""Model mappings of a provider in the client; the oldest are removed."""
-
 _TWO_TASKS = frozenset({"feature-extraction", "sentence-similarity"})
 
 _HF_DOMAINS = ("huggingface.co", "huggingface.cloud", "hf.space")
@@ -93,25 +90,17 @@ class HostedBackend:
         ends = clock() + reply_timeout(self._settings)
         failed: list[ExpertError] = []
         for one in providers:
-            left = ends - clock()
-            share = left if one is providers[-1] else _SHARE * left
+            share = (ends - clock()) * (1.0 if one is providers[-1] else _SHARE)
             try:
                 with breaker.shared.call((self.name, one.provider)):
-                    return await self._call_within(one, call, share)
+                    return await self._call(one, call, share)
             except BadInputError:
                 raise
             except ExpertError as error:
                 failed.append(error)
         raise combine_errors(call.candidate.id, failed)
 
-    async def _call_within(self, one: Serving, call: Call, share: float) -> Any:
-        try:
-            async with asyncio.timeout(share):
-                return await self._call(one, call)
-        except TimeoutError as error:
-            raise TransientError(f"{one.provider} did not answer within {share:g} s") from error
-
-    async def _call(self, one: Serving, call: Call) -> Any:
+    async def _call(self, one: Serving, call: Call, seconds: float) -> Any:
         """One provider's reply as a raw output."""
         from huggingface_hub import AsyncInferenceClient
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -128,8 +117,10 @@ class HostedBackend:
             bill_to=self._settings.bill_to if trusted else None,
         )
         try:
-            async with client:
+            async with client, asyncio.timeout(seconds):
                 return await run_call(client, row, call)
+        except TimeoutError as error:
+            raise TransientError(f"{one.provider} did not answer within {seconds:g} s") from error
         except (httpx.HTTPError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise expert_error(error, one.provider) from redacted_cause(error)
 
@@ -144,10 +135,10 @@ def serving(candidate: Candidate) -> list[Serving]:
     if isinstance(url, str):
         return [Serving(url, candidate.id, task, url)]
     known = candidate.metadata.get("providers") or {}
-    entries = [(provider, known.get(provider, {})) for provider in candidate.providers]
+    entries = {provider: known.get(provider, {}) for provider in candidate.providers}
     return [
-        Serving(provider, entry.get("id", candidate.id), entry.get("task", task))
-        for provider, entry in entries
+        Serving(name, entry.get("id", candidate.id), entry.get("task", task))
+        for name, entry in entries.items()
     ]
 
 
@@ -184,8 +175,5 @@ def _add_mapping(one: Serving, model_id: str) -> str:
     mapping = InferenceProviderMapping(  # type: ignore[no-untyped-call]
         provider=one.provider, hf_model_id=model_id, providerId=one.model, status="live", task=one.task
     )
-    known.pop(name, None)  # insert it last, so that it is not removed before its use
     known[name] = mapping
-    for oldest in list(known)[:-_MAX_MAPPINGS]:
-        known.pop(oldest, None)
     return name

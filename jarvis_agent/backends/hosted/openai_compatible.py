@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -58,7 +58,7 @@ def chat_messages(inputs: Mapping[str, Any], text: str | None = None) -> list[di
         BadInputError: a file is too large.
         UnsupportedError: a message cannot contain a file of this kind.
     """
-    prompt = text if text is not None else str(inputs.get("text") or "")
+    prompt = str(inputs.get("text") or "") if text is None else text
     files = [value for value in inputs.values() if isinstance(value, Resource)]
     if not files:
         return [{"role": "user", "content": prompt}]
@@ -67,24 +67,16 @@ def chat_messages(inputs: Mapping[str, Any], text: str | None = None) -> list[di
 
 
 def _content_part(file: Resource) -> dict[str, Any]:
-    mime = file.mime or ""
-    if file.kind == "image":
-        url = f"data:{mime or 'image/png'};base64,{_base64(file)}"
-        return {"type": "image_url", "image_url": {"url": url}}
-    if file.kind == "audio" and mime in _AUDIO_FORMATS:
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": _base64(file), "format": _AUDIO_FORMATS[mime]},
-        }
-    raise UnsupportedError(f"a chat message cannot contain {mime or file.kind}")
-
-
-def _base64(file: Resource) -> str:
-    path = Path(file.path or "")
+    path, mime = Path(file.path or ""), file.mime or ""
+    if file.kind != "image" and mime not in _AUDIO_FORMATS:
+        raise UnsupportedError(f"a chat message cannot contain {mime or file.kind}")
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise BadInputError(f"{path.name} has {size:,} bytes, more than {MAX_FILE_BYTES:,}; make it smaller")
-    return base64.b64encode(path.read_bytes()).decode()
+    data = base64.b64encode(path.read_bytes()).decode()
+    if file.kind == "image":
+        return {"type": "image_url", "image_url": {"url": f"data:{mime or 'image/png'};base64,{data}"}}
+    return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS[mime]}}
 
 
 def answer_output(spec: TaskSpec, reply: str) -> Any:
@@ -92,14 +84,37 @@ def answer_output(spec: TaskSpec, reply: str) -> Any:
     return [{"answer": reply, "score": None}] if spec.name in _ANSWERS else reply
 
 
-def _text(call: Call) -> str:
-    return str(call.inputs.get("text") or "")
+_BRIEFLY = "Answer in as few words as possible: {text}"
+
+PROMPTS: dict[str, str] = {
+    "text-generation": "{text}",
+    "translation": ("Translate the following text{languages}. Answer with the translation alone.\n\n{text}"),
+    "summarization": "Summarize the following text in its own language, in a few sentences.\n\n{text}",
+    "question-answering": (
+        "Answer the question from the context alone, in as few words as possible.\n\n"
+        "Context:\n{context}\n\nQuestion: {text}"
+    ),
+    "image-to-text": "Describe the image in one sentence.",
+    "visual-question-answering": _BRIEFLY,
+    "document-question-answering": _BRIEFLY,
+    "image-text-to-text": "{text}",
+    "audio-text-to-text": "{text}",
+    "any-to-any": "{text}",
+}
+"""The tasks that chat models do well, and the prompt for each."""
+
+_READ_TEXT = "Write down the text in the image exactly as it stands there, and nothing else."
 
 
-def _translate(call: Call) -> str:
+def _prompt(call: Call) -> str:
+    if call.spec.name == "image-to-text" and call.hints.get("ocr"):
+        return _READ_TEXT
     source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))
-    languages = (f" from {source}" if source else "") + f" into {target or 'English'}"
-    return f"Translate the following text{languages}. Answer with the translation alone.\n\n{_text(call)}"
+    return PROMPTS[call.spec.name].format(
+        text=call.inputs.get("text") or "",
+        context=call.inputs.get("context") or "",
+        languages=(f" from {source}" if source else "") + f" into {target or 'English'}",
+    )
 
 
 def _language(call: Call, argument: str) -> str:
@@ -107,42 +122,6 @@ def _language(call: Call, argument: str) -> str:
     given = str(call.inputs.get(argument) or "")
     found = find_language(given)
     return found.name if found else given
-
-
-def _summarize(call: Call) -> str:
-    return f"Summarize the following text in its own language, in a few sentences.\n\n{_text(call)}"
-
-
-def _answer_from_context(call: Call) -> str:
-    return (
-        "Answer the question from the context alone, in as few words as possible.\n\n"
-        f"Context:\n{call.inputs['context']}\n\nQuestion: {_text(call)}"
-    )
-
-
-def _describe_image(call: Call) -> str:
-    if call.hints.get("ocr"):
-        return "Write down the text in the image exactly as it stands there, and nothing else."
-    return "Describe the image in one sentence."
-
-
-def _answer_briefly(call: Call) -> str:
-    return f"Answer in as few words as possible: {_text(call)}"
-
-
-PROMPTS: dict[str, Callable[[Call], str]] = {
-    "text-generation": _text,
-    "translation": _translate,
-    "summarization": _summarize,
-    "question-answering": _answer_from_context,
-    "image-to-text": _describe_image,
-    "visual-question-answering": _answer_briefly,
-    "document-question-answering": _answer_briefly,
-    "image-text-to-text": _text,
-    "audio-text-to-text": _text,
-    "any-to-any": _text,
-}
-"""The tasks that chat models do well, and the prompt for each."""
 
 
 class OpenAIBackend:
@@ -177,9 +156,8 @@ class OpenAIBackend:
             RateLimitedError: it asks to wait.
             UnsupportedError: it refuses the key, the model or the input, or its reply is empty.
         """
-        prompt = PROMPTS[call.spec.name](call)
         limit = reply_timeout(self._settings)
-        messages = await asyncio.to_thread(chat_messages, call.inputs, prompt)
+        messages = await asyncio.to_thread(chat_messages, call.inputs, _prompt(call))
         client = await asyncio.to_thread(_client, call.candidate, limit)
         try:
             async with client, asyncio.timeout(limit):
@@ -210,9 +188,7 @@ async def _complete(client: AsyncOpenAI, call: Call, messages: list[Any]) -> str
     import openai
 
     own = call.candidate.metadata.get("options") or {}
-    options = {"max_tokens": MAX_NEW_TOKENS, "seed": call.settings.seed, **own}
-    # An option set to null is left to the server's default.
-    options = {name: value for name, value in options.items() if value is not None}
+    options: dict[str, Any] = {"max_tokens": MAX_NEW_TOKENS, "seed": call.settings.seed, **own}
     try:
         response = await client.chat.completions.create(model=call.candidate.id, messages=messages, **options)
     except openai.OpenAIError as error:

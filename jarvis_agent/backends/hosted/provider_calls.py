@@ -49,33 +49,32 @@ async def run_call(client: AsyncInferenceClient, row: ProviderCall, call: Call) 
     Raises:
         UnsupportedError: the model's own options (`metadata["options"]`) are unknown to the method.
     """
+
+    def finish() -> Any:
+        try:
+            return row.finish(reply, call)
+        finally:
+            call.sweep()
+
     arguments = await asyncio.to_thread(row.arguments, call)
     method = getattr(client, row.method)
     reply = await method(**{**arguments, **_options(method, call)})
-    return await asyncio.to_thread(_finish, row, reply, call)
-
-
-def _finish(row: ProviderCall, reply: Any, call: Call) -> Any:
-    try:
-        return row.finish(reply, call)
-    finally:
-        call.sweep()
+    return await asyncio.to_thread(finish)
 
 
 def _options(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """The seed of the settings if the method has one, and the options in the model's description."""
     known = signature(method).parameters
-    seed = {"seed": call.settings.seed} if "seed" in known else {}
     own = call.candidate.metadata.get("options") or {}
+    options: dict[str, Any] = {**({"seed": call.settings.seed} if "seed" in known else {}), **own}
+    other = {name: options.pop(name) for name in list(options) if name not in known}
+    if not other:
+        return options
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values()):
-        return {**seed, **own}
-    beyond = {name: value for name, value in own.items() if name not in known}
-    taken = {**seed, **{name: value for name, value in own.items() if name in known}}
-    if not beyond:
-        return taken
+        return options | other
     if "extra_body" not in known:
-        raise UnsupportedError(f"{call.spec.name} has no option {', '.join(beyond)} on inference providers")
-    return {**taken, "extra_body": {**beyond, **taken.get("extra_body", {})}}
+        raise UnsupportedError(f"{call.spec.name} has no option {', '.join(other)} on inference providers")
+    return {**options, "extra_body": {**other, **options.get("extra_body", {})}}
 
 
 def _inputs(**names: str) -> Callable[[Call], Mapping[str, Any]]:
@@ -116,7 +115,7 @@ def _chat(call: Call) -> Mapping[str, Any]:
 
 def _table(call: Call) -> Mapping[str, Any]:
     """A table in the client's form: columns of texts by name."""
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    columns = read_table(call.inputs["table"])
     return {
         "table": {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
     }

@@ -65,7 +65,6 @@ class StarterBackend(LocalBackend):
         return (self.name, candidate.id)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the weights. Raises ConfigError if they are missing or altered, TransientError as a download.
-        Load the weights. Raises ConfigError if they are missing or altered, TransientError as a download."""
+        """Load the weights. Raises as `fetch_weights`."""
         model = STARTERS[candidate.id]
         return READERS[model.reader](fetch_weights(model, settings), settings)

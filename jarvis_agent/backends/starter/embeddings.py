@@ -10,7 +10,6 @@ but takes seconds to import. The weights are those of the starter model (see mod
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, fetch_weights
 from jarvis_agent.core.errors import MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.text import sound
+from jarvis_agent.core.text import replace_surrogates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
 
 CACHED = 32
-"""Vectors of the latest texts that are cached, by hash: planning compares a request several times."""
+"""Number of the latest texts whose vectors are cached: planning compares a request several times."""
 
 _LOAD_LOCK = threading.Lock()
 
@@ -64,13 +63,10 @@ class StarterEmbeddings(Embeddings):
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
-        return self._model().encode(texts)
+        return self.load().encode(texts)
 
-    def load(self) -> None:
-        """Load the model now. Raises as `embed_documents`."""
-        self._model()
-
-    def _model(self) -> _MiniLM:
+    def load(self) -> MiniLM:
+        """The network, loaded once in a process. Raises as `embed_documents`."""
         try:
             directory = fetch_weights(STARTERS[MINILM], self._settings).parent
             with _LOAD_LOCK:
@@ -86,7 +82,7 @@ def load_embedder(settings: Settings) -> StarterEmbeddings:
     return embeddings
 
 
-class _MiniLM:
+class MiniLM:
     """The network: BERT with mean pooling, as one function of its weights."""
 
     def __init__(self, directory: Path) -> None:
@@ -105,37 +101,38 @@ class _MiniLM:
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
         with safe_open(directory / "model.safetensors", framework="numpy") as file:
-            names = file.keys()
-            self._weights: Mapping[str, Floats] = {
-                name: _transposed(name, file.get_tensor(name)) for name in names
-            }
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        # Products with transposed matrices are faster.
+        self._weights: Mapping[str, Floats] = {
+            name: weight.T.copy() if weight.ndim == 2 and ".layer." in name else weight
+            for name, weight in weights.items()
+        }
         # On a busy machine products of such small matrices are many times slower on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
         self._lock = threading.Lock()
-        self._cache: OrderedDict[bytes, Floats] = OrderedDict()
+        self._cache: OrderedDict[str, Floats] = OrderedDict()
 
     def encode(self, texts: Sequence[str]) -> Floats:
         import numpy as np
 
         if not texts:
             return np.zeros((0, SIZE), np.float32)
-        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         with self._lock:
-            found = {key: self._cache[key] for key in keys if key in self._cache}
-            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+            found = {text: self._cache[text] for text in texts if text in self._cache}
+            new = list(dict.fromkeys(text for text in texts if text not in found))
             if new:
-                found.update(zip(new, self._compute(list(new.values())), strict=True))
-            for key, vector in found.items():
-                self._cache[key] = vector
-                self._cache.move_to_end(key)
+                found.update(zip(new, self._compute(new), strict=True))
+            for text, vector in found.items():
+                self._cache[text] = vector
+                self._cache.move_to_end(text)
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
-        return np.stack([found[key] for key in keys])
+        return np.stack([found[text] for text in texts])
 
     def _compute(self, texts: Sequence[str]) -> list[Floats]:
         import numpy as np
 
-        ids = [self._tokenizer.encode(sound(text)).ids for text in texts]
+        ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
         with self._blas.limit(limits=1):
@@ -193,13 +190,8 @@ class _MiniLM:
 
 
 @lru_cache(maxsize=1)
-def _load(directory: Path) -> _MiniLM:
-    return _MiniLM(directory)
-
-
-def _transposed(name: str, weight: Floats) -> Floats:
-    """The matrices of the layers transposed, which makes products faster; others unchanged."""
-    return weight.T.copy() if weight.ndim == 2 and ".layer." in name else weight
+def _load(directory: Path) -> MiniLM:
+    return MiniLM(directory)
 
 
 def _gelu(x: Floats) -> Floats:

@@ -21,20 +21,15 @@ HUB_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class StarterModel:
-    """One starter model.
+    """One starter model. Fields that are not listed are as in Candidate.
 
     Attributes:
-        id: its id on the Hub, or a plain name if the Hub has no such model.
-        tasks: names of its task types.
         reader: module of jarvis_agent.backends.starter that loads it.
-        description, license, languages, traits: as in Candidate.
-        size: bytes of its weights.
         package, file, sha256: import name of the package with its weights, path of the main file in it, and
             the (beginning of the) file's SHA-256.
         needs: modules that its reader imports.
-        extra: the extra of this package that installs `package` and `needs`; None: see `install`.
-        install: the command that installs them if no extra does.
-        hub: its files on the Hub, the main one first; empty: only the package has it.
+        install: the command that installs `package` and `needs` if the extra `extra` does not.
+        hub: its files on the Hub, the main one first; empty if only the package has it.
     """
 
     id: str
@@ -63,7 +58,7 @@ class StarterModel:
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
-_ROWS: tuple[StarterModel, ...] = (
+_MODELS = (
     StarterModel(
         id=MINILM,
         tasks=("feature-extraction", "sentence-similarity", "text-ranking", "zero-shot-classification"),
@@ -126,11 +121,11 @@ _ROWS: tuple[StarterModel, ...] = (
         reader="silero",
         description="Finds the parts of a recording that contain speech, in any language.",
         license="mit",
-        size=1_239_748,
-        package="silero_vad",
-        file="data/silero_vad_16k_sequence.onnx",
-        sha256="9ccdacc4719d8aa7",
-        needs=("onnxruntime", "soundfile", "soxr"),
+        size=1_245_151,
+        package="faster_whisper",
+        file="assets/silero_vad_v6.onnx",
+        sha256="4cbf549b8326f60f",
+        needs=("faster_whisper", "soundfile", "soxr"),
     ),
     StarterModel(
         id="DeepFilterNet3",
@@ -187,7 +182,7 @@ _ROWS: tuple[StarterModel, ...] = (
     ),
 )
 
-STARTERS: dict[str, StarterModel] = {row.id: row for row in _ROWS}
+STARTERS: dict[str, StarterModel] = {model.id: model for model in _MODELS}
 """Every starter model, by its id."""
 
 

@@ -19,7 +19,8 @@ from typing import Any
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
-from jarvis_agent.planning.inputs import PlanRequest, kind_by_name
+from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.masking import Entity, MaskedText, spelling, without_references
 from jarvis_agent.planning.offline.patterns import Patterns, word
 from jarvis_agent.planning.offline.phrases import bank_name, wording
@@ -113,7 +114,8 @@ class Discourse:
         """Note what a task makes."""
         values = tuple(references)
         for kind in spec.outputs:
-            self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
+            if kind != "any":
+                self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
 
     def join(self, kind: Modality, values: list[str]) -> None:
         """Note that things of a kind that were made one by one are wanted together."""
@@ -251,6 +253,6 @@ def _things_of(turn: ChatTurn) -> Iterator[Thing]:
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
         yield Thing(resource.kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
-        kind = kind_by_name(re.split(r"[?#]", name, maxsplit=1)[0])
+        kind = kind_by_name(name)
         if kind in ("image", "audio", "video"):
             yield Thing(kind, (name,), from_turn=True, asked=turn.request)

@@ -23,7 +23,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
-from jarvis_agent.planning.inputs import PlanRequest, Tools, kind_by_name, task_specs
+from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.offline import chinese
 from jarvis_agent.planning.offline.classifier import Classifier, load_classifier
 from jarvis_agent.planning.offline.clause_cuts import split_finer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from jarvis_agent.core.plugins import brought
+from jarvis_agent.core.plugins import load_plugin
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
@@ -39,5 +39,6 @@ def load_plugin_sources(settings: Settings) -> list[ModelSource]:
         ConfigError: a plug-in cannot be loaded, or is not a ModelSource.
     """
     return [
-        brought(entry, ModelSource, "model source", settings) for entry in entry_points(group=ENTRY_POINTS)
+        load_plugin(entry, ModelSource, "model source", settings)
+        for entry in entry_points(group=ENTRY_POINTS)
     ]

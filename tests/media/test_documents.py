@@ -1,0 +1,242 @@
+"""Documents as text: PDF, DOCX, HTML and EPUB files, in every task that takes a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.core.errors import ForbiddenError, InputError, MissingExtraError
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media import documents
+from jarvis_agent.media.detect import DOCX, EPUB, HTML, PDF, detect_media_type
+from jarvis_agent.media.documents import load_text
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
+from jarvis_agent.tools import hf_tools
+
+for package in ("langchain_community", "pypdf", "docx2txt", "bs4"):
+    pytest.importorskip(package)
+
+WORDS = "Revenue grew by 12 percent."
+PAGE = f"""<!-- a page --><!DOCTYPE html>
+<html><head><title>Report</title><script>alert(1)</script></head><body>
+<h1>Quarter</h1><p>{WORDS}</p><p>Costs fell.</p><img src="http://127.0.0.1:9/x.png"></body></html>"""
+CONTAINER = '<container><rootfiles><rootfile full-path="OPS/book.opf"/></rootfiles></container>'
+PACKAGE = """<package><manifest><item id="b" href="b.xhtml"/><item id="a" href="text/a%20b.xhtml"/></manifest>
+<spine><itemref idref="a"/><itemref idref="b"/></spine></package>"""
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def pdf(path: Path, *pages: str) -> Path:
+    """A PDF file with a line of text on each page."""
+    texts = [f"BT /F1 12 Tf 72 720 Td ({page}) Tj ET".encode() for page in pages]
+    kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        f"<</Type/Pages/Count {len(pages)}/Kids[{kids}]>>".encode(),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    for i, text in enumerate(texts):
+        page = f"<</Type/Page/Parent 2 0 R/Resources<</Font<</F1 3 0 R>>>>/Contents {5 + 2 * i} 0 R>>"
+        objects += [page.encode(), b"<</Length %d>>stream\n%s\nendstream" % (len(text), text)]
+    content, places = b"%PDF-1.4\n", []
+    for number, item in enumerate(objects, 1):
+        places.append(len(content))
+        content += b"%d 0 obj%s\nendobj\n" % (number, item)
+    size = len(objects) + 1
+    table = b"xref\n0 %d\n0000000000 65535 f \n" % size + b"".join(b"%010d 00000 n \n" % n for n in places)
+    trailer = b"trailer<</Root 1 0 R/Size %d>>\nstartxref\n%d\n%%%%EOF" % (size, len(content))
+    path.write_bytes(content + table + trailer)
+    return path
+
+
+def archive(path: Path, members: dict[str, Any], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+def docx(path: Path, *paragraphs: str, before: str = "") -> Path:
+    body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs)
+    text = f'{before}<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+    return archive(path, {"docProps/x.xml": "<x/>" * 9000, "word/document.xml": text})
+
+
+def epub(path: Path, **changed: Any) -> Path:
+    members = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": CONTAINER,
+        "OPS/book.opf": PACKAGE,
+        "OPS/b.xhtml": "<html><p>The end.</p></html>",
+        "OPS/text/a b.xhtml": f"<html><p>{WORDS}</p></html>",
+    }
+    return archive(path, {**members, **changed})
+
+
+def page(path: Path, text: str = PAGE, encoding: str = "utf-8") -> Path:
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+def documents_in(folder: Path) -> dict[Path, str]:
+    """A file of each type under a name that does not tell it, and its media type."""
+    return {
+        pdf(folder / "a.bin", WORDS, "Costs fell."): PDF,
+        docx(folder / "b.bin", WORDS, "Costs fell."): DOCX,
+        page(folder / "c.bin"): HTML,
+        page(folder / "d.bin", PAGE.replace("<head>", '<head><meta charset="utf-16le">')): HTML,
+        epub(folder / "e.bin"): EPUB,
+    }
+
+
+def test_the_type_comes_from_the_content_and_the_text_from_the_pages_in_order(tmp_path: Path) -> None:
+    for path, mime in documents_in(tmp_path).items():
+        assert detect_media_type(path) == ("text", mime)
+        text = load_text(path)
+        assert WORDS in text, path
+        assert text.index(WORDS) < text.index("The end" if mime == EPUB else "Costs fell"), path
+        assert "alert" not in text
+    latin = page(tmp_path / "l.html", '<html><meta charset="latin-1"><p>caf\xe9</p>', "latin-1")
+    assert load_text(latin) == "café"
+    note = page(tmp_path / "n.txt", "\ufeffplain", "utf-8")
+    assert load_text(note) == "plain"
+
+
+def encrypted(path: Path) -> Path:
+    from pypdf import PdfWriter
+
+    writer = PdfWriter(pdf(path, WORDS))
+    writer.encrypt("secret", algorithm="RC4-128")
+    writer.write(path)
+    return path
+
+
+def test_an_unreadable_document_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    broken = pdf(tmp_path / "broken.pdf", WORDS)
+    broken.write_bytes(broken.read_bytes()[:40])
+    old = tmp_path / "old.doc"
+    old.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
+    torn = epub(tmp_path / "torn.epub")
+    torn.write_bytes(torn.read_bytes()[:-60])
+    laughs = "".join(f'<!ENTITY l{i + 1} "{f"&l{i};" * 10}">' for i in range(9))
+    entities = f'<!DOCTYPE x [<!ENTITY l0 "{"ha" * 50}">{laughs}]>'
+    cases = {
+        encrypted(tmp_path / "locked.pdf"): "is encrypted; give a copy without a password",
+        broken: "cannot be read as a PDF file",
+        pdf(tmp_path / "scan.pdf", ""): "holds no text",
+        old: "save it as DOCX without a password",
+        docx(tmp_path / "laughs.docx", "&l9;", before=entities): "cannot be read as a Word document",
+        archive(tmp_path / "odd.docx", {"word/document.xml": "<x/>"}, zipfile.ZIP_BZIP2): "unusual way",
+        torn: "cannot be read as",
+        epub(tmp_path / "sold.epub", **{"META-INF/rights.xml": "<x/>"}): "without copy protection",
+        epub(
+            tmp_path / "gaps.epub", **{"OPS/book.opf": "<spine><itemref idref='x'/></spine>"}
+        ): "as an e-book",
+        archive(tmp_path / "x.zip", {"x": "y"}): "cannot be read as text",
+    }
+    for path, message in cases.items():
+        with pytest.raises(InputError, match=message):
+            load_text(path)
+
+
+def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in (("MAX_CHARS", 1000), ("MAX_MARKUP", 20_000)):
+        monkeypatch.setattr(documents, name, limit)
+    assert all(WORDS in load_text(path) for path in documents_in(tmp_path))
+    bomb = "<p>" + " " * 30_000 + "</p>"
+    unpacked, shorter = "unpacks to more than 20,000 bytes", "more than 1,000 characters; give a part of it"
+    cases = {
+        docx(tmp_path / "bomb.docx", bomb): unpacked,
+        epub(tmp_path / "bomb.epub", **{"OPS/b.xhtml": bomb}): unpacked,
+        page(tmp_path / "bomb.html", f"<html>{bomb}"): "more than 20,000 bytes of HTML",
+        pdf(tmp_path / "long.pdf", *["words " * 30] * 10): shorter,
+        docx(tmp_path / "long.docx", "x" * 1001): shorter,
+        page(tmp_path / "long.html", f"<html>{'x' * 1001}"): shorter,
+        page(tmp_path / "long.txt", "x" * 1001): shorter,
+    }
+    for path, message in cases.items():
+        with pytest.raises(InputError, match=message):
+            load_text(path)
+    lying = docx(tmp_path / "lying.docx", "a" * 50_000)
+    content = lying.read_bytes()
+    size = next(i.file_size for i in zipfile.ZipFile(lying).infolist() if i.filename.startswith("word"))
+    lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
+    with pytest.raises(InputError, match="cannot be read as a Word document"):
+        load_text(lying)
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = documents_in(tmp_path)
+    monkeypatch.setitem(sys.modules, "langchain_community.document_loaders.pdf", None)
+    monkeypatch.setitem(sys.modules, "langchain_community.document_loaders.html_bs", None)
+    monkeypatch.setitem(sys.modules, "docx2txt", None)
+    for path in files:
+        with pytest.raises(MissingExtraError, match=r'pip install "langchain-hugginggpt\[community\]"'):
+            load_text(path)
+
+
+async def test_the_access_policy_and_the_size_limit_hold_for_documents(tmp_path: Path) -> None:
+    path = pdf(tmp_path / "report.pdf", WORDS)
+    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
+    assert await store.text_of(str(path)) == str(path), "a plan cannot open a file that no one allowed"
+    await store.grant(str(path))
+    for name in (str(path), "report.pdf"):
+        assert await store.text_of(name) == WORDS
+    assert await store.text_of("read report.pdf") == "read report.pdf"
+    assert await store.text_of(Resource(kind="text", path=path)) == WORDS
+    with pytest.raises(InputError, match="is a text file, and an image file is needed"):
+        await store.resolve(str(path), "image")
+    with pytest.raises(InputError, match="JARVIS_MAX_FILE_BYTES"):
+        await ResourceStore(Settings(output_dir=tmp_path / "out", max_file_bytes=10)).grant(str(path))
+    with pytest.raises(ForbiddenError):
+        await ResourceStore(Settings(output_dir=tmp_path, allow_request_paths=False)).grant(str(path))
+    roots = ResourceStore(Settings(output_dir=tmp_path / "out", allowed_dirs=(tmp_path,)))
+    assert await roots.text_of(str(path)) == WORDS
+
+
+def experts() -> tuple[FakeSource, FakeBackend]:
+    outputs = {
+        "summarization": {"summary_text": "It grew."},
+        "text-to-speech": {"audio": [0.0] * 160, "sampling_rate": 16_000},
+    }
+    return FakeSource([fake_candidate(task) for task in outputs]), FakeBackend(outputs)
+
+
+PLAN = [
+    {"task": "summarization", "id": 0, "dep": [-1], "args": {"text": "report.pdf"}},
+    {"task": "text-to-speech", "id": 1, "dep": [0], "args": {"text": "<resource>-0"}},
+]
+
+
+@pytest.mark.parametrize("planner", ["llm", "offline"])
+def test_a_report_is_summarized_and_read_aloud(
+    planner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pdf(Path("report.pdf"), WORDS, "Costs fell.")
+    source, backend = experts()
+    script = {"plan": json.dumps(PLAN), "select": first_candidate, "respond": "Done."}
+    llm = ScriptedLLM(script) if planner == "llm" else None
+    with JarvisAgent(model=llm, sources=[source], backends=[backend]) as agent:
+        run = agent.invoke("Summarize report.pdf and read it aloud")
+    assert json.loads(run.plan.to_json()) == PLAN
+    assert [result.status for result in run.results] == ["ok", "ok"], [result.error for result in run.results]
+    assert [call.inputs["text"] for call in backend.calls] == [f"{WORDS}\nCosts fell.", "It grew."]
+
+
+def test_a_tool_alone_reads_a_document_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pdf(Path("report.pdf"), WORDS)
+    source, backend = experts()
+    (tool,) = hf_tools(tasks=["summarization"], sources=[source], backends=[backend])
+    assert tool.invoke({"text": "report.pdf"}).startswith("It grew.")
+    assert backend.calls[0].inputs["text"] == WORDS
