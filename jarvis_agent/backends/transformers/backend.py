@@ -16,7 +16,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.file_backend import FileBackend
-from jarvis_agent.backends.hub.snapshot import config_file, model_folder
+from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
@@ -71,7 +71,7 @@ class TransformersBackend(FileBackend):
 
         silence_library()
         remote = settings.trust_remote_code
-        folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
+        folder = (model_folder if remote else marker_folder)(candidate, settings)
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
         pipeline = choose_pipeline(PIPELINES[spec.name], config)
         if pipeline is None:
