@@ -47,6 +47,12 @@ class TransformersExpert:
         return draw(raw, self.loaded, call) if draw else raw
 
     @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        extras = self.loaded.extras.values()
+        return [self.loaded.model, *(getattr(extra, "model", extra) for extra in extras)]
+
+    @property
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
         """The function that computes several calls at once, or None."""
         return None if self.pipeline.batch is None else partial(self.pipeline.batch, self.loaded)
