@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from model_bench import Bench
 
 from jarvis_agent.testing import HubDouble
 
@@ -36,3 +37,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
     monkeypatch.setattr("huggingface_hub.utils._cache_assets.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     with HubDouble() as double, double.redirected():
         yield double
+
+
+@pytest.fixture(scope="module")
+def bench(
+    request: pytest.FixtureRequest,
+    built: Callable[[str], Path],
+    media: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Bench:
+    """Calls of tiny models on the backend that the module names as `BACKEND`."""
+    return Bench(request.module.BACKEND, built, media, tmp_path_factory.mktemp("made"))

@@ -56,6 +56,13 @@ def _quotes(artifact: Artifact) -> None:
     ranked("answer")(artifact)
 
 
+def _marks_names(artifact: Artifact) -> None:
+    assert artifact["output"]
+    for row in artifact["output"]:
+        assert row["word"] == SAID[row["start"] : row["end"]]
+        assert 0 <= row["score"] <= 1
+
+
 def _is_from_the_page(artifact: Artifact) -> None:
     answer = artifact["output"][0]["answer"]
     assert answer
@@ -167,6 +174,7 @@ def _forecasts(horizon: int) -> Check:
 
 
 TEXT_CASES = [
+    Case("token-classification", TEXT, _marks_names, "bert_tagger"),
     Case("text-classification", TEXT, ranked("label", *THREE), "bert_classifier"),
     Case("question-answering", {"text": "Who?", "context": SAID}, _quotes, "bert_reader"),
     Case("table-question-answering", ASKED_OF_TABLE, _points_at_cells, "tapas"),
@@ -218,7 +226,7 @@ VISION_CASES = [
     Case("depth-estimation", PHOTO, images_of(64, 48, exact="I;16"), "dpt"),
     *(
         Case("image-feature-extraction", PHOTO, vector(16), model)
-        for model in ("vit_encoder", "dinov2", "clip")
+        for model in ("vit_encoder", "dinov2", "clip", "resnet")
     ),
     Case("image-to-text", PAGE | {"text": "read"}, says("generated_text", "Invoice total 42")),
     Case("image-to-text", PHOTO, WRITES, "vit_gpt2"),
@@ -329,9 +337,7 @@ MADE_CASES = [
     Case("image-to-3d", PHOTO, _is_a_shape, "shap_e_from_image", COARSE),
 ]
 
-TAGGED = Case("token-classification", TEXT, lambda artifact: None, "bert_tagger")
 CASES: list[Case] = [
-    TAGGED,
     *TEXT_CASES,
     *VISION_CASES,
     *AUDIO_CASES,

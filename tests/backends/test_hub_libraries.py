@@ -1,4 +1,4 @@
-"""Models of sentence-transformers, skops and Chronos from a Hub on this machine: what is fetched, and run."""
+"""From the Hub to a tool's result: models of several libraries are listed, selected, downloaded and run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("chronos")
 pytest.importorskip("skops")
 
-
-USELESS = dict.fromkeys(
-    ("pytorch_model.bin", "model.pkl", "onnx/model.onnx", "openvino/openvino_model.bin"), b"useless"
-)
+USELESS = dict.fromkeys(("pytorch_model.bin", "model.pkl", "onnx/model.onnx"), b"useless")
 TEXTS = {"text": "the cat is good", "sentences": ["the dog is good", "who wrote the program ?"]}
 TABLE = {"table": "sales.csv"}
 
@@ -34,21 +31,14 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str
 
 
 @pytest.mark.parametrize(
-    ("task", "library", "model", "args", "backend"),
+    ("task", "library", "model", "args"),
     [
-        (
-            "sentence-similarity",
-            "sentence-transformers",
-            "dense_embedder",
-            TEXTS,
-            "sentence-transformers",
-        ),
-        ("text-ranking", "sentence-transformers", "cross_encoder", TEXTS, "sentence-transformers"),
-        ("tabular-classification", "sklearn", "bare", TABLE, "sklearn"),
-        ("time-series-forecasting", "chronos-forecasting", "chronos_bolt", TABLE, "chronos"),
+        ("text-ranking", "sentence-transformers", "cross_encoder", TEXTS),
+        ("tabular-classification", "sklearn", "bare", TABLE),
+        ("time-series-forecasting", "chronos-forecasting", "chronos_bolt", TABLE),
     ],
 )
-def test_a_model_is_listed_selected_downloaded_and_run_by_its_library(
+def test_a_model_is_run_by_its_library(
     hub: HubDouble,
     built: Callable[[str], Path],
     tmp_path: Path,
@@ -57,19 +47,19 @@ def test_a_model_is_listed_selected_downloaded_and_run_by_its_library(
     library: str,
     model: str,
     args: dict[str, Any],
-    backend: str,
 ) -> None:
     hub.add_model("org/tiny", pipeline_tag=task, library_name=library, files=USELESS, directory=built(model))
     message = ask(tmp_path, monkeypatch, task, args)
     assert message.status == "success", message.content
     [attempt] = message.artifact["attempts"]
-    assert (attempt["model"], attempt["backend"]) == ("org/tiny", backend)
+    assert attempt["model"] == "org/tiny"
+    assert library.startswith(attempt["backend"])
     fetched = {request.path for request in hub.requests if "/resolve/" in request.path}
     assert fetched
-    assert not [path for path in fetched if path.endswith((".bin", ".pkl", ".onnx"))]
+    assert not [path for path in fetched if path.endswith(tuple(USELESS))]
 
 
-def test_a_table_model_that_is_only_a_pickle_is_not_even_downloaded(
+def test_a_table_model_that_is_only_a_pickle_is_not_downloaded(
     hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JARVIS_ALLOW_PICKLE", "1")

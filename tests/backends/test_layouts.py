@@ -90,14 +90,14 @@ def test_one_precision_of_a_component_is_read(
     assert found == {"model_index.json", *(f"text_encoder/{name}" for name in weights)}
 
 
-def test_a_lone_controlnet_lies_at_the_top() -> None:
+def test_a_lone_controlnet_lies_at_the_top_and_has_no_index(tmp_path: Path) -> None:
     names = ["config.json", "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin", "a/b.json"]
     assert chosen(DIFFUSERS, names) == set(names[:2])
-
-
-def test_a_lone_controlnets_config_is_not_taken_for_a_pipelines_index(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONTROLNET))
     assert DIFFUSERS.read_index(tmp_path) is None
+    (tmp_path / "model_index.json").write_text("{")
+    with pytest.raises(UnsupportedError, match=r"model_index.json is damaged.*download the model again"):
+        DIFFUSERS.read_index(tmp_path)
 
 
 def test_the_variant_that_diffusers_must_be_told_is_in_the_names(tmp_path: Path) -> None:
@@ -129,9 +129,19 @@ def test_a_sentence_transformer_is_its_modules() -> None:
         )
 
 
-def test_a_cross_encoder_has_no_modules() -> None:
-    names = ["config.json", "tokenizer.json", "model.safetensors"]
-    assert chosen(SENTENCE_TRANSFORMERS, names) == set(names)
+def test_one_copy_of_the_weights_is_chosen_and_code_only_if_it_may_run() -> None:
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    small = ["config.json", "tokenizer.json", "spiece.model"]
+    code, trusted = "modeling_own.py", Settings(trust_remote_code=True)
+    for names, expected in (
+        (["model.safetensors", "pytorch_model.bin"], ["model.safetensors"]),
+        (shards, shards),
+        (["model.safetensors", "model-00001-of-00001.safetensors"], ["model.safetensors"]),
+        (["model.safetensors", *small, "README.md", "tf_model.h5", code], ["model.safetensors", *small]),
+    ):
+        for layout in (TRANSFORMERS, SENTENCE_TRANSFORMERS):
+            assert chosen(layout, names) == set(expected)
+    assert chosen(TRANSFORMERS, ["model.safetensors", code], None, trusted) == {"model.safetensors", code}
 
 
 def test_a_scikit_learn_model_is_never_read_from_a_pickle() -> None:
@@ -144,15 +154,3 @@ def test_a_scikit_learn_model_is_never_read_from_a_pickle() -> None:
 def test_a_model_without_weights_is_refused(layout: Layout) -> None:
     with pytest.raises(UnsupportedError, match=f"no weights that {layout.library} reads"):
         chosen(layout, ["config.json", "model.onnx"])
-
-
-def test_a_damaged_index_is_named(tmp_path: Path) -> None:
-    (tmp_path / "model_index.json").write_text("{")
-    with pytest.raises(UnsupportedError, match=r"model_index.json is damaged.*download the model again"):
-        DIFFUSERS.read_index(tmp_path)
-
-
-def test_code_that_comes_with_a_model_is_fetched_only_if_it_may_run() -> None:
-    names = ["config.json", "modeling_own.py", "model.safetensors"]
-    assert "modeling_own.py" not in chosen(TRANSFORMERS, names)
-    assert "modeling_own.py" in chosen(TRANSFORMERS, names, settings=Settings(trust_remote_code=True))

@@ -1,4 +1,4 @@
-"""What a model says of itself."""
+"""Metadata of models: from cards, tags, configs and file names."""
 
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,28 @@ from jarvis_agent.backends.hub import model_card as cards
 
 
 @pytest.mark.parametrize(
-    ("card", "tags", "expected"),
+    ("card", "tags", "name", "languages"),
     [
-        ({"license": "MIT", "language": "en"}, [], {"license": "mit", "languages": ("en",)}),
-        ({"license": ["mit"], "language": ["en", "zh"]}, [], {"license": "mit", "languages": ("en", "zh")}),
-        ({}, ["license:openrail"], {"license": "openrail", "languages": ()}),
-        ({"language": ["en", "multilingual"]}, [], {"license": None, "languages": ()}),
-        ({"language": ["ace", "fr"]}, [], {"license": None, "languages": ("fr",)}),
-        ({"license": 7, "language": {"a": 1}}, [], {"license": None, "languages": ()}),
+        ({"license": "MIT", "language": "en"}, [], "mit", ("en",)),
+        ({"license": ["mit"], "language": ["en", "zh"]}, [], "mit", ("en", "zh")),
+        ({}, ["license:openrail"], "openrail", ()),
+        ({"language": ["en", "multilingual"]}, [], None, ()),
+        ({"language": ["ace", "fr"]}, [], None, ("fr",)),
+        ({"license": 7, "language": {"a": 1}}, [], None, ()),
     ],
-)  # fmt: skip
+)
 def test_licence_and_languages_are_read_whatever_form_they_have(
-    card: dict[str, Any], tags: list[str], expected: dict[str, Any]
+    card: dict[str, Any], tags: list[str], name: str | None, languages: tuple[str, ...]
 ) -> None:
-    assert cards.metadata(card, tags) == expected
+    assert cards.metadata(card, tags) == {"license": name, "languages": languages}
 
 
-def test_a_description_is_made_of_the_metadata() -> None:
+def test_a_description_is_short_and_made_of_the_metadata() -> None:
     card = {"datasets": "coco", "base_model": ["facebook/detr"], "language": ["en"], "tags": ["vision"]}
     assert cards.describe(card, ["dataset:coco", "dataset:lvis"]) == (
         "Trained on coco, lvis. Based on facebook/detr. Languages: en. Tags: vision."
     )
-
-
-def test_a_description_stays_short() -> None:
-    said = cards.describe({"tags": ["very-long-tag-" * 20] * 30, "datasets": ["d" * 500]}, [])
-    assert len(said) <= 302
+    assert len(cards.describe({"tags": ["very-long-tag-" * 20] * 30, "datasets": ["d" * 500]}, [])) <= 302
 
 
 def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> None:
@@ -46,9 +42,8 @@ def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> No
     assert cards.first_paragraph("# Only a heading\n\n| a | table |") == ""
 
 
-@pytest.mark.parametrize(
-    ("task", "model", "tags", "expected"),
-    [
+def test_capabilities_tell_readers_from_captioners_and_directions() -> None:
+    for task, model, tags, expected in (
         ("image-to-text", "microsoft/trocr-base-printed", [], ("ocr",)),
         ("image-to-text", "facebook/nougat-small", [], ("ocr",)),
         ("image-to-text", "some/model", ["ocr"], ("ocr",)),
@@ -57,40 +52,29 @@ def test_the_first_paragraph_of_prose_is_found_below_headings_and_badges() -> No
         ("translation", "Helsinki-NLP/opus-mt-en-fr", [], ("from:en", "to:fr")),
         ("translation", "google-t5/t5-small", [], ()),
         ("image-classification", "microsoft/trocr-base", [], ()),
-    ],
-)
-def test_traits_tell_readers_from_captioners_and_directions(
-    task: str, model: str, tags: list[str], expected: tuple[str, ...]
-) -> None:
-    assert cards.capabilities(task, model, tags) == expected
+    ):
+        assert cards.capabilities(task, model, tags) == expected, model
 
 
-@pytest.mark.parametrize(
-    ("architecture", "task"),
-    [
-        ("DetrForObjectDetection", "object-detection"),
-        ("ViTForImageClassification", "image-classification"),
-        ("BertForQuestionAnswering", "question-answering"),
-        ("ViltForQuestionAnswering", "visual-question-answering"),
-        ("LayoutLMv2ForQuestionAnswering", "document-question-answering"),
-        ("VisionEncoderDecoderModel", "image-to-text"),
-        ("BlipForConditionalGeneration", "image-to-text"),
-        ("WhisperForConditionalGeneration", "automatic-speech-recognition"),
-        ("Wav2Vec2ForCTC", "automatic-speech-recognition"),
-        ("MarianMTModel", "translation"),
-        ("BartForConditionalGeneration", "summarization"),
-        ("LlamaForCausalLM", "text-generation"),
-        ("SegformerForSemanticSegmentation", "image-segmentation"),
-        ("BertModel", None),
-    ],
-)
-def test_an_architecture_tells_its_task(architecture: str, task: str | None) -> None:
-    assert cards.task_of({"architectures": [architecture]}) == task
-
-
-def test_a_config_without_architectures_tells_no_task() -> None:
-    assert cards.task_of({}) is None
-    assert cards.task_of({"architectures": None}) is None
+def test_an_architecture_tells_its_task() -> None:
+    for architecture, task in {
+        "DetrForObjectDetection": "object-detection",
+        "ViTForImageClassification": "image-classification",
+        "BertForQuestionAnswering": "question-answering",
+        "ViltForQuestionAnswering": "visual-question-answering",
+        "LayoutLMv2ForQuestionAnswering": "document-question-answering",
+        "VisionEncoderDecoderModel": "image-to-text",
+        "BlipForConditionalGeneration": "image-to-text",
+        "WhisperForConditionalGeneration": "automatic-speech-recognition",
+        "Wav2Vec2ForCTC": "automatic-speech-recognition",
+        "MarianMTModel": "translation",
+        "BartForConditionalGeneration": "summarization",
+        "LlamaForCausalLM": "text-generation",
+        "SegformerForSemanticSegmentation": "image-segmentation",
+        "BertModel": None,
+    }.items():
+        assert cards.task_of({"architectures": [architecture]}) == task, architecture
+    assert cards.task_of({}) is cards.task_of({"architectures": None}) is None
 
 
 def test_weights_in_several_formats_count_once() -> None:
@@ -100,51 +84,38 @@ def test_weights_in_several_formats_count_once() -> None:
     assert cards.weight_bytes({"training_args.bin": 3, "config.json": 1}) == 0
 
 
-def test_a_model_is_whole_when_every_shard_is_there(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors.index.json").write_text(
-        '{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}'
-    )
-    (tmp_path / "1.safetensors").touch()
+def test_a_folder_tells_library_size_and_whether_every_shard_is_there(tmp_path: Path) -> None:
+    (tmp_path / "model_index.json").write_text("{}")
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet" / "1.safetensors").write_bytes(b"12345")
+    assert cards.model_at(tmp_path) == {"path": tmp_path, "local": True, "size": 5, "library": "diffusers"}
+    index = '{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}'
+    (tmp_path / "unet" / "model.safetensors.index.json").write_text(index)
     assert not cards.is_complete(tmp_path)
-    (tmp_path / "2.safetensors").touch()
+    (tmp_path / "unet" / "2.safetensors").touch()
     assert cards.is_complete(tmp_path)
 
 
-def test_a_local_directory_tells_library_and_size(tmp_path: Path) -> None:
-    (tmp_path / "model_index.json").write_text("{}")
-    (tmp_path / "unet").mkdir()
-    (tmp_path / "unet" / "w.safetensors").write_bytes(b"12345")
-    assert cards.model_at(tmp_path) == {"path": tmp_path, "local": True, "size": 5, "library": "diffusers"}
-
-
-@pytest.mark.parametrize("header", ["---\nlicense: [unclosed\n---\n", "---\n- a\n- list\n---\n", ""])
-def test_a_broken_header_leaves_the_cards_text(tmp_path: Path, header: str) -> None:
+def test_a_card_is_read_though_its_header_is_broken(tmp_path: Path) -> None:
     card = tmp_path / "README.md"
-    card.write_text(header + "The text.")
-    assert cards.read_card(card) == ({}, "The text.")
-
-
-def test_a_card_is_read_with_windows_line_ends(tmp_path: Path) -> None:
-    card = tmp_path / "README.md"
-    card.write_bytes(b"---\r\nlicense: mit\r\n---\r\nThe text.")
-    assert cards.read_card(card) == ({"license": "mit"}, "The text.")
-
-
-def test_a_card_that_is_not_there_or_not_text_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_bytes(b"\xff\xfe\x00")
-    assert cards.read_card(tmp_path / "README.md") == ({}, "")
+    for content, expected in (
+        (b"---\nlicense: [unclosed\n---\nThe text.", ({}, "The text.")),
+        (b"---\n- a\n- list\n---\nThe text.", ({}, "The text.")),
+        (b"The text.", ({}, "The text.")),
+        (b"---\r\nlicense: mit\r\n---\r\nThe text.", ({"license": "mit"}, "The text.")),
+        (b"\xff\xfe\x00", ({}, "")),
+    ):
+        card.write_bytes(content)
+        assert cards.read_card(card) == expected
     assert cards.read_card(tmp_path / "none.md") == ({}, "")
 
 
-@pytest.mark.parametrize(
-    ("named", "taken"),
-    [
+def test_a_card_names_models_of_the_hub_and_no_directories() -> None:
+    for named, taken in (
         ("stable-diffusion-v1-5/stable-diffusion-v1-5", ["stable-diffusion-v1-5/stable-diffusion-v1-5"]),
         (["org/a", "org/b"], ["org/a", "org/b"]),
         ("/etc/models", None),
         ("../secrets", None),
         ("~/models/x", None),
-    ],
-)
-def test_a_card_names_models_of_the_hub_and_no_directories(named: Any, taken: list[str] | None) -> None:
-    assert cards.base_models({"base_model": named}).get("base_model") == taken
+    ):
+        assert cards.base_models({"base_model": named}).get("base_model") == taken

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jarvis_agent.backends import local
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
-from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Candidate
+from jarvis_agent.core.errors import BadInputError, UnsupportedError
 
 pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
-from model_bench import Bench, as_pickle, roughly
+from model_bench import Bench, roughly
 
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 
+BACKEND = SentenceTransformersBackend
 QUERY = "who wrote the first program ?"
 TEXTS = ["the cat is good", "who wrote the first program ?", "paris is the capital of france"]
 COMPARED = {"text": QUERY, "sentences": TEXTS}
-
-
-@pytest.fixture(scope="module")
-def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(SentenceTransformersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
 @pytest.mark.parametrize("model", ["embedder", "bert_base"], ids=["saved", "plain"])
@@ -106,18 +97,6 @@ def test_there_must_be_texts_to_compare_with(bench: Bench, sentences: Any) -> No
         bench.ask("sentence-similarity", "embedder", text=QUERY, sentences=sentences)
 
 
-@pytest.mark.parametrize("part", [".", "2_Dense"])
-def test_weights_of_any_part_that_are_a_pickle_are_refused_unless_allowed(
-    bench: Bench, copied: Callable[[str], Path], part: str
-) -> None:
-    folder = copied("dense_embedder")
-    as_pickle(folder / part / "model.safetensors")
-    with pytest.raises(UnsupportedError, match=r"only as a pickle.*JARVIS_ALLOW_PICKLE"):
-        bench.ask("feature-extraction", folder, text=QUERY)
-    raw = bench.ask("feature-extraction", folder, text=QUERY, settings={"allow_pickle": True})
-    assert len(raw[0]) == 8
-
-
 def test_code_of_the_model_is_not_run(bench: Bench, copied: Callable[[str], Path], tmp_path: Path) -> None:
     folder = copied("embedder")
     modules = json.loads((folder / "modules.json").read_text())
@@ -136,25 +115,3 @@ def test_models_that_compare_in_another_way_are_refused(bench: Bench, copied: Ca
     (folder / "config_sentence_transformers.json").write_text('{"model_type": "SparseEncoder"}')
     with pytest.raises(UnsupportedError, match="org/model is a SparseEncoder"):
         bench.ask("text-ranking", folder, **COMPARED)
-
-
-def test_what_can_be_run_is_known_before_loading(pool: ModelPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, backend = "sentence-transformers", SentenceTransformersBackend(pool)
-    for task, library, reason in (
-        ("sentence-similarity", ours, None),
-        ("sentence-similarity", "transformers", None),
-        ("text-ranking", None, None),
-        ("text-ranking", "gguf", f"it is made for gguf, not for {ours}"),
-        ("feature-extraction", ours, None),
-        ("feature-extraction", "transformers", f"it is made for transformers, not for {ours}"),
-        ("summarization", ours, f"{ours} does not do summarization here"),
-    ):
-        candidate = Candidate(id="org/model", task=task, library=library, local=True)
-        assert backend.unsupported_reason(TASKS[task], candidate) == reason
-    missing = "sentence_transformers"
-    monkeypatch.setattr(local, "find_spec", lambda name: None if name == missing else find_spec(name))
-    spec = TASKS["text-ranking"]
-    candidate = Candidate(id="org/model", task=spec.name, library=ours, local=True)
-    assert 'needs the extra "local"' in (backend.unsupported_reason(spec, candidate) or "")
-    with pytest.raises(MissingExtraError, match="local"):
-        backend.load(spec, candidate, Settings())

@@ -16,18 +16,14 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
 pytest.importorskip("pandas")
 
-from model_bench import Bench, roughly  # noqa: E402
+from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
 
 from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
+BACKEND = TransformersBackend
 TEXT = "Ada wrote the first program. The cat is in Paris."
 LONG = " ".join([TEXT] * 8)
-
-
-@pytest.fixture(scope="module")
-def bench(built: Any, media: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(TransformersBackend, built, media, tmp_path_factory.mktemp("made"))
 
 
 def adapted(bench: Bench, call: Call) -> Any:
@@ -44,18 +40,7 @@ def test_names_are_found_in_the_text_itself_up_to_its_end(bench: Bench) -> None:
 def test_the_whole_of_a_long_context_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     call = bench.call("question-answering", "bert_reader", text="who?", context=LONG)
     expert = bench.load(call)
-    windows: list[Any] = []
-    forward = expert.loaded.model.forward
-
-    def surer_of_each_window(**inputs: Any) -> Any:
-        output = forward(**inputs)
-        last = int(inputs["attention_mask"][0].sum())
-        output.start_logits[:] = output.end_logits[:] = 0.0
-        output.start_logits[0, last - 4] = output.end_logits[0, last - 3] = 4.0 + len(windows)
-        windows.append(inputs)
-        return output
-
-    monkeypatch.setattr(expert.loaded.model, "forward", surer_of_each_window)
+    windows = surest_at_the_end(expert.loaded.model, monkeypatch, 4, 3)
     best = expert(call)[0]
     assert len(windows) > 1
     assert best["start"] > len(LONG) * 0.8
@@ -63,10 +48,10 @@ def test_the_whole_of_a_long_context_is_read(bench: Bench, monkeypatch: pytest.M
 
 
 def test_labels_are_a_list_or_a_text(bench: Bench) -> None:
-    for labels in (["a good film", "sports"], "a good film, sports"):
+    for labels in ("cat, good dog", "cat\ngood dog;cat", ["cat", " good dog ", ""]):
         raw = bench.ask("zero-shot-classification", "bert_nli", text=TEXT, labels=labels)
-        assert set(raw["labels"]) == {"a good film", "sports"}
-    with pytest.raises(BadInputError, match="needs a list of labels"):
+        assert sorted(raw["labels"]) == ["cat", "good dog"]
+    with pytest.raises(BadInputError, match="needs labels"):
         bench.ask("zero-shot-classification", "bert_nli", text=TEXT, labels=" , ")
 
 
@@ -121,14 +106,10 @@ def test_a_prompt_is_not_repeated_and_must_fit(bench: Bench) -> None:
         bench.ask("text-generation", "llama", text=LONG * 5)
 
 
-@pytest.mark.parametrize(
-    ("build", "gap"),
-    [("bert_masked", "___"), ("bert_masked", "<mask>"), ("roberta_masked", "[mask]")],
-)
-def test_a_gap_may_be_written_in_any_way(bench: Bench, build: str, gap: str) -> None:
-    usual = bench.ask("fill-mask", build, text="the [MASK] is good")
-    assert len(usual) == 5
-    assert bench.ask("fill-mask", build, text=f"the {gap} is good") == usual
+def test_a_gap_may_be_written_in_any_way(bench: Bench) -> None:
+    for build, gap in (("bert_masked", "___"), ("bert_masked", "<mask>"), ("roberta_masked", "[mask]")):
+        usual = bench.ask("fill-mask", build, text="the [MASK] is good")
+        assert bench.ask("fill-mask", build, text=f"the {gap} is good") == usual
 
 
 def test_there_must_be_one_gap_that_the_model_reaches(bench: Bench) -> None:

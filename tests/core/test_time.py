@@ -82,7 +82,7 @@ async def test_a_selector_that_never_chooses_fails_its_task_alone() -> None:
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["failed"]
-    assert "no model for image-to-text was chosen within 0.2 s" in (run.results[0].error or "")
+    assert "model selection for image-to-text did not finish within 0.2 s" in (run.results[0].error or "")
     assert run.results[0].failure == "DeadlineError"
 
 

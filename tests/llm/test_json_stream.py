@@ -17,7 +17,7 @@ def read(text, cuts=()):
     for cut in [*sorted(cuts), len(text)]:
         found += reader.feed(text[start:cut])
         start = max(start, cut)
-    return found + reader.close(), reader.slips, reader.prose
+    return found + reader.close(), reader.repairs, reader.prose
 
 
 def outermost(text):
@@ -121,12 +121,12 @@ def test_each_container_is_found_as_soon_as_it_is_closed():
     assert [(f.value, f.path) for f in reader.feed(": 1}")] == [({"x": 1}, ("tasks", "args"))]
     assert [(f.value, f.path) for f in reader.feed("}")] == [({"args": {"x": 1}}, ("tasks",))]
     assert reader.feed(", ") == []
-    assert [f.whole for f in reader.close()] == [False, False]
+    assert [f.complete for f in reader.close()] == [False, False]
 
 
 def test_what_is_cut_off_is_found_as_not_whole():
     found = read('[{"a": {"b": "c')[0]
-    assert [(f.value, f.whole) for f in found] == [
+    assert [(f.value, f.complete) for f in found] == [
         ({"b": "c"}, False),
         ({"a": {"b": "c"}}, False),
         ([{"a": {"b": "c"}}], False),
@@ -135,7 +135,7 @@ def test_what_is_cut_off_is_found_as_not_whole():
 
 def test_an_object_that_lacks_its_own_bracket_alone_is_whole():
     found = read('[{"a": {"b": "c"}')[0]
-    assert [(f.value, f.whole) for f in found] == [
+    assert [(f.value, f.complete) for f in found] == [
         ({"b": "c"}, True),
         ({"a": {"b": "c"}}, True),
         ([{"a": {"b": "c"}}], False),
@@ -180,7 +180,7 @@ def test_what_may_still_be_thinking_is_held_until_the_text_ends():
 
 
 def test_what_follows_a_polite_sentence_is_not_held():
-    assert [f.value for f in JsonReader().feed("Certainly! Here is the plan: [1]")] == [[1]]
+    assert [f.value for f in JsonReader().feed("Certainly! Here is the plan: [{}]")] == [{}, [{}]]
 
 
 def test_nesting_has_a_limit_and_what_follows_is_read():

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from jarvis_agent.backends.hosted.errors import expert_error
@@ -225,48 +224,35 @@ def download_files(model: str, sizes: Mapping[str, int], revision: str | None, t
     from huggingface_hub import hf_hub_download
 
     download = Download(model, sum(sizes.values()))
-    bar = _progress_class(download)
+    bar, slots = _progress_class(download), threading.Semaphore(_THREADS)
 
     def get(name: str, commit: str | None) -> Path:
-        return Path(hf_hub_download(model, name, revision=commit, token=token, tqdm_class=bar))
+        with slots:
+            download.advance(0)  # raises if the download was stopped while this file waited
+            return Path(hf_hub_download(model, name, revision=commit, token=token, tqdm_class=bar))
 
     first, *rest = sizes
     _active.append(download)
     try:
-        [path] = _run_in_threads(lambda name: get(name, revision), [first], download)
+        [path] = _wait_for([start_daemon_thread(get, first, revision)], model)
         folder = path.parents[first.count("/")]
-        _run_in_threads(lambda name: get(name, folder.name), rest, download)
+        _wait_for([start_daemon_thread(get, name, folder.name) for name in rest], model)
     finally:
         download.stopped = True
         _active.remove(download)
     return folder
 
 
-def _run_in_threads(work: Callable[[str], Path], names: Sequence[str], download: Download) -> list[Path]:
-    """Run the work on every name in a few threads, and stop waiting when the call is cancelled."""
-    queue: SimpleQueue[str] = SimpleQueue()
-    for name in names:
-        queue.put(name)
-    jobs = [start_daemon_thread(_work_off, work, queue, download) for _ in range(min(_THREADS, len(names)))]
-    waiting = set(jobs)
+def _wait_for(files: Sequence[Future[Path]], model: str) -> list[Path]:
+    """Wait for downloaded files; stop waiting when the call is cancelled."""
+    waiting = set(files)
     while waiting:
         finished, waiting = wait(waiting, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
         for done in finished:
             done.result()
         if is_cancelled():
-            raise _cancelled(download.model)
-    return [path for job in jobs for path in job.result()]
-
-
-def _work_off(work: Callable[[str], Path], queue: SimpleQueue[str], download: Download) -> list[Path]:
-    made: list[Path] = []
-    while not download.stopped:
-        try:
-            name = queue.get_nowait()
-        except Empty:
-            break
-        made.append(work(name))
-    return made
+            raise _cancelled(model)
+    return [file.result() for file in files]
 
 
 def _cancelled(model: str) -> TransientError:

@@ -139,6 +139,16 @@ def decode(loaded: LoadedModel, ids: Any) -> str:
     return str(decoder.decode(ids, skip_special_tokens=True)).strip()
 
 
+def rewrite(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, **options: Any) -> str:
+    """Return what the model generates for a text; `options` are those of `generate`."""
+    batch = loaded.tokenizer(text, add_special_tokens=add_special_tokens, return_tensors="pt", verbose=False)
+    batch.pop("token_type_ids", None)
+    ids = generate(loaded, batch, **options)
+    # Some tokenizers do not count language tokens among their special tokens.
+    hidden = set(getattr(loaded.tokenizer, "lang_code_to_id", {}).values())
+    return decode(loaded, [token for token in ids.tolist() if token not in hidden])
+
+
 def _without_special_tokens(loaded: LoadedModel, part: Content) -> Content:
     """Remove special tokens from a text part: quoted text must not open a turn or stand for an image."""
     if part["type"] != "text":

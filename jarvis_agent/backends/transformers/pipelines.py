@@ -13,8 +13,8 @@ from jarvis_agent.backends.transformers import keypoints as keypoints
 from jarvis_agent.backends.transformers import multimodal as multimodal
 from jarvis_agent.backends.transformers import segmentation as segmentation
 from jarvis_agent.backends.transformers import text as text
+from jarvis_agent.backends.transformers import translation as translation
 from jarvis_agent.backends.transformers import vision as vision
-from jarvis_agent.backends.transformers import zero_shot as zero_shot
 from jarvis_agent.backends.transformers.loading import PipelineSpec as Spec
 from jarvis_agent.core.tasks.registry import TASKS
 
@@ -51,7 +51,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     "zero-shot-classification": (
         Spec("SequenceClassification", _TOKENS, text.classify_zero_shot, "zero-shot-classification"),
     ),
-    "translation": (Spec("Seq2SeqLM", _TOKENS, text.translate),),
+    "translation": (Spec("Seq2SeqLM", _TOKENS, translation.translate),),
     "summarization": (Spec("Seq2SeqLM", _TOKENS, text.summarize),),
     "text-generation": (
         Spec("CausalLM", _TOKENS, text.generate_text),
@@ -79,18 +79,19 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         _Exact(
             "ZeroShotImageClassification",
             (*_PIXELS, *_TOKENS),
-            zero_shot.classify,
+            vision.classify_zero_shot,
             "zero-shot-image-classification",
         ),
     ),
     "zero-shot-object-detection": (
         _Exact(
             "ZeroShotObjectDetection",
-            _WHOLE,
-            zero_shot.detect_phrases,
+            (*_PIXELS, *_TOKENS),
+            vision.detect_phrases,
+            "zero-shot-object-detection",
             only=("grounding-dino", "mm-grounding-dino"),
         ),
-        _Exact("ZeroShotObjectDetection", _WHOLE, zero_shot.detect),
+        _Exact("ZeroShotObjectDetection", _WHOLE, vision.detect_zero_shot),
     ),
     "mask-generation": (
         _Exact("MaskGeneration", _PIXELS, segmentation.mask_everything, only=("sam", "sam_hq")),

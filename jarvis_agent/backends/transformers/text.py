@@ -12,10 +12,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.transformers.generation import decode, generate, split_text, token_limit
+from jarvis_agent.backends.transformers.generation import rewrite, split_text, token_limit
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
-from jarvis_agent.core.languages import Language, find_language, language_of_script
 from jarvis_agent.media.tables import read_table
 
 MAX_LABELS = 5
@@ -47,6 +46,20 @@ def text_of(call: Call, name: str = "text") -> str:
     return text
 
 
+def labels_of(call: Call) -> list[str]:
+    """Return the labels argument, a list or a comma-separated text.
+
+    Raises:
+        BadInputError: it is empty.
+    """
+    given = call.inputs["labels"]
+    named = re.split(r"[,;\n]", given) if isinstance(given, str) else [str(label) for label in given]
+    labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
+    if not labels:
+        raise BadInputError(f"{call.spec.name} needs labels to choose from (labels: cat, dog)")
+    return labels
+
+
 def top_labels(scores: Any, config: Any, key: str = "label") -> list[dict[str, Any]]:
     """Return [{key, score}] for the best of a model's classes, float (classes,), best first."""
     best = scores.topk(min(MAX_LABELS, len(scores)))
@@ -75,12 +88,7 @@ def find_entities(loaded: LoadedModel, call: Call) -> Any:
 
 def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
     """Return {sequence, labels, scores} by entailment of "This example is {label}."."""
-    given = call.inputs.get("labels") or []
-    labels = [str(label).strip() for label in (given.split(",") if isinstance(given, str) else given)]
-    labels = [label for label in labels if label]
-    if not labels:
-        raise BadInputError(f"{call.spec.name} needs a list of labels, and this one is empty")
-    return loaded.pipe(text_of(call), candidate_labels=labels)
+    return loaded.pipe(text_of(call), candidate_labels=labels_of(call))
 
 
 def fill_mask(loaded: LoadedModel, call: Call) -> Any:
@@ -222,9 +230,8 @@ def answer_about_table(loaded: LoadedModel, call: Call) -> dict[str, Any]:
         fitting, end = (middle, end) if len(tokens) <= limit else (fitting, middle - 1)
     if not fitting:
         raise UnsupportedError(f"{loaded.id} reads {limit} tokens, less than the first row of the table has")
-    batch = loaded.tokenizer(" ".join(parts[: fitting + 1]).lower(), return_tensors="pt")
-    batch.pop("token_type_ids", None)
-    answer = decode(loaded, generate(loaded, batch, max_new_tokens=CELL_ANSWER_TOKENS))
+    read = " ".join(parts[: fitting + 1]).lower()
+    answer = rewrite(loaded, read, max_new_tokens=CELL_ANSWER_TOKENS)
     return {"answer": answer, "coordinates": [], "cells": [], "aggregator": ""}
 
 
@@ -240,109 +247,18 @@ def summarize(loaded: LoadedModel, call: Call) -> str:
     length = loaded.model.generation_config.max_length or 0
     limit = length if length > 20 else NEW_TOKENS  # 20 is the default of transformers, not of the model
     parts = split_text(text_of(call), loaded, token_limit(loaded) - 16)
-    return " ".join(_rewrite(loaded, prefix + part, max_new_tokens=limit) for part in parts)
-
-
-def translate(loaded: LoadedModel, call: Call) -> str:
-    """Return the translation, made piece by piece; line breaks are preserved."""
-    text = text_of(call)
-    named = _language(call.inputs.get("src_lang"))
-    source = named or find_language(language_of_script(text))
-    target = _language(call.inputs.get("tgt_lang"))
-    if target is None and source is not None and source.code != "en":
-        target = find_language("en")
-    if named is None and source == target:
-        source = None  # the guess was wrong
-    prefix, options = _direction(loaded, source, target)
-    limit = min(token_limit(loaded) // 2, NEW_TOKENS)
-    lines = (
-        " ".join(
-            _rewrite(loaded, prefix + part, max_new_tokens=2 * NEW_TOKENS, **options)
-            for part in split_text(line, loaded, limit)
-        )
-        for line in text.splitlines()
-    )
-    return "\n".join(lines)
-
-
-def _language(name: Any) -> Language | None:
-    if not name:
-        return None
-    found = find_language(str(name))
-    if found is None:
-        raise BadInputError(
-            f'{name!r} is not a known language; give its English name or its code, such as "fr"'
-        )
-    return found
-
-
-def _direction(
-    loaded: LoadedModel, source: Language | None, target: Language | None
-) -> tuple[str, dict[str, Any]]:
-    """Return what selects the languages: a prefix of the text, and options of `generate`.
-
-    Raises:
-        UnsupportedError: the model does not translate that way, or needs a language that is not given.
-    """
-    kind = loaded.model.config.model_type
-    if kind == "marian":
-        return _marian_prefix(loaded, target), {}
-    if target is None:
-        raise UnsupportedError(f"{loaded.id} needs the target language (tgt_lang)")
-    if source is None:
-        raise UnsupportedError(f"{loaded.id} needs the language of the text (src_lang)")
-    if kind in T5_TYPES:
-        return f"translate {source.name} to {target.name}: ", {}
-    loaded.tokenizer.src_lang, _ = _language_token(loaded, source)
-    return "", {"forced_bos_token_id": _language_token(loaded, target)[1]}
-
-
-def _marian_prefix(loaded: LoadedModel, target: Language | None) -> str:
-    """Return the target-language token of a multilingual Marian model, or "" for a model of one language."""
-    if target is None:
-        return ""
-    vocabulary: dict[str, int] = loaded.tokenizer.get_vocab()
-    tokens = [token for token in vocabulary if token.startswith(">>") and token.endswith("<<")]
-    for token in tokens:
-        if find_language(token.strip("<>")) == target:
-            return token + " "
-    only = find_language(loaded.tokenizer.target_lang or "")
-    if tokens or (only is not None and only != target):
-        raise UnsupportedError(f"{loaded.id} does not translate into {target.name}")
-    return ""
-
-
-def _language_token(loaded: LoadedModel, language: Language) -> tuple[str, int]:
-    """Return a tokenizer's name of a language and its id: fra_Latn (NLLB), fr_XX (mBART), fr (M2M100)."""
-    tokenizer = loaded.tokenizer
-    for name, known in getattr(tokenizer, "lang_code_to_id", {}).items():
-        if name.split("_")[0] == language.code:
-            return name, known
-    token: int | None = tokenizer.convert_tokens_to_ids(language.flores)
-    if token is None or token == tokenizer.unk_token_id:
-        raise UnsupportedError(f"{loaded.id} does not know {language.name}")
-    return language.flores, token
+    return " ".join(rewrite(loaded, prefix + part, max_new_tokens=limit) for part in parts)
 
 
 def generate_text(loaded: LoadedModel, call: Call) -> str:
     """Return the continuation of a prompt, or a chat model's reply to it."""
     prompt = text_of(call)
     if not loaded.tokenizer.chat_template:
-        return _rewrite(loaded, prompt, max_new_tokens=NEW_TOKENS)
+        return rewrite(loaded, prompt, max_new_tokens=NEW_TOKENS)
     prompt = loaded.tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}],
         add_generation_prompt=True,
         tokenize=False,
         enable_thinking=False,
     )
-    return _rewrite(loaded, prompt, add_special_tokens=False, max_new_tokens=NEW_TOKENS)
-
-
-def _rewrite(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, **options: Any) -> str:
-    """Return what the model generates for a text; `options` are those of `generate`."""
-    batch = loaded.tokenizer(text, add_special_tokens=add_special_tokens, return_tensors="pt", verbose=False)
-    batch.pop("token_type_ids", None)
-    ids = generate(loaded, batch, **options)
-    # Some tokenizers do not count language tokens among their special tokens.
-    hidden = set(getattr(loaded.tokenizer, "lang_code_to_id", {}).values())
-    return decode(loaded, [token for token in ids.tolist() if token not in hidden])
+    return rewrite(loaded, prompt, add_special_tokens=False, max_new_tokens=NEW_TOKENS)

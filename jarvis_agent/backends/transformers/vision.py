@@ -5,12 +5,12 @@ kept = non_max_suppression(boxes, scores, 0.7)      # indices of the boxes to ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.loading import LoadedModel
-from jarvis_agent.backends.transformers.text import MAX_LABELS, top_labels
+from jarvis_agent.backends.transformers.text import MAX_LABELS, labels_of, top_labels
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.media.video import spread_frames
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 MIN_SCORE = 0.5
 """Lowest score of a detected object."""
+
+MIN_OWL_SCORE = 0.1
+MIN_GROUNDING_SCORE = 0.3
+"""Lowest scores of objects with labels of the call; those of OWL-ViT are low in general."""
+
+OVERLAP = 0.5
+"""Intersection over union above which only the better of two boxes with one label is kept."""
+
+Detection = dict[str, Any]
+"""A row {label, score, box: {xmin, ymin, xmax, ymax}}."""
 
 METRIC_DEPTH_TYPES = frozenset({"glpn", "zoedepth", "depth_pro"})
 """Model types that predict depth as a distance."""
@@ -60,6 +70,52 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 def detect(loaded: LoadedModel, call: Call) -> Any:
     """Return [{label, score, box}]."""
     return loaded.pipe(image_of(call), threshold=MIN_SCORE)
+
+
+def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
+    """Return [{label, score}] with one row for each label of the call (CLIP, SigLIP)."""
+    return loaded.pipe(image_of(call), candidate_labels=labels_of(call))
+
+
+def detect_zero_shot(loaded: LoadedModel, call: Call) -> list[Detection]:
+    """Return [{label, score, box}] from a model that compares regions with labels (OWL-ViT, OWLv2)."""
+    image, labels = image_of(call), labels_of(call)
+    prompts = [f"a photo of a {label}" for label in labels]
+    batch = loaded.processor(text=[prompts], images=image, truncation=True, return_tensors="pt")
+    found = loaded.processor.post_process_grounded_object_detection(
+        loaded.forward(batch), threshold=MIN_OWL_SCORE, target_sizes=[image.size[::-1]], text_labels=[labels]
+    )[0]
+    rows = zip(found["text_labels"], found["scores"].tolist(), found["boxes"].tolist(), strict=True)
+    return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
+
+
+def detect_phrases(loaded: LoadedModel, call: Call) -> list[Detection]:
+    """Return [{label, score, box}] from a model that grounds one phrase at a time (Grounding DINO)."""
+    image = image_of(call)
+    labels = {f"{label.lower().rstrip('.')}.": label for label in labels_of(call)}
+    found = loaded.pipe(image, candidate_labels=list(labels), threshold=MIN_GROUNDING_SCORE)
+    rows = ((labels[row["label"]], row["score"], row["box"].values()) for row in found)
+    return _distinct([_detection(label, score, box, image.size) for label, score, box in rows])
+
+
+def _detection(label: str, score: float, box: Iterable[float], size: tuple[int, int]) -> Detection:
+    """Return a row with the box cut to the image."""
+    sides = zip(("xmin", "ymin", "xmax", "ymax"), box, (*size, *size), strict=True)
+    return {
+        "label": label,
+        "score": score,
+        "box": {side: min(max(float(place), 0.0), float(most)) for side, place, most in sides},
+    }
+
+
+def _distinct(rows: list[Detection]) -> list[Detection]:
+    """Return the rows best first, without boxes that overlap a better one of the same label."""
+    kept = []
+    for label in {row["label"] for row in rows}:
+        own = [row for row in rows if row["label"] == label]
+        boxes, scores = [list(row["box"].values()) for row in own], [row["score"] for row in own]
+        kept += [own[n] for n in non_max_suppression(boxes, scores, OVERLAP)]
+    return sorted(kept, key=lambda row: -row["score"])
 
 
 def segment(loaded: LoadedModel, call: Call) -> Any:
