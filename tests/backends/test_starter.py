@@ -65,7 +65,7 @@ async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
 
 
 async def reason(task: str, settings: Settings = OFFLINE) -> str | None:
-    """Why the starter model of a task can not run."""
+    """Why the starter model of a task cannot run."""
     (candidate,) = await listed(task, settings)
     return backend().unsupported_reason(TASKS[task], candidate)
 

@@ -2,7 +2,7 @@
 
     backend = SklearnBackend(pool, settings)
     raw = await backend.run(call)
-    # {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]], "classes": ["ham", "spam"]}
+    # {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}
 
 A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
 decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded.
@@ -51,7 +51,6 @@ class TableModel:
         return {
             "predictions": predictions.tolist(),
             "probabilities": None if chances is None else chances.tolist(),
-            "classes": None if chances is None else self.estimator.classes_.tolist(),
         }
 
     def _rows(self, table: Columns) -> Any:
