@@ -29,11 +29,11 @@ from jarvis_agent.tools import TASKS, TaskSpec
 _SETTINGS = """\
 # Settings
 
-Each setting is a field of `jarvis_agent.Settings` and an environment variable: `Settings(task_timeout=60)` or
-`JARVIS_TASK_TIMEOUT=60`. Times are in seconds, sizes in bytes. Lists in the environment are written as in a
-shell (`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` has the options
-`--policy` and `--out` for two of them. An unknown field is an error. A misspelt variable has no effect: `jarvis`,
-`jarvis doctor` and the log suggest the right name.
+Each setting is a field of `jarvis_agent.Settings` and an environment variable: `Settings(task_timeout=60)`
+or `JARVIS_TASK_TIMEOUT=60`. Times are in seconds, sizes in bytes. Lists in the environment are written as
+in a shell (`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` has
+the options `--policy` and `--out` for two of them. An unknown field is an error. A misspelt variable has no
+effect: `jarvis`, `jarvis doctor` and the log suggest the right name.
 
 `python docs/write_pages.py` writes this page.
 
@@ -45,8 +45,8 @@ _TASKS = """\
 # Task types
 
 The task types of a plan, and the backends that run them. A task without a local model can run on a hosted
-model, on your own server, or in a Gradio Space. [models.md](models.md) explains how models are found and how to
-register your own.
+model, on your own server, or in a Gradio Space. [models.md](models.md) explains how models are found and
+how to register your own.
 
 | backend | runs | requires |
 |---|---|---|
@@ -57,10 +57,10 @@ register your own.
 | hosted | Hugging Face Inference Providers, or your own endpoint | `HF_TOKEN` |
 | server | a chat or vision model on an OpenAI-compatible server | its address |
 
-A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The suggested
-model is an example, with its licence; it is not preferred in selection. Most models that generate images, videos
-or 3D models are larger than the default download limit of 2 GB (`JARVIS_MAX_DOWNLOAD`). Models without
-safetensors are refused unless `JARVIS_ALLOW_PICKLE=1` is set.
+A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The
+suggested model is an example, with its licence; it is not preferred in selection. Most models that generate
+images, videos or 3D models are larger than the default download limit of 2 GB (`JARVIS_MAX_DOWNLOAD`).
+Models without safetensors are refused unless `JARVIS_ALLOW_PICKLE=1` is set.
 
 `python docs/write_pages.py` writes this page.
 """

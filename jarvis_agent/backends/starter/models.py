@@ -1,7 +1,8 @@
 """Starter models: small real models inside Python packages, for a run without a key, a GPU or the Hub.
 
-A starter model is a table of data/models.toml; it names its reader, a module of this package. Its weights are taken from the Hub's cache, else from the installed package, else from the Hub. Of a package
-that only carries weights no code is imported; its files are read if their SHA-256 is right.
+A starter model is a table of data/models.toml; it names its reader, a module of this package. Its weights
+are taken from the Hub's cache, else from the installed package, else from the Hub. Of a package that only
+carries weights no code is imported; its files are read if their SHA-256 is right.
 """
 
 from __future__ import annotations
