@@ -21,7 +21,8 @@ from jarvis_agent import Settings
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.executor import Executor, TaskCall
+from jarvis_agent.execution.executor import Executor
+from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.store import ResourceStore
 
 PACE = 15

@@ -27,9 +27,8 @@ from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import run_as_tool
-from jarvis_agent.execution.executor import TaskCall
 from jarvis_agent.execution.fallback import FallbackChain
-from jarvis_agent.execution.inputs import bind_inputs
+from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.registry import ModelRegistry

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import Context, copy_context
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
@@ -34,36 +33,13 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Attempt, Selection, Status, Task, TaskResult
-from jarvis_agent.execution.inputs import bind_inputs
+from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
 logger = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCall:
-    """A task whose inputs are bound.
-
-    Attributes:
-        task: the task of the plan, with references.
-        inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
-        context: the request it belongs to.
-        new_path: returns an output path for a suffix.
-        clock: seconds since the run began.
-        settings: limits and policies.
-        attempts: every attempt is appended here, also of a task that is cancelled.
-    """
-
-    task: Task
-    inputs: Mapping[str, Any]
-    context: RunContext
-    new_path: Callable[[str], Path]
-    clock: Callable[[], float]
-    settings: Settings
-    attempts: list[Attempt] = field(default_factory=list)
 
 
 class TaskRunner(Protocol):
@@ -152,17 +128,15 @@ class Executor:
         self._clock = clock or (lambda: perf_counter() - began)
         self._results = results
         self._slots = asyncio.Semaphore(settings.max_parallel)
-        self._ended: dict[int, asyncio.Future[TaskResult]] = {}
         self._states: dict[int, _TaskState] = {}
-        self._variables = Context()
+        self._ended: defaultdict[int, asyncio.Future[TaskResult]] = defaultdict(asyncio.Future)
+        # Tasks are added by the planner, whose time limit does not apply to them.
+        self._variables = copy_context()
 
     async def __aenter__(self) -> Self:
-        self._variables = copy_context()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._cancel("the run was stopped")
 
     def add(self, task: Task) -> None:
@@ -173,13 +147,9 @@ class Executor:
         """
         if task.id in self._states:
             return
-        loop = asyncio.get_running_loop()
-        state = _TaskState(task, self._clock)
-        # The caller may be the planner, whose time limit does not apply to the task.
-        state.running = loop.create_task(
-            self._settle(state), name=f"{task.task}-{task.id}", context=self._variables.copy()
-        )
-        self._states[task.id] = state
+        loop, variables = asyncio.get_running_loop(), self._variables.copy()
+        state = self._states[task.id] = _TaskState(task, self._clock)
+        state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
 
     async def join(self, tasks: Sequence[Task], deadline: float | None = None) -> list[TaskResult]:
@@ -200,58 +170,31 @@ class Executor:
         await self._cancel(f"the run's time was over ({self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT)")
         return [self._ended[task.id].result() for task in tasks]
 
-    def _future(self, task_id: int) -> asyncio.Future[TaskResult]:
-        if task_id not in self._ended:
-            self._ended[task_id] = asyncio.get_running_loop().create_future()
-        return self._ended[task_id]
-
-    def _fail_unknown_dependencies(self) -> None:
-        known = self._states.keys()
-        for missing in {needed for state in self._states.values() for needed in state.needs} - known:
-            if not self._future(missing).done():
-                lost = _TaskState(Task(task="unknown", id=missing), self._clock)
-                self._future(missing).set_result(lost.result("failed", "it is not in the plan"))
-
-    def _fail_cycles(self) -> None:
-        """Fail tasks that depend on their own results, which would otherwise wait forever."""
-        graph = {i: state.needs for i, state in self._states.items() if not self._future(i).done()}
-        while cycle := _find_cycle(graph):
-            for i in cycle:
-                self._end(self._states[i].result("failed", "it waits for its own result"))
-                del graph[i]
-
-    async def _cancel(self, why: str) -> None:
-        """Cancel the running tasks; their results say why."""
-        unfinished = {
-            state.running: state
-            for state in self._states.values()
-            if state.running is not None and not state.running.done()
-        }
-        await cancel_and_wait(unfinished)
-        for state in unfinished.values():
-            self._end(state.result("failed", why, DeadlineError.__name__))
-
-    def _end(self, result: TaskResult) -> None:
-        future = self._future(result.task.id)
-        if future.done():
-            return
-        future.set_result(result)
-        self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
-
     async def _settle(self, state: _TaskState) -> None:
         """Run one task to its result. With a result store, dependants start after the commit."""
         if self._results is None:
-            result = await self._attempt(state)
+            result = await self._select_and_run(state)
         else:
-            result = await self._results.get_or_run(state.task, lambda: self._attempt(state))
+            result = await self._results.get_or_run(state.task, lambda: self._select_and_run(state))
         self._store.admit(result.resources)
         self._end(result)
 
-    async def _attempt(self, state: _TaskState) -> TaskResult:
-        """Select, wait for the dependencies, and run. Errors are in the result."""
+    async def _select_and_run(self, state: _TaskState) -> TaskResult:
+        """Select while the dependencies run, then run. Errors are in the result."""
         selecting = asyncio.create_task(self._select(state))
         try:
-            result = await self._run(state, selecting)
+            needed = await self._dependencies(state)
+            if failed := next((result for result in needed.values() if result.status != "ok"), None):
+                verb = "failed" if failed.status == "failed" else "was skipped"
+                return state.result(
+                    "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
+                )
+            await selecting
+            async with self._slots:
+                state.started = self._clock()
+                self._emit(Event(kind="started", seconds=state.started, task=state.task))
+                result: TaskResult = await self._limited(self._call(state, needed), state.task.task)
+                return state.finalise(result)
         except JarvisError as error:
             return state.result("failed", str(error), type(error).__name__)
         except Exception as error:
@@ -261,47 +204,22 @@ class Executor:
         finally:
             selecting.cancel()
             await asyncio.gather(selecting, return_exceptions=True)
-        return state.finalise(result)
 
     async def _select(self, state: _TaskState) -> None:
-        task, seconds = state.task, self._settings.task_timeout
-        what = f"model selection for {task.task}"
-        selecting = self._runner(task).select(task, self._context)
-        try:
-            chosen: Any = await run_with_timeout(seconds, selecting, what)
-        except StageTimeoutError as error:
-            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-            raise DeadlineError(f"no model for {task.task} was chosen within {limit}") from error
+        task, name = state.task, f"model selection for {state.task.task}"
+        chosen = await self._limited(self._runner(task).select(task, self._context), name)
         if not (chosen is None or isinstance(chosen, Selection)):
-            raise TypeError(f"{what} returned no Selection: {chosen!r}")
+            raise TypeError(f"{name} returned no Selection: {chosen!r}")
         state.selection = chosen
         selected = TaskResult(task=task, status="ok", selection=chosen)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=selected))
 
-    def _runner(self, task: Task) -> TaskRunner:
-        runner = self._runners.get(task.task)
-        if runner is None:
-            raise NoCandidateError(f"there is no task {task.task!r} here; the planner made it up")
-        return runner
-
-    async def _run(self, state: _TaskState, selecting: asyncio.Task[None]) -> TaskResult:
-        needed = await self._dependencies(state)
-        failed = next((result for result in needed.values() if result.status != "ok"), None)
-        if failed is not None:
-            verb = "failed" if failed.status == "failed" else "was skipped"
-            return state.result(
-                "skipped", f"it needs task {failed.task.id} ({failed.task.task}), which {verb}"
-            )
-        await selecting
-        async with self._slots:
-            state.started = self._clock()
-            self._emit(Event(kind="started", seconds=state.started, task=state.task))
-            seconds = self._settings.task_timeout
-            try:
-                return await run_with_timeout(seconds, self._call(state, needed), state.task.task)
-            except StageTimeoutError as error:
-                limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-                raise DeadlineError(f"{state.task.task} did not finish within {limit}") from error
+    async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:
+        """The results of the task's dependencies, once all have ended."""
+        futures = {i: self._ended[i] for i in sorted(state.needs)}
+        if futures:
+            await asyncio.wait(futures.values())
+        return {i: future.result() for i, future in futures.items()}
 
     async def _call(self, state: _TaskState, needed: Mapping[int, TaskResult]) -> TaskResult:
         task = state.task
@@ -321,18 +239,49 @@ class Executor:
             raise TypeError(f"the runner of {task.task} returned no TaskResult: {result!r}")
         return result
 
-    async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:
-        """The results of the task's dependencies, once all have ended."""
-        futures = {i: self._future(i) for i in sorted(state.needs)}
-        if pending := [future for future in futures.values() if not future.done()]:
-            await asyncio.wait(pending)
-        return {i: future.result() for i, future in futures.items()}
+    async def _limited(self, work: Coroutine[Any, Any, Any], name: str) -> Any:
+        """Await `work` for at most `task_timeout`."""
+        seconds = self._settings.task_timeout
+        try:
+            return await run_with_timeout(seconds, work, name)
+        except StageTimeoutError as error:
+            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
+            raise DeadlineError(f"{name} did not finish within {limit}") from error
 
+    def _runner(self, task: Task) -> TaskRunner:
+        runner = self._runners.get(task.task)
+        if runner is None:
+            raise NoCandidateError(f"there is no task {task.task!r} here; the planner made it up")
+        return runner
 
-def _find_cycle(graph: Mapping[int, set[int]]) -> set[int]:
-    """Ids of tasks that depend on each other; empty if there are none."""
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return set(error.args[1])
-    return set()
+    def _end(self, result: TaskResult) -> None:
+        if not self._ended[result.task.id].done():
+            self._ended[result.task.id].set_result(result)
+            self._emit(Event(kind="finished", seconds=self._clock(), task=result.task, result=result))
+
+    async def _cancel(self, why: str) -> None:
+        """Cancel the running tasks; their results say why."""
+        unfinished = [one for one in self._states.values() if one.running and not one.running.done()]
+        await cancel_and_wait([state.running for state in unfinished if state.running])
+        for state in unfinished:
+            self._end(state.result("failed", why, DeadlineError.__name__))
+
+    def _fail_unknown_dependencies(self) -> None:
+        for missing in {needed for state in self._states.values() for needed in state.needs} - {
+            *self._states
+        }:
+            if not self._ended[missing].done():
+                state = _TaskState(Task(task="unknown", id=missing), self._clock)
+                self._ended[missing].set_result(state.result("failed", "it is not in the plan"))
+
+    def _fail_cycles(self) -> None:
+        """Fail tasks that depend on their own results, which would otherwise wait forever."""
+        graph = {i: state.needs for i, state in self._states.items() if not self._ended[i].done()}
+        while True:
+            try:
+                TopologicalSorter(graph).prepare()
+                return
+            except CycleError as error:
+                for i in set(error.args[1]):
+                    self._end(self._states[i].result("failed", "it waits for its own result"))
+                    del graph[i]

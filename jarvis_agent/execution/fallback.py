@@ -1,10 +1,13 @@
-"""FallbackChain: try the candidates of one task in order until one returns a result.
+"""FallbackChain: try the candidates of one task in order until one succeeds.
 
-A transient failure is retried with exponential, jittered backoff; then the next candidate is tried. After
-out-of-memory, candidates of the same size or larger are skipped on this machine. An error in the input ends
-the chain. Candidates that fail repeatedly are skipped for a while (backends/circuit_breaker.py).
+    done = await FallbackChain(spec, selection, backends, settings, new_path, clock).run(inputs)
+    done.output, done.error, done.attempts
 
-`jarvis_agent.core.errors.ERROR_POLICIES` is the table of what follows each error.
+`ERROR_POLICIES` (core/errors.py) says what follows each error. `FallbackChain.run` decides on the next
+candidate, and `FallbackChain._run_candidate` on retries.
+
+Time: a candidate may use two thirds of what is left of `task_timeout`, the last one nearly all of it, and
+none more than `attempt_timeout`. Retries start in the first half of that.
 """
 
 from __future__ import annotations
@@ -12,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_after_delay
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
 from jarvis_agent.backends import circuit_breaker as breaker
@@ -49,6 +52,9 @@ logger = logging.getLogger(__name__)
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _FREE_DISK = "; free space on that disk, or move the results (JARVIS_OUTPUT_DIR) or the models (HF_HOME)"
+
+_TIME_SHARE, _LAST_TIME_SHARE = 2 / 3, 0.9
+"""Share of a task's remaining time for a candidate, and for the last one."""
 
 _MAX_WAIT_S = 30.0
 """Longest wait that a provider may ask for, in seconds."""
@@ -93,14 +99,16 @@ class FallbackChain:
     config: RunnableConfig | None = None
 
     async def run(self, inputs: Mapping[str, Any]) -> FallbackResult:
-        """Try the candidates in order. Errors are in the result."""
+        """Run the candidates in order. `inputs` are the task's bound arguments."""
+        ends = self.clock() + self.settings.task_timeout
         failures: list[tuple[Candidate, str]] = []
         remaining = list(self.selection.candidates)
         while remaining:
             candidate = remaining.pop(0)
+            share = (_TIME_SHARE if remaining else _LAST_TIME_SHARE) * (ends - self.clock())
             call = Call(self.spec, candidate, inputs, self.new_path, self.settings, self.hints)
             try:
-                output, resources = await self._retry(call)
+                output, resources = await self._run_candidate(call, min(share, self.settings.attempt_timeout))
             except JarvisError as error:
                 others = policy_for(error).fallback
                 if others == "none":
@@ -122,34 +130,36 @@ class FallbackChain:
             return False
         return candidate.id == failed.id or bool(failed.size and (candidate.size or 0) >= failed.size)
 
-    async def _retry(self, call: Call) -> tuple[Any, list[Resource]]:
-        """One candidate, retried after transient failures."""
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(self._is_retryable),
+    async def _run_candidate(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
+        """Run one candidate, and retry it after transient failures."""
+        began = self.clock()
+
+        def gives_up(state: RetryCallState) -> bool:
             # After a slow failure the remaining time belongs to the next candidate.
-            stop=stop_after_attempt(self.settings.retries + 1)
-            | stop_after_delay(self.settings.attempt_timeout / 2),
+            is_late = self.clock() + state.upcoming_sleep - began > seconds / 2
+            return is_late or state.attempt_number > self.settings.retries
+
+        async def attempt() -> tuple[Any, list[Resource]]:
+            return await self._attempt(call, seconds - (self.clock() - began))
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_is_retryable),
+            stop=gives_up,
             wait=_pause,
             reraise=True,
-        ):
-            with attempt:
-                known = {"backend": call.candidate.backend, "task": self.spec.name}
-                return await run_as_child(self.config, call.candidate.id, known, lambda: self._attempt(call))
-        raise AssertionError("tenacity returns or raises")
+        )
+        known = {"backend": call.candidate.backend, "task": self.spec.name}
+        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt)
 
-    def _is_retryable(self, error: BaseException) -> bool:
-        if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
-            return False
-        return isinstance(error, JarvisError) and policy_for(error).retry
-
-    async def _attempt(self, call: Call) -> tuple[Any, list[Resource]]:
-        """One attempt. It is recorded however it ends, also if the circuit is open."""
+    async def _attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
+        """Run one attempt. It is recorded however it ends, also if the circuit is open."""
         started = self.clock()
         error: str | None = "cancelled"
         files = AttemptFiles(call.new_path)
+        call = replace(call, new_path=files.new_path, sweep=files.cleanup)
         try:
             with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
-                result = await self._call(replace(call, new_path=files.new_path, sweep=files.cleanup))
+                result = await self._call(call, seconds)
         except JarvisError as failure:
             error = str(failure)
             raise
@@ -170,23 +180,21 @@ class FallbackChain:
                 )
             )
 
-    async def _call(self, call: Call) -> tuple[Any, list[Resource]]:
+    async def _call(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """The candidate's adapted result. Every failure is raised as a JarvisError."""
-        seconds = self.settings.attempt_timeout
+        model = call.candidate.id
         try:
-            return await run_with_timeout(seconds, self._call_backend(call), call.candidate.id)
+            return await run_with_timeout(seconds, self._call_backend(call), model)
         except StageTimeoutError as late:
-            limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
-            raise AttemptTimeoutError(f"{call.candidate.id} did not finish within {limit}") from late
+            limit = f"{seconds:.3g} s (see JARVIS_TASK_TIMEOUT)"
+            raise AttemptTimeoutError(f"{model} did not finish within {limit}") from late
         except TimeoutError as failure:
             raise TransientError(describe_error(failure)) from failure
         except JarvisError:
             raise
         except Exception as failure:
             # An error of a model's library is this candidate's failure, not the run's.
-            logger.warning(
-                "%s failed at %s: %s", call.candidate.id, self.spec.name, format_traceback(failure)
-            )
+            logger.warning("%s failed at %s: %s", model, self.spec.name, format_traceback(failure))
             more = _FREE_DISK if isinstance(failure, OSError) and failure.errno in _DISK_FULL else ""
             raise ExpertError(describe_error(failure) + more) from failure
 
@@ -211,6 +219,12 @@ def _adapt(spec: TaskSpec, raw: Any, call: Call) -> tuple[Any, list[Resource]]:
         call.sweep()
 
 
+def _is_retryable(error: BaseException) -> bool:
+    if isinstance(error, RateLimitedError) and (error.retry_after or 0) > _MAX_WAIT_S:
+        return False
+    return isinstance(error, JarvisError) and policy_for(error).retry
+
+
 def _pause(state: RetryCallState) -> float:
     """Seconds until the next attempt: the provider's `retry_after`, else exponential with jitter."""
     error = state.outcome.exception() if state.outcome else None
@@ -220,18 +234,15 @@ def _pause(state: RetryCallState) -> float:
 
 
 def _all_failed(spec: TaskSpec, failures: Sequence[tuple[Candidate, str]]) -> JarvisError:
-    """One error for a chain in which every candidate failed."""
+    """The error of a chain in which every candidate failed."""
     if not failures:
         return NoCandidateError(f"no model is left for {spec.name}")
-    names = _names(candidate for candidate, _ in failures)
+    ids = [candidate.id for candidate, _ in failures]
     if len(failures) == 1:
-        return AllCandidatesFailedError(f"{names[0]} failed: {failures[0][1]}")
-    reasons = "; ".join(f"{name}: {reason}" for name, (_, reason) in zip(names, failures, strict=True))
+        return AllCandidatesFailedError(f"{ids[0]} failed: {failures[0][1]}")
+    # A model with two backends is listed with their names.
+    reasons = "; ".join(
+        f"{one.id} by {one.backend}: {reason}" if ids.count(one.id) > 1 else f"{one.id}: {reason}"
+        for one, reason in failures
+    )
     return AllCandidatesFailedError(f"all {len(failures)} candidates failed: {reasons}")
-
-
-def _names(candidates: Iterable[Candidate]) -> list[str]:
-    """The models' ids; a model with two backends is listed with both names."""
-    tried = list(candidates)
-    ids = [candidate.id for candidate in tried]
-    return [f"{one.id} by {one.backend}" if ids.count(one.id) > 1 else one.id for one in tried]

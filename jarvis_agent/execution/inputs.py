@@ -2,18 +2,46 @@
 
 inputs = await bind_inputs(task, spec, results, store)
 inputs["image"], inputs["text"]        # a Resource, and the text of task 0
+call = TaskCall(task, inputs, context, new_path, clock, settings)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.references import refs_in, substitute
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.core.types import Attempt, Resource, Task, TaskResult
 from jarvis_agent.media.store import ResourceStore
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """A task whose inputs are bound.
+
+    Attributes:
+        task: the task of the plan, with references.
+        inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
+        context: the request it belongs to.
+        new_path: returns an output path for a suffix.
+        clock: seconds since the run began.
+        settings: limits and policies.
+        attempts: every attempt is appended here, also of a task that is cancelled.
+    """
+
+    task: Task
+    inputs: Mapping[str, Any]
+    context: RunContext
+    new_path: Callable[[str], Path]
+    clock: Callable[[], float]
+    settings: Settings
+    attempts: list[Attempt] = field(default_factory=list)
 
 
 async def bind_inputs(

@@ -1,11 +1,11 @@
-"""What went wrong with a language model, told to the person who can do something about it, and without keys.
+"""Errors of language models, as LLMErrors that say what to do and contain no keys.
 
     raise explain(error, model, settings) from error
     # LLMError: gpt-5-mini at https://api.openai.com/v1 refused the key (401): … Set OPENAI_API_KEY to a key
     that it accepts.
 
-Every provider of LangChain reports the same conditions with classes or HTTP statuses of its own. `ADVICE` is
-the table of those conditions; the first row that fits wins.
+LangChain's providers report the same conditions with different classes or HTTP statuses. `ADVICE` is the
+table of those conditions; the first matching row is used.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
@@ -24,76 +23,60 @@ from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
-_LONGEST = 300
+_MAX_DETAIL_CHARS = 300
 
 
 class RejectedRequestError(LLMError):
-    """The server does not take the request as it stands (400 or 422); a plainer one may pass."""
+    """The server rejects the request as it is (400 or 422). One without options may be accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A condition, by names of exception classes and HTTP statuses, and what to tell the user.
+class Advice(NamedTuple):
+    """What happened, what to do, and the exception classes and HTTP statuses of the condition.
 
-    `{llm}`, `{key}` and `{seconds}` in the texts stand for the model, the name of its key, and the longest
-    silence.
+    `{llm}`, `{key}` and `{seconds}` stand for the model, the name of its key, and `llm_timeout`.
     """
 
     what: str
     do: str
-    classes: frozenset[str] = frozenset()
-    statuses: frozenset[int] = frozenset()
-    error: type[LLMError] = LLMError
-
-    def fits(self, error: BaseException) -> bool:
-        names = {cls.__name__ for cls in type(error).__mro__}
-        return bool(self.classes & names) or getattr(error, "status_code", None) in self.statuses
+    when: frozenset[str | int]
 
 
-ADVICE: tuple[Advice, ...] = (
+ADVICE = (
     Advice(
         "{llm} refused the key",
         "Set {key} to a key that it accepts.",
-        frozenset({"ModelAuthenticationError"}),
-        frozenset({401}),
+        frozenset({"ModelAuthenticationError", 401}),
     ),
     Advice(
         "{llm} does not allow this",
-        "Check what {key} may do, and your plan with the provider.",
-        frozenset({"ModelPermissionDeniedError"}),
-        frozenset({402, 403}),
+        "Check the permissions of {key}, and your plan with the provider.",
+        frozenset({"ModelPermissionDeniedError", 402, 403}),
     ),
     Advice(
         "{llm} was not found there",
-        "Set JARVIS_MODEL to a model that the server lists under /models. An address of your own "
-        '(JARVIS_BASE_URL) is given with its path, such as "http://localhost:8000/v1".',
-        frozenset({"ModelNotFoundError"}),
-        frozenset({404}),
+        "Set JARVIS_MODEL to a model that the server lists under /models. JARVIS_BASE_URL includes the path, "
+        'such as "http://localhost:8000/v1".',
+        frozenset({"ModelNotFoundError", 404}),
     ),
     Advice(
         "the request is too long for {llm}",
         "Shorten the request, or use a model with a longer context.",
-        frozenset({"ContextOverflowError"}),
-        frozenset({413}),
+        frozenset({"ContextOverflowError", 413}),
     ),
     Advice(
         "{llm} has had too many requests",
         "Wait a while, or check your quota with the provider.",
-        frozenset({"ModelRateLimitError"}),
-        frozenset({429}),
+        frozenset({"ModelRateLimitError", 429}),
     ),
     Advice(
         "{llm} was silent for too long ({seconds:g} s)",
         "Try again, or raise JARVIS_LLM_TIMEOUT.",
-        frozenset({"ModelTimeoutError", "TimeoutError", "TimeoutException"}),
-        frozenset({408, 504}),
+        frozenset({"ModelTimeoutError", "TimeoutError", "TimeoutException", 408, 504}),
     ),
     Advice(
         "{llm} does not take this request",
-        "Set JARVIS_STRUCTURED_OUTPUT=never if it knows no JSON schema; otherwise use another model.",
-        frozenset({"ModelInvalidRequestError"}),
-        frozenset({400, 422}),
-        RejectedRequestError,
+        "Set JARVIS_STRUCTURED_OUTPUT=never if it supports no JSON schema; otherwise use another model.",
+        frozenset({"ModelInvalidRequestError", 400, 422}),
     ),
     Advice(
         "{llm} refused",
@@ -113,34 +96,28 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         "{llm} failed on its side",
         "Try again later, or use another model.",
-        frozenset({"ModelAPIError"}),
-        frozenset(range(500, 600)),
+        frozenset({"ModelAPIError", *range(500, 600)}),
     ),
 )
+_DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", frozenset())
+_INVALID_REQUEST = 400
 
-_OTHERWISE = Advice("{llm} failed", "Try again, or use another model.")
-
-_KEY_NAMES: tuple[tuple[str, str], ...] = (
-    ("api.openai.com", "OPENAI_API_KEY"),
-    ("router.huggingface.co", "HF_TOKEN"),
-)
+_KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
 
 
 def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
-    """The LLMError that tells a failure of `model` to people: what happened, and what to do."""
-    advice = next((row for row in ADVICE if row.fits(error)), _OTHERWISE)
+    """The LLMError for a failure of `model`: what happened, and what to do."""
+    conditions = {*(cls.__name__ for cls in type(error).__mro__), getattr(error, "status_code", None)}
+    advice = next((row for row in ADVICE if conditions & row.when), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
-    detail = redact_keys(" ".join(str(error).split()), model, settings)[:_LONGEST]
+    detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
     what = advice.what.format_map(words) + (f": {detail}" if detail else "")
-    return advice.error(f"{what.rstrip('.')}. {advice.do.format_map(words)}")
+    kind = RejectedRequestError if _INVALID_REQUEST in advice.when else LLMError
+    return kind(f"{what.rstrip('.')}. {advice.do.format_map(words)}")
 
 
 def describe_model(model: Any) -> str:
-    """A language model in words, without secrets: its name, and its address if that is known.
-
-    Returns:
-        Such as "gpt-5-mini at https://api.openai.com/v1", or "no language model" for None.
-    """
+    """The name of a language model and its address if known, such as "gpt-5-mini at https://…"."""
     if model is None:
         return "no language model"
     model = getattr(model, "bound", model)
@@ -151,7 +128,7 @@ def describe_model(model: Any) -> str:
 
 
 def base_url_of(model: Any) -> str | None:
-    """The address that a model asks, without user, password and query; None if the model does not say."""
+    """The address of a model's server without user, password and query; None if unknown."""
     model = getattr(model, "bound", model)
     client = getattr(model, "root_async_client", None)
     url = getattr(client, "base_url", None) or getattr(model, "base_url", None)
@@ -163,7 +140,7 @@ def base_url_of(model: Any) -> str | None:
 
 
 def redact_keys(text: str, model: Any, settings: Settings) -> str:
-    """`text` without any key that we know of, or that looks like one."""
+    """`text` without known keys, and without anything that looks like a key."""
     for secret in _secrets(model, settings):
         register_secret(secret)
         text = text.replace(secret, "(key)")
@@ -177,7 +154,7 @@ def _secrets(model: Any, settings: Settings) -> Iterator[str]:
 
 
 def _key_name(model: Any, settings: Settings) -> str:
-    url = base_url_of(model) or ""
-    if settings.base_url and urlsplit(settings.base_url).hostname == urlsplit(url).hostname:
+    host = urlsplit(base_url_of(model) or "").hostname
+    if settings.base_url and urlsplit(settings.base_url).hostname == host:
         return "JARVIS_API_KEY"
-    return next((name for host, name in _KEY_NAMES if host in url), "the model's API key")
+    return _KEY_NAMES.get(host or "", "the model's API key")

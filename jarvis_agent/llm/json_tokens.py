@@ -1,12 +1,12 @@
-"""Strings, words and comments of loosely written JSON, read from text that comes in pieces.
+"""Scanner: strings, words and comments of loosely written JSON, from text that arrives in pieces.
 
     scanner = Scanner()
     scanner.add("'what's up', # a question")
-    string = scanner.string("'", is_key=False, in_list=True)     # a step of reading, see `Reading`
+    string = scanner.string("'", is_key=False, in_list=True)
     next(string)                                                 # StopIteration("what's up")
 
-A step is a generator: it is suspended where the text so far does not suffice, and returns what it read. So
-the reader is written as if all of the text were there, and the pieces in which it comes make no difference.
+Reading methods are generators. They yield while they need more text, and return what they read. So the code
+reads as if the text were complete, and chunking makes no difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Reading = Generator[None, None, T]
 
 QUOTES = {'"': '"', "'": "'", "`": "`"} | dict.fromkeys("“”„‟″", '“”"') | dict.fromkeys("‘’‚‛", "‘’'")
-"""Each opening quote with the ones that may close it."""
+"""The quotes that may close each opening quote."""
 
 _STRING_STOP = {quote: re.compile(rf"[\\{closers}]") for quote, closers in QUOTES.items()}
 _KEY_STOP = re.compile(r"[,:，：\[\]{}\s]")
@@ -34,7 +34,7 @@ _COMMENT_END = re.compile(r"\*/")
 _COMMENT = ("#", "//", "/*")
 
 # What may follow the quote that ends a value, and, as `_UNDECIDED`, every beginning of that. Repetitions are
-# bounded, so that looking ahead is cheap, and possessive, so that what matches still does when text is added.
+# bounded, so that lookahead is cheap, and possessive, so that a match stays one when text is added.
 _GAP = r"\s{0,64}+"
 _ANYWHERE = r"[^\S\n]{0,64}+\n\s{0,64}+[\"'“‘]|\s{1,64}+(?://|/\*|\#)|\s{65}"
 _NEXT_MEMBER = rf"[\"'`“”‘’{{}}\[\]/\#\s]|[\w-]{{1,40}}+{_GAP}[:：]"
@@ -50,37 +50,37 @@ _CODE = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
 
 
 class Scanner:
-    """Text with a place up to which it has been read.
+    """Text with a position up to which it has been read.
 
     Attributes:
-        text: what has come and is not forgotten yet.
-        at: the place in it.
-        ended: whether no more will come.
-        slips: what was not as JSON has it, in words, each once.
+        text: the text that is not read yet; `add` drops the rest, so positions are valid until then.
+        at: the position in it.
+        ended: whether the text is complete.
+        repairs: what is not valid JSON, each kind once.
     """
 
     def __init__(self) -> None:
         self.text = ""
         self.at = 0
         self.ended = False
-        self.slips: dict[str, None] = {}
+        self.repairs: dict[str, None] = {}
 
     def add(self, piece: str) -> None:
-        """More text has come. What was read is forgotten, so places do not outlast this."""
+        """Append text."""
         self.text = self.text[self.at :] + piece
         self.at = 0
 
-    def slip(self, what: str) -> None:
-        """Note something that is not as JSON has it."""
-        self.slips[what] = None
+    def repair(self, what: str) -> None:
+        """Note something that is not valid JSON."""
+        self.repairs[what] = None
 
     def upto(self, stop: re.Match[str] | None) -> str:
-        """Read the text before a match, or all that there is."""
+        """Read the text before a match, or all of it."""
         start, self.at = self.at, stop.start() if stop else len(self.text)
         return self.text[start : self.at]
 
     def blanks_and_comments(self) -> Reading[bool]:
-        """Go on to what follows. False if the text ends before."""
+        """Skip blanks and comments. False at the end of the text."""
         while True:
             if blank := _BLANK.match(self.text, self.at):
                 self.at = blank.end()
@@ -97,9 +97,9 @@ class Scanner:
             yield from self._comment(_COMMENT_END if self.text.startswith("/*", self.at) else _LINE_END)
 
     def string(self, quote: str, *, is_key: bool, in_list: bool) -> Reading[str]:
-        """Read the string that the quote at hand opens. A quote inside of it need not be escaped."""
+        """Read the string that starts here. Quotes in it need not be escaped."""
         if quote != '"':
-            self.slip("other quotes than JSON's")
+            self.repair("other quotes than JSON's")
         self.at += 1
         parts: list[str] = []
         while True:
@@ -115,13 +115,13 @@ class Scanner:
                 self.at += 1
                 break
             else:
-                self.slip("quotes inside a text")
+                self.repair("quotes inside a text")
                 parts.append(stop.group())
                 self.at += 1
         return replace_surrogates("".join(parts))
 
     def word(self, *, is_key: bool, in_tuple: bool) -> Reading[str]:
-        """Read text without quotes: a key up to its colon, a value up to a comma, bracket or end of line."""
+        """Read unquoted text: a key up to its colon, a value up to a comma, bracket or line end."""
         stops = _KEY_STOP if is_key else _TUPLE_STOP if in_tuple else _WORD_STOP
         parts: list[str] = []
         while True:
@@ -140,17 +140,17 @@ class Scanner:
         return replace_surrogates("".join(parts).strip(" \t\r\"'\\"))
 
     def literal(self, word: str) -> Any:
-        """What a word without quotes stands for: a number, true, false, null, or itself."""
+        """The value of an unquoted word: a number, true, false, null, or the word."""
         if word in _JSON_LITERALS:
             return _JSON_LITERALS[word]
         if _NUMBER.fullmatch(word):
             number = float(word) if re.search(r"[.eE]", word) else int(word)
             return number if math.isfinite(number) else word
-        self.slip("values without quotes")
+        self.repair("values without quotes")
         return _LITERALS.get(word.lower(), word)
 
     def _quote_ends(self, ends: re.Pattern[str]) -> Reading[bool]:
-        """Whether the quote at hand ends its string or belongs to the text: what follows it tells."""
+        """Whether this quote ends its string, as far as the text after it tells."""
         while not ends.match(self.text, self.at + 1):
             if not _UNDECIDED.match(self.text, self.at + 1):
                 return False
@@ -167,21 +167,21 @@ class Scanner:
             return chr(int(code[1] or code[2], 16))
         char = self.text[self.at + 1 : self.at + 2]
         self.at += 1 + len(char)
-        # An unknown escape is a backslash that was meant: C:\data\cat.jpg
+        # An unknown escape is a literal backslash: C:\data\cat.jpg
         return _ESCAPES.get(char, "\\" + char) if char else ""
 
     def _comment(self, end: re.Pattern[str]) -> Reading[None]:
-        self.slip("comments")
+        self.repair("comments")
         while not (match := end.search(self.text, self.at)):
             if self.ended:
                 self.at = len(self.text)
                 return
-            # The last character may be the first half of what ends the comment.
+            # The last character may be the first half of "*/".
             self.at = max(self.at, len(self.text) - 1)
             yield
         self.at = match.end()
 
     def _enough(self, count: int) -> Reading[None]:
-        """Wait for so many characters."""
+        """Wait for this many characters."""
         while len(self.text) - self.at < count and not self.ended:
             yield

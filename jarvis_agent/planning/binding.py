@@ -1,16 +1,16 @@
-"""Binding: a draft becomes tasks, once everything that it refers to is known.
+"""Binding: turn a draft into tasks once everything that it refers to is known.
 
     bound = bind(node, find, fresh_id, room)
     bound.tasks      # one task; several where a list fans out
-    bound.notes      # what was mended on the way
+    bound.notes      # what was repaired
 
-- A reference must point at a task that makes the kind of thing that the argument takes. If it does not, it
-  is mended to the nearest task that does: first among the task's dependencies, then among their ancestors.
-- A missing required argument is taken from the one dependency that makes its kind and has no other use.
-- A list in an argument that takes one thing fans out into tasks of their own, and a reference to such a task
-  means all of them. Lists of one length in several arguments go in step; others are combined.
-- An object around a file ({"url": "<resource>-0"}) is taken off.
-- A task's `dep` is what its planner wrote, together with what its arguments refer to.
+- A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
+  nearest task with one: the task's dependencies first, then their ancestors.
+- A missing required argument is taken from the only dependency that makes its kind and has no other use.
+- A list in an argument that takes one value fans out into separate tasks. A reference to such a task means
+  all of them. Lists of the same length are zipped; others are combined.
+- An object around a file ({"url": "<resource>-0"}) is unwrapped.
+- `dep` is what the planner wrote, united with the references in the arguments.
 """
 
 from __future__ import annotations
@@ -31,24 +31,22 @@ from jarvis_agent.planning.normalise import TaskDraft, kind_of, listing
 from jarvis_agent.planning.pending import PendingTask
 
 MAX_FAN_OUT = 64
-"""Tasks that one task with lists in its arguments may become."""
+"""Maximum number of tasks that one task fans out into."""
 
 _LONGEST_NAME = 1000
 _KINDS = (*sorted(MEDIA), "text", "data", "any")
 _FILES = MEDIA - {"table"}
-"""The kinds of which no value is an object: {"url": …} means the file; in a table it may be a column."""
-
+"""The kinds whose values are never objects. In a table, {"url": …} may be a column."""
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _LISTED = re.compile(r"[,;]|\band\b")
 
-
 Find = Callable[[int, str], PendingTask | None]
-"""Gives the final node that an id means in an argument of a kind; None if there is none."""
+"""Returns the final node that an id means in an argument of a kind; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a draft became: its tasks, the nodes that they need, and what was mended."""
+    """The tasks of a draft, the nodes that they need, and notes on repairs."""
 
     tasks: tuple[Task, ...]
     needs: tuple[PendingTask, ...]
@@ -59,13 +57,13 @@ def bind(node: PendingTask, find: Find, fresh_id: Callable[[], int], room: int) 
     """Turn a node's draft into tasks.
 
     Args:
-        node: its draft is there, and what it mentions is final or will never be.
-        find: the nodes that ids mean for it.
-        fresh_id: gives ids for further tasks where a list fans out.
-        room: how many tasks there is room for; at least 1.
+        node: a node with a draft whose mentions are final or will never be.
+        find: finds the node that an id means.
+        fresh_id: returns ids for further tasks where a list fans out.
+        room: maximum number of tasks; at least 1.
 
     Raises:
-        PlanError: a reference can not be mended, or a required argument is missing.
+        PlanError: a reference cannot be repaired, or a required argument is missing.
     """
     assert node.draft is not None
     binding = _Binding(node, node.draft, find)
@@ -85,48 +83,43 @@ def bind(node: PendingTask, find: Find, fresh_id: Callable[[], int], room: int) 
 
 
 class _Binding:
-    """The binding of one draft: what its references and dependencies mean."""
+    """What the references and dependencies of one draft mean."""
 
     def __init__(self, node: PendingTask, draft: TaskDraft, find: Find) -> None:
         self.notes = list(draft.notes)
         self._node = node
         self._draft = draft
         self._find = find
-        self._written: dict[int, PendingTask] = {}
-        self._meant: dict[tuple[int, str], PendingTask] = {}
-        self._mended: dict[tuple[int, str], PendingTask] = {}
+        self._deps: dict[int, PendingTask] = {}
+        self._targets: dict[tuple[int, str], PendingTask] = {}
+        self._replaced: dict[tuple[int, str], PendingTask] = {}
         for i in draft.deps:
             if found := find(i, "any"):
-                self._written[i] = found
+                self._deps[i] = found
             else:
-                self.notes.append(f"its dependency on {i} was left out: it {self._why_not(i)}")
+                self.notes.append(f"its dependency on {i} was left out: it {self._reason(i)}")
         for name, value in draft.args.items():
             for i in refs_in(value):
                 self._well_typed(i, kind_of(name, draft.spec))
 
     @property
     def needs(self) -> tuple[PendingTask, ...]:
-        """Every node that it was bound to."""
-        return tuple(dict.fromkeys((*self._written.values(), *self._meant.values(), *self._mended.values())))
+        return tuple(dict.fromkeys((*self._deps.values(), *self._targets.values(), *self._replaced.values())))
 
     def further_deps(self, taken: set[int]) -> set[int]:
-        """What its tasks depend on beside what their arguments refer to; `taken` are the ids in any of these.
+        """Ids in `dep` beside those in the arguments, which are `taken`.
 
-        An id that the planner wrote means every task that it fanned out into, unless some argument takes it:
-        then it is a dependency of those that have this argument alone.
+        A written id means every task that it fanned out into. If an argument refers to it, only the tasks
+        with this argument depend on it.
         """
         meant: dict[int, set[int]] = {}
-        for (label, _), node in self._meant.items():
+        for (label, _), node in self._targets.items():
             meant.setdefault(label, set()).update(node.ids)
-        theirs = (meant.get(label, set(node.ids)) for label, node in self._written.items())
+        theirs = (meant.get(label, set(node.ids)) for label, node in self._deps.items())
         return {task_id for ids in theirs if taken.isdisjoint(ids) for task_id in ids}
 
     def choices(self) -> dict[str, list[Any]]:
-        """For each argument the values that it takes: several where the task is to fan out.
-
-        Raises:
-            PlanError: a reference can not be mended, or a required argument is missing.
-        """
+        """The values of each argument; several where the task fans out. Raises PlanError."""
         spec = self._draft.spec
         args: dict[str, list[Any]] = {}
         for name, value in self._draft.args.items():
@@ -140,7 +133,7 @@ class _Binding:
         return args
 
     def _values(self, value: Any, arg: Arg) -> list[Any]:
-        """The value of an argument; several if it fans out into them, none if there is nothing in it."""
+        """The value of an argument; several if it fans out, none if it is empty."""
         items = value if isinstance(value, list) else [value]
         texts = all(isinstance(item, str) for item in items)
         if arg.kind == "any" and not (texts and all(map(listed_refs, items))):
@@ -154,15 +147,10 @@ class _Binding:
         if isinstance(value, str) and not refs_in(value):
             parts = value.split(",")
             items = parts if all(arg.kind in {"data", *self._kinds(part)} for part in parts) else items
-        whole = list(self._items(items, arg))
-        return [whole] if whole else []
+        return [whole] if (whole := list(self._items(items, arg))) else []
 
     def _items(self, items: Iterable[Any], arg: Arg) -> Iterator[Any]:
-        """The single values in a list: nested lists, listed references, and objects around files taken apart.
-
-        Raises:
-            PlanError: a reference can not be mended, or stands for a name in an object.
-        """
+        """The values in a list, with nested lists, listed references and objects around files flattened."""
         for item in items:
             if item is None or item == "":
                 continue
@@ -184,7 +172,7 @@ class _Binding:
                 yield bound if arg.kind == "data" else _as_text(bound)
 
     def _files(self, text: str, arg: Arg) -> Iterator[str]:
-        """References and files in one text: "<resource>-0, b.jpg". Words around a reference are no file."""
+        """References and files in one text: "<resource>-0, b.jpg". Words around a reference are dropped."""
         for part in text.split(","):
             found = refs_in(part)
             yield from (ref(i) for n in found for i in self._target(n, arg.kind).ids)
@@ -192,7 +180,7 @@ class _Binding:
                 yield part.strip()
 
     def _inside(self, value: Any, kind: str) -> Any:
-        """The value with each reference in it put as the ids that it means."""
+        """The value with each reference replaced by the ids that it means."""
 
         def put(n: int) -> str:
             return ", ".join(ref(i) for i in self._target(n, kind).ids)
@@ -200,20 +188,16 @@ class _Binding:
         return substitute(value, put)
 
     def _target(self, n: int, kind: str) -> PendingTask:
-        """The node that a reference in an argument of this kind means.
-
-        Raises:
-            PlanError: it makes no such thing, and neither does any task before this one.
-        """
-        known = self._well_typed(n, kind) or self._mended.get((n, kind))
+        """The node that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
+        known = self._well_typed(n, kind) or self._replaced.get((n, kind))
         if known:
             return known
-        wrong = f"makes no {kind}" if self._find(n, kind) else self._why_not(n)
+        wrong = f"makes no {kind}" if self._find(n, kind) else self._reason(n)
         nearest = self._nearest(kind)
         if nearest is None:
-            raise PlanError(f"{ref(n)} can not be its {kind}: it {wrong}")
+            raise PlanError(f"{ref(n)} cannot be its {kind}: it {wrong}")
         self.notes.append(f"{ref(n)} {wrong}; the {kind} of {nearest} was taken instead")
-        self._mended[n, kind] = nearest
+        self._replaced[n, kind] = nearest
         return nearest
 
     def _well_typed(self, n: int, kind: str) -> PendingTask | None:
@@ -221,11 +205,11 @@ class _Binding:
         found = self._find(n, kind)
         if found is None or not found.makes(kind):
             return None
-        return self._meant.setdefault((n, kind), found)
+        return self._targets.setdefault((n, kind), found)
 
     def _nearest(self, kind: str) -> PendingTask | None:
-        """The nearest node before this one that makes a kind; those that no argument uses yet come first."""
-        used = set(self._meant.values())
+        """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
+        used = set(self._targets.values())
         mentioned = (self._find(i, "any") for i, _ in self._draft.mentions)
         level = list(dict.fromkeys(other for other in mentioned if other))
         seen = set(level)
@@ -240,9 +224,9 @@ class _Binding:
         return None
 
     def _place(self, args: dict[str, list[Any]]) -> None:
-        """Give values without a known name to the arguments that are missing, by their kind.
+        """Give values without a known name to missing arguments of their kind.
 
-        One with a name of its own is taken only for an argument that must be there.
+        A value with another name is only used for a required argument.
         """
         left_out: list[Any] = []
         for name, value in self._draft.loose:
@@ -256,10 +240,9 @@ class _Binding:
             args[target.name] = self._values(value, target)
             self.notes.append(f'{listing([name or value])} was taken as its "{target.name}"')
         if left_out:
-            self.notes.append(f"what it has no place for was left out: {listing(left_out)}")
+            self.notes.append(f"unknown arguments were left out: {listing(left_out)}")
 
     def _kinds(self, value: Any) -> frozenset[str]:
-        """The kinds that a value may be of."""
         if isinstance(value, list) and value:
             return self._kinds(value[0]) | {"data"}
         if not isinstance(value, str):
@@ -273,25 +256,21 @@ class _Binding:
         return frozenset(_KINDS if _URL.match(value) else ("text", "any"))
 
     def _missing(self, arg: Arg) -> str:
-        """A reference for a required argument that was not given.
-
-        Raises:
-            PlanError: there is not exactly one dependency that it can come from.
-        """
-        used = {*self._meant.values(), *self._mended.values()}
-        makers = [i for i, node in self._written.items() if node not in used and node.makes(arg.kind)]
+        """A reference for a missing argument. Raises PlanError unless one dependency fits."""
+        used = {*self._targets.values(), *self._replaced.values()}
+        makers = [i for i, node in self._deps.items() if node not in used and node.makes(arg.kind)]
         if len(makers) != 1:
             raise PlanError(f'its argument "{arg.name}" is missing')
-        self._meant[makers[0], arg.kind] = self._written[makers[0]]
-        self.notes.append(f'its missing "{arg.name}" was taken from {self._written[makers[0]]}')
+        self._targets[makers[0], arg.kind] = self._deps[makers[0]]
+        self.notes.append(f'its missing "{arg.name}" was taken from {self._deps[makers[0]]}')
         return ref(makers[0])
 
-    def _why_not(self, n: int) -> str:
+    def _reason(self, n: int) -> str:
         return self._node.refused.get(n, "means no task of the plan")
 
 
 def _listed_files(text: str, arg: Arg) -> list[str]:
-    """The files in a text that is nothing but their names: "a.jpg, b.jpg". [] if it is anything else."""
+    """The files in a text of only file names: "a.jpg, b.jpg". [] for any other text."""
     if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
         return []
     parts = [part.strip() for part in _LISTED.split(text)]
@@ -304,20 +283,15 @@ def _is_ref(item: Any) -> bool:
 
 
 def _as_text(value: Any) -> str:
-    """A value that is no text where a text is taken: its JSON.
-
-    Raises:
-        PlanError: it refers to a task by a name in an object, which binding leaves as it is.
-    """
+    """JSON for a value where text is required. Raises PlanError if a key of it is a reference."""
     text = json.dumps(value, ensure_ascii=False)
     unbound = set(refs_in(text)) - set(refs_in(value))
     if unbound:
-        raise PlanError(f"{ref(min(unbound))} stands where a name in an object belongs")
+        raise PlanError(f"{ref(min(unbound))} is used as a key of an object")
     return text
 
 
 def _fanned(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
-    """The arguments of each task that the lists make."""
     lists = {name: values for name, values in choices.items() if len(values) > 1}
     in_step = len({len(values) for values in lists.values()}) == 1
     rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())

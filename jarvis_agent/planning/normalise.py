@@ -1,10 +1,9 @@
-"""Draft: one task as its planner meant it, read from an object as its planner wrote it.
+"""Normalise one task of a plan: canonical names of keys, tasks, arguments and references.
 
     read_draft({"tool": "ASR", "task_id": "task_3", "parameters": {"speech": "a.wav"}}, TaskNames(TASKS))
     # TaskDraft(spec=TASKS["automatic-speech-recognition"], deps=(), args={"audio": "a.wav"}, …)
 
-Here names are brought to the one canon: of slots, tasks, arguments and references. What the references
-mean is found out later (`jarvis_agent.planning.binding`), when the tasks that they point at are known.
+References are bound later (`jarvis_agent.planning.binding`), when the tasks that they point to are known.
 """
 
 from __future__ import annotations
@@ -22,26 +21,17 @@ from jarvis_agent.core.references import is_nameless, normalise_references, refs
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
-from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.llm.json_stream import read_json
 
 MAX_TASKS = 256
-"""A plan of more tasks is no plan; the rest is left out."""
+"""Maximum number of tasks of a plan; the rest is left out."""
 
 _TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
 _NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
 _ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
 _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
-_ARG_KEYS = (
-    "args",
-    "arguments",
-    "parameters",
-    "params",
-    "kwargs",
-    "input",
-    "inputs",
-    "actioninput",
-    "toolinput",
-)
+_INPUT_KEYS = ("input", "inputs", "actioninput", "toolinput")
+_ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS)
 _SLOTS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
 _LONGEST_ID = 9
@@ -54,15 +44,15 @@ _NO_DEP = frozenset({"", "none", "null", "n/a", "[]"})
 
 @dataclass(frozen=True, slots=True)
 class TaskDraft:
-    """A task whose names are right and whose references are not bound yet.
+    """A task with canonical names whose references are not bound yet.
 
     Attributes:
         spec: the task type.
-        deps: the ids that it names as its dependencies.
-        args: values by the canonical names of the task's arguments.
-        loose: values without such a name, each with the name that it had ("" for none).
-        mentions: every id that it needs, with the kind of the argument that refers to it ("any" for `deps`).
-        notes: what was mended.
+        deps: ids in its `dep`.
+        args: values by canonical argument name.
+        loose: values without a known name, each with its written name or "".
+        mentions: ids that it refers to, with the kind of the argument ("any" for `deps`).
+        notes: what was repaired.
     """
 
     spec: TaskSpec
@@ -74,39 +64,39 @@ class TaskDraft:
 
 
 class TaskNames:
-    """Finds the task type that a planner means by a name, among those that it may use."""
+    """Finds available task types by name, alias or misspelt name."""
 
     def __init__(self, specs: Mapping[str, TaskSpec]) -> None:
         self._specs = specs
         self._known: dict[str, TaskSpec | None] = dict(specs)
 
     def find(self, name: str) -> TaskSpec | None:
-        """The task type of that name or alias, however it is spelt; None if there is none."""
+        """The task type with this name, alias or similar name; None if there is none."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
 
     def resembling(self, name: str) -> list[str]:
-        """Up to three task types whose names are spelt like this one, the closest first."""
+        """Up to three task types with similar names, the closest first."""
         close = difflib.get_close_matches(canonical(name), self._spellings, 3, _SIMILAR)
         return list(dict.fromkeys(self._spellings[spelling].name for spelling in close))
 
     @cached_property
     def _spellings(self) -> dict[str, TaskSpec]:
-        """Every name and alias as they are compared. Names come last, so that they win."""
+        """Task types by canonical name and alias; names take precedence."""
         aliases = {canonical(alias): spec for spec in self._specs.values() for alias in spec.aliases}
         return aliases | {canonical(name): spec for name, spec in self._specs.items()}
 
     def _find(self, name: str) -> TaskSpec | None:
         found = self._spellings.get(canonical(name))
         if found or find_task(name) or canonical(name) in NOT_CALLABLE:
-            return found  # A task that exists and may not be used is not a misspelling of another.
+            return found  # A known task that is not available is not a misspelling of another.
         close = difflib.get_close_matches(canonical(name), self._spellings, 1, _MISSPELT)
         return self._spellings[close[0]] if close and _same_words(canonical(name), close[0]) else None
 
 
 def _same_words(name: str, other: str) -> bool:
-    """Whether names differ in letters only: "hed-text-to-image" is no misspelling of "seg-text-to-image"."""
+    """Whether each word is similar: "hed-text-to-image" is not a misspelling of "seg-text-to-image"."""
     words, others = name.split("-"), other.split("-")
     if len(words) != len(others):
         return _likeness("".join(words), "".join(others)) >= _MISSPELT_JOINED
@@ -118,12 +108,12 @@ def _likeness(a: str, b: str) -> float:
 
 
 def in_a_plan(path: tuple[str, ...]) -> bool:
-    """Whether what stands under these keys may be a task or a list of tasks, and not a part of a task."""
+    """Whether a value under these keys may be a task or a list of tasks, and not a part of a task."""
     return not any(_plain(key) in _ARG_KEYS or _plain(key) in _DEP_KEYS for key in path)
 
 
 def is_task(raw: Mapping[str, Any]) -> bool:
-    """Whether an object is meant as a task; not, for example, as a wrapper around tasks."""
+    """Whether an object is a task, and not for example a wrapper around tasks."""
     has_args, has_place = (_slot(raw, keys) is not None for keys in (_ARG_KEYS, (*_ID_KEYS, *_DEP_KEYS)))
     meant = isinstance(_slot(raw, _NAME_KEYS if has_args else _TASK_KEYS), str) or (has_args and has_place)
     return meant and not any(
@@ -135,15 +125,15 @@ def is_task(raw: Mapping[str, Any]) -> bool:
 
 
 def written_id(raw: Mapping[str, Any]) -> int | None:
-    """The id that an object gives its task; None if there is none that can be read."""
+    """The id of a written task; None if it is missing or invalid."""
     return _as_id(_slot(raw, _ID_KEYS))
 
 
 def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
-    """The task that an object describes.
+    """Normalise a written task.
 
     Raises:
-        PlanError: it names no task type that may be used, or refers to more tasks than a plan has.
+        PlanError: its task type is missing or not available, or it refers to too many tasks.
     """
     notes: list[str] = []
     spec = _spec(raw, names, notes)
@@ -158,19 +148,19 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
 
 
 def kind_of(name: str, spec: TaskSpec) -> str:
-    """The kind of an argument; "any" where the task does not say."""
+    """The kind of an argument; "any" if the task has no such argument."""
     arg = spec.arg(name)
     return arg.kind if arg else "any"
 
 
 def _slot(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value under the first of these keys that there is."""
+    """The value under the first of these keys."""
     plain = {_plain(key): value for key, value in raw.items()}
     return next((plain[key] for key in keys if key in plain), None)
 
 
 def _plain(key: str) -> str:
-    """A key as the tables above spell it: "taskName", "task_name" and "Task name" are one."""
+    """A key in the form of the tables above: "taskName" and "Task_name" → "taskname"."""
     return "".join(key.replace("_", " ").replace("-", " ").split()).lower()
 
 
@@ -180,11 +170,11 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
         raise PlanError('it names no task: "task" is missing')
     spec = names.find(name)
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
-        raise PlanError(f'"{canonical(name)}" can not be run: {reason}')
+        raise PlanError(f'"{canonical(name)}" cannot be run: {reason}')
     if spec is None:
         near = names.resembling(name)
-        hint = f"; those most like it are {', '.join(near)}" if near else ""
-        raise PlanError(f'"{shorten(name)}" is not one of the tasks that can be used{hint}')
+        hint = f"; similar ones are {', '.join(near)}" if near else ""
+        raise PlanError(f'"{shorten(name)}" is not an available task{hint}')
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
         notes.append(f'"{shorten(name)}" was taken as {spec.name}')
     return spec
@@ -210,19 +200,18 @@ def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
         if not numbers and str(item).strip().lower() not in _NO_DEP:
             unread.append(item)
     if unread:
-        notes.append(f"what names no task was left out of its dependencies: {listing(unread)}")
+        notes.append(f"invalid dependencies were left out: {listing(unread)}")
     return tuple(found)
 
 
 def _numbers(item: Any) -> list[int]:
-    """The ids in an item of `dep`: 0, "0", "task_0", "<resource>-0", "0, 1"; -1 means none."""
+    """The ids in an item of `dep`: 0, "0", "task_0", "<resource>-0", "0, 1"."""
     if isinstance(item, str):
         return [int(n) for n in re.findall(r"(?<![\w>-])-[0-9]{1,9}|[0-9]{1,9}", normalise_references(item))]
     return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
 
 
 def _flat(value: Any) -> Iterator[Any]:
-    """The parts of nested lists, or the value itself. Reading has bounded how deep they are nested."""
     if not isinstance(value, list):
         yield value
         return
@@ -253,12 +242,12 @@ def _args(
 
 
 def _turn(name: str, spec: TaskSpec) -> int:
-    """Which names come first to an argument: "question" says more surely than "text" what is meant."""
+    """Sort key of argument names: "question" is more specific than "text"."""
     return 0 if name.lower() in ("question", "query") else 1 if spec.arg(name) else 2
 
 
 def arg_name(name: str, spec: TaskSpec) -> str | None:
-    """The task's own name for an argument; None if it has no such argument. Tools without a list take any."""
+    """The canonical name of an argument; None if the task has none. Open tools take any."""
     if spec.arg(name) or (name and spec.is_open):
         return name
     plain = re.sub(r"[\s-]+", "_", name.strip().lower())
@@ -267,12 +256,11 @@ def arg_name(name: str, spec: TaskSpec) -> str | None:
 
 
 def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str, Any]]:
-    """Names ("" for none) and values, whichever of the usual forms they were given in."""
+    """Written names ("" for none) and values, from all usual forms."""
     value = _slot(raw, _ARG_KEYS)
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        reader = JsonReader()
-        outermost = [*reader.feed(value), *reader.close()][-1:]
-        value = outermost[0].value if outermost else value
+        parsed = read_json(value)
+        value = parsed[-1].value if parsed else value
     if not isinstance(value, dict):
         yield from ((key, v) for key, v in raw.items() if _plain(key) not in _SLOTS and arg_name(key, spec))
     for part in value if isinstance(value, list) else [value]:
@@ -291,11 +279,11 @@ def _is_blank(value: Any) -> bool:
 
 
 def listing(values: Iterable[Any]) -> str:
-    """The beginning of a list of values, for a note."""
+    """Values for a note, shortened."""
     return shorten(", ".join(f'"{shorten(value, 40)}"' for value in itertools.islice(values, 10)), 120)
 
 
 def shorten(value: Any, width: int = 80) -> str:
-    """The beginning of a text, on one line."""
+    """The beginning of a text on one line."""
     text = " ".join(str(value)[: 4 * width].split())
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -27,7 +27,7 @@ from typing import Any
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.llm.json_stream import Found, JsonReader
+from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import bind
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
@@ -42,15 +42,15 @@ from jarvis_agent.planning.pending import PendingTask, PendingTasks
 
 _FIRST_FRESH_ID = 100
 _AS_ID = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
-"""The key under which a task may stand instead of having an id: {"1": {…}, "2": {…}}."""
+"""A key that serves as the id of the task under it: {"1": {…}, "2": {…}}."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanParseError:
-    """Something that was written and that only its planner can mend.
+    """A part of a plan that only its planner can repair.
 
     Attributes:
-        raw: the object or the text as it was written.
+        raw: the object or text as written.
         error: what is wrong with it.
     """
 
@@ -59,21 +59,21 @@ class PlanParseError:
 
 
 class StreamingPlanParser:
-    """Reads a plan piece by piece and gives out each task as soon as it is final.
+    """Reads a plan in pieces and returns each task as soon as it is final.
 
-    A task is final when all that it refers to is. It is held while it refers to tasks that are not written
-    yet, or that are broken.
+    A task is final when everything that it refers to is final. It waits for tasks that are not written yet,
+    and for broken ones.
     """
 
     def __init__(
         self, specs: Mapping[str, TaskSpec], done: Iterable[Task] = (), taken: Iterable[int] = ()
     ) -> None:
-        """Read a plan, or what is added to one.
+        """Start a plan, or additions to one.
 
         Args:
             specs: the task types that the plan may use, by name.
-            done: tasks that are there already, which others may refer to; they are not given out.
-            taken: ids that are not to be given to others.
+            done: existing tasks that others may refer to; they are not returned.
+            taken: ids that new tasks cannot get.
         """
         self._names = TaskNames(specs)
         self._reader = JsonReader()
@@ -93,7 +93,7 @@ class StreamingPlanParser:
         self._ids.update(taken)
 
     def feed(self, piece: str) -> list[Task]:
-        """Read on. Returns the tasks that have become final."""
+        """Read a piece. Returns the tasks that became final."""
         for found in self._reader.feed(piece):
             self._take(found)
         return self._new()
@@ -115,19 +115,20 @@ class StreamingPlanParser:
         return [PlanParseError(node.raw, node.error) for node in self._nodes.all if node.error]
 
     def apply_repair(self, reply: str) -> list[Task]:
-        """Put what the planner wrote again in the place of what is broken. Returns the tasks final by that.
+        """Replace broken tasks by what the planner wrote instead. Returns the tasks that became final.
 
-        Objects are put in place by their ids, those without one in their order. What is not broken stays.
+        Tasks are matched by id, and those without one by order. Valid tasks stay.
         """
-        reader = JsonReader()
-        written = [*reader.feed(reply), *reader.close()]
+        written = read_json(reply)
         if self._is_blank:
             self._ended = False
             for found in written:
                 self._take(found)
             self._ended = True
         else:
-            self._replace([found.value for found in written if found.whole and isinstance(found.value, dict)])
+            self._replace(
+                [found.value for found in written if found.complete and isinstance(found.value, dict)]
+            )
         self._settle()
         return self._new()
 
@@ -146,23 +147,23 @@ class StreamingPlanParser:
         return list(dict.fromkeys([*self._notes, *self._closing_notes()]))
 
     def _closing_notes(self) -> Iterator[str]:
-        if self._reader.slips:
-            yield f"it was not well-formed JSON and was read as it was meant: {', '.join(self._reader.slips)}"
+        if self._reader.repairs:
+            yield f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}"
         if self._surplus:
             yield f"tasks left out: {self._surplus}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
             yield f"no plan was found in: {shorten(self._no_task or self._reader.prose or '(no text)')}"
         elif self._no_task and self._nodes.all:
-            yield f"what is not a task was left out: {shorten(self._no_task)}"
+            yield f"this is not a task and was left out: {shorten(self._no_task)}"
         for node in self._nodes.all:
             if node.error:
                 yield f"{node} was left out: {node.error}"
-            elif node.held and self._ended:
-                yield f"{node} was left out: it needs a task that was left out"
+            elif node.is_blocked and self._ended:
+                yield f"{node} was left out: it depends on a task that was left out"
 
     @property
     def _is_blank(self) -> bool:
-        """Whether the text has ended without a task, and without saying that there is none."""
+        """Whether the text ended without tasks and without an empty list."""
         return self._ended and not self._nodes.all and not self._empty_on_purpose
 
     def _new(self) -> list[Task]:
@@ -170,18 +171,18 @@ class StreamingPlanParser:
         self._given_out = len(self._tasks)
         return new
 
-    def _take(self, found: Found) -> None:
-        """Take what the reader found, if it is a part of the plan."""
+    def _take(self, found: ParsedValue) -> None:
+        """Use a parsed value if it is a part of the plan."""
         value = found.value
         if not in_a_plan(found.path):
             return
         if not value:
-            self._empty_on_purpose = self._empty_on_purpose or found.whole
+            self._empty_on_purpose = self._empty_on_purpose or found.complete
         elif isinstance(value, dict) and is_task(value):
             key = found.path[-1] if found.path else ""
             if written_id(value) is None and _AS_ID.fullmatch(key):
                 value = {"id": key, **value}
-            self._add(value, "" if found.whole else "the text ends in the middle of it")
+            self._add(value, "" if found.complete else "the text ends in the middle of it")
         elif isinstance(value, dict) and not (self._nodes.all and (self._no_task or _is_wrapper(value))):
             self._no_task = value
 
@@ -191,7 +192,7 @@ class StreamingPlanParser:
             return
         written = written_id(raw)
         if written is not None and any(node.raw == raw for node in self._nodes.labelled(written)):
-            self.note(f"task {written} was written twice in the same words and is done once")
+            self.note(f"task {written} was written twice and is done once")
             return
         label = len(self._nodes.all) if written is None else written
         node = PendingTask(
@@ -206,7 +207,7 @@ class StreamingPlanParser:
         self._settle()
 
     def _replace(self, written: list[dict[str, Any]]) -> None:
-        """Read broken nodes again from what was written for them."""
+        """Replace broken nodes by repaired ones."""
         broken = [node for node in self._nodes.all if node.error]
         pairs: list[tuple[PendingTask, dict[str, Any]]] = []
         unplaced = []
@@ -225,7 +226,6 @@ class StreamingPlanParser:
             self.note(f"{node}: it was repaired by its planner")
 
     def _read(self, node: PendingTask, error: str = "") -> None:
-        """Read a node's draft from what was written."""
         node.error, node.draft = error, None
         if not error:
             try:
@@ -234,7 +234,7 @@ class StreamingPlanParser:
                 node.error = str(wrong)
 
     def _settle(self) -> None:
-        """Make every task final that can be."""
+        """Bind every task that can be bound."""
         while ready := self._nodes.ready(ended=self._ended):
             for node in ready:
                 self._bind(node)
@@ -251,7 +251,7 @@ class StreamingPlanParser:
             self.note(f"{node}: {note}")
 
     def _room(self) -> int:
-        """How many more tasks the plan can hold; each node that is not final yet will be one."""
+        """How many more tasks fit; each unbound node counts as one."""
         return MAX_TASKS - len(self._tasks) - sum(not node.tasks for node in self._nodes.all)
 
     def _fresh_id(self) -> int:

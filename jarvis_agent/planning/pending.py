@@ -1,13 +1,13 @@
-"""Nodes: the tasks of a plan while it is being read, and what their ids mean.
+"""PendingTasks: the tasks of a plan while it is being read, and what their ids mean.
 
     nodes = PendingTasks()
     nodes.add(node)
     nodes.meant(node, 0, "image")     # the node that `<resource>-0` means in an image argument of `node`
-    nodes.ready(ended=False)          # the nodes that may be bound now
+    nodes.ready(ended=False)          # the nodes that can be bound now
 
-An id means the last task of that id that comes before the one that refers to it and, if there are several,
-makes what the argument takes; if none comes before, the first that comes after. So what duplicate ids and
-forward references mean does not depend on how much of the plan has been read.
+An id means the last earlier task with that id; among several, the last that makes the argument's kind.
+Without an earlier one, it means the first later task. So the meaning of duplicate ids and forward references
+does not depend on chunking.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from jarvis_agent.planning.normalise import TaskDraft
 
 @dataclass(eq=False, slots=True)
 class PendingTask:
-    """A task of the plan on its way from a draft to final tasks.
+    """A task of the plan that is not final yet, or its final tasks.
 
     Attributes:
-        raw: what its planner wrote.
-        label: the id that other tasks know it by: what its planner wrote, or else its place in the plan.
-        id: the id that it gets; the label wherever that is possible.
-        draft: None while what was written can not be understood.
-        error: why it is broken; "" if it is not.
-        refused: ids that it can not refer to, each with the reason.
-        ahead: what each id that it mentions means, by the kind of the argument; None where nothing has that
-            id yet.
+        raw: the object that the planner wrote.
+        label: the id that other tasks use for it: the written one, or else its place.
+        id: its final id; the label unless that is taken.
+        draft: None if `raw` is invalid.
+        error: why it is invalid, or "".
+        refused: ids that it cannot refer to, with the reasons.
+        ahead: the node that each mentioned id means, by the kind of the argument; None while unknown.
         needs: the nodes that it was bound to.
         tasks: empty until it is final; several if it fanned out.
-        place: which one of the plan's nodes it is, counted from 0.
+        place: its index in the plan.
     """
 
     raw: dict[str, Any]
@@ -55,30 +54,29 @@ class PendingTask:
 
     @property
     def ids(self) -> list[int]:
-        """Ids of its final tasks."""
         return [task.id for task in self.tasks]
 
     @property
-    def held(self) -> bool:
-        """Whether it waits for others to become final."""
+    def is_blocked(self) -> bool:
+        """Whether it waits for other nodes."""
         return not self.tasks and not self.error
 
     def refuse(self, label: int, why: str) -> None:
-        """Let an id mean nothing in this node."""
+        """Make an id meaningless in this node."""
         self.refused[label] = why
         self.ahead.pop(label, None)
 
     def waits_for(self) -> Iterator[PendingTask | None]:
-        """The nodes that it mentions; None for each id that means nothing yet."""
+        """The nodes that it mentions; None for unknown ids."""
         return (other for kinds in self.ahead.values() for other in kinds.values())
 
     def makes(self, kind: str) -> bool:
-        """Whether its result can stand in an argument of this kind."""
+        """Whether its output can be used in an argument of this kind."""
         return self.draft is not None and _makes(self.draft.spec, kind)
 
 
 class PendingTasks:
-    """The nodes of one plan, in the order in which they were written."""
+    """The nodes of one plan, in the order of the text."""
 
     def __init__(self) -> None:
         self.all: list[PendingTask] = []
@@ -86,7 +84,7 @@ class PendingTasks:
         self._awaited: dict[int, list[tuple[PendingTask, str]]] = {}
 
     def add(self, node: PendingTask) -> None:
-        """Append a node. What it writes about itself and about circles that it closes is refused."""
+        """Append a node. References to itself and those that close a cycle are refused."""
         node.place = len(self.all)
         if not self.labelled(node.label):
             node.refused[node.label] = "means the task itself"
@@ -96,24 +94,24 @@ class PendingTasks:
         waiting = self._awaited.pop(node.label, [])
         for earlier, kind in waiting:
             earlier.ahead[node.label][kind] = node
-        self._break_circles(node, [earlier for earlier, _ in waiting])
+        self._break_cycles(node, [earlier for earlier, _ in waiting])
 
     def renew(self, node: PendingTask) -> None:
-        """Take in a node that was read again, with the circles that it closes now."""
+        """Update a node that was read again, and refuse the cycles that it closes."""
         self._link(node)
         waiting = []
-        for other in (other for other in self.all if other.held and node.label in other.ahead):
+        for other in (other for other in self.all if other.is_blocked and node.label in other.ahead):
             meant = {kind: self.meant(other, node.label, kind) for kind in other.ahead[node.label]}
             other.ahead[node.label] = meant
             waiting += [other] if node in meant.values() else []
-        self._break_circles(node, waiting)
+        self._break_cycles(node, waiting)
 
     def labelled(self, label: int) -> list[PendingTask]:
-        """The nodes of that label."""
+        """The nodes with this label."""
         return self._by_label.get(label, [])
 
     def meant(self, node: PendingTask, label: int, kind: str) -> PendingTask | None:
-        """The node that an id means in an argument of this kind of `node`; None if there is none yet."""
+        """The node that an id means in an argument of `node` of this kind; None while unknown."""
         if label in node.refused:
             return None
         others = self.labelled(label)
@@ -124,11 +122,10 @@ class PendingTasks:
         return next((other for other in others if other is not node), None)
 
     def ready(self, *, ended: bool) -> list[PendingTask]:
-        """The nodes that are held and refer to final ones only; or to none at all, if the plan has ended."""
-        return [node for node in self.all if node.held and self._is_ready(node, ended)]
+        """Blocked nodes whose mentions are final; once the plan has `ended`, unknown ids do not block."""
+        return [node for node in self.all if node.is_blocked and self._is_ready(node, ended)]
 
     def _link(self, node: PendingTask) -> None:
-        """Find what a node's mentions mean; what means nothing yet is looked for in what is added."""
         mentions = node.draft.mentions if node.draft else ()
         node.ahead = {}
         for label, kind in mentions:
@@ -138,20 +135,16 @@ class PendingTasks:
             if other is None:
                 self._awaited.setdefault(label, []).append((node, kind))
 
-    def _break_circles(self, node: PendingTask, waiting: Iterable[PendingTask]) -> None:
-        """Refuse the references to later nodes by which `node` comes to wait for itself.
-
-        `waiting` are the nodes that refer to it.
-        """
-        earlier = {other for other in waiting if other.held and other.place < node.place}
+    def _break_cycles(self, node: PendingTask, waiting: Iterable[PendingTask]) -> None:
+        """Refuse forward references that make `node` wait for itself; `waiting` refer to it."""
+        earlier = {other for other in waiting if other.is_blocked and other.place < node.place}
         later = {other for other in node.waits_for() if other and other.place > node.place}
         for other in earlier and earlier & _reached(node, _ahead):
-            other.refuse(node.label, f"means {node}, which needs this task in turn")
+            other.refuse(node.label, f"means {node}, which depends on this task")
         for other in later and later & _reached(node, self._behind().__getitem__):
-            node.refuse(other.label, f"means {other}, which needs this task in turn")
+            node.refuse(other.label, f"means {other}, which depends on this task")
 
     def _behind(self) -> Mapping[PendingTask, list[PendingTask]]:
-        """The nodes that wait for each node."""
         behind: dict[PendingTask, list[PendingTask]] = {node: [] for node in self.all}
         for node in self.all:
             for other in _ahead(node):
@@ -163,12 +156,10 @@ class PendingTasks:
 
 
 def _ahead(node: PendingTask) -> list[PendingTask]:
-    """The nodes that a node waits for and that are not final."""
     return [other for other in node.waits_for() if other and not other.tasks]
 
 
 def _reached(start: PendingTask, further: Callable[[PendingTask], Iterable[PendingTask]]) -> set[PendingTask]:
-    """`start`, and all that one comes to from it."""
     seen, stack = {start}, [start]
     while stack:
         new = set(further(stack.pop())) - seen
@@ -178,7 +169,7 @@ def _reached(start: PendingTask, further: Callable[[PendingTask], Iterable[Pendi
 
 
 def _makes(spec: TaskSpec, kind: str) -> bool:
-    """A tool that does not say what it makes may make any kind."""
+    """Whether a task makes a kind. Tools without declared outputs may make any."""
     if kind == "any" or not spec.outputs or spec.makes(kind):
         return True
     return kind == "file" and not MEDIA.isdisjoint(spec.outputs)

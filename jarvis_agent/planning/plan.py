@@ -17,11 +17,11 @@ from jarvis_agent.planning.parser import StreamingPlanParser
 
 
 class Plan(Frozen):
-    """The tasks of a request, each after those that it needs, and notes on what was mended.
+    """The tasks of a request, each after its dependencies, and notes.
 
     Attributes:
-        tasks: the tasks; none is a valid plan.
-        notes: what was mended and what was left out, for people.
+        tasks: the tasks; an empty list is a valid plan.
+        notes: what was repaired and what was left out.
     """
 
     tasks: list[Task] = Field(default_factory=list)
@@ -29,12 +29,12 @@ class Plan(Frozen):
 
     @classmethod
     def parse(cls, text: str, tools: Tools = None) -> Plan:
-        """Read a plan from whatever a language model wrote. No text makes it raise.
+        """Read a plan from any text of a language model. Never raises.
 
         Args:
-            text: JSON, more or less, with or without prose around it.
-            tools: what the plan may use beside the Hub's tasks: names, TaskSpecs or LangChain tools, or a
-                mapping of them by name.
+            text: possibly invalid JSON, with or without prose around it.
+            tools: what the plan may use in addition to the Hub's tasks: names, TaskSpecs or LangChain tools,
+                or a mapping of them by name.
         """
         parser = StreamingPlanParser({**TASKS, **task_specs(tools or ())})
         parser.feed(text)
@@ -45,18 +45,14 @@ class Plan(Frozen):
         return len(self.tasks)
 
     def __add__(self, other: Plan) -> Plan:
-        """This plan and what the other one adds to it."""
+        """This plan with the tasks and notes that the other one adds."""
         if not isinstance(other, Plan):
             return NotImplemented
         tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
         return Plan(tasks=list(tasks.values()), notes=list(dict.fromkeys([*self.notes, *other.notes])))
 
     def task(self, task_id: int) -> Task:
-        """The task of that id.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """The task with this id. Raises KeyError if there is none."""
         return {task.id: task for task in self.tasks}[task_id]
 
     def to_json(self) -> str:
@@ -73,6 +69,6 @@ class Plan(Frozen):
 
 
 def _mermaid_text(text: str) -> str:
-    """The text with what means something in a Mermaid label written as entities."""
+    """The text with Mermaid's special characters as entities."""
     entities = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "\n": " ", "`": "#96;"}
     return "".join(entities.get(char, char) for char in text)

@@ -30,7 +30,7 @@ from jarvis_agent.llm.budget import (
     truncate_json,
 )
 from jarvis_agent.llm.client import LLMClient, open_client
-from jarvis_agent.llm.json_stream import JsonReader
+from jarvis_agent.llm.json_stream import read_json
 from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def resolve_choice(choice: Any, candidates: Sequence[Candidate]) -> ModelChoice:
 
 
 def _read_reply(text: str, candidates: Sequence[Candidate]) -> Mapping[str, Any]:
-    reader = JsonReader()
-    for found in [*reader.feed(text), *reader.close()]:
+    for found in read_json(text):
         if isinstance(found.value, dict) and isinstance(found.value.get("id"), str):
             return found.value
     named = [candidate.id for candidate in candidates if candidate.id.lower() in text.lower()]

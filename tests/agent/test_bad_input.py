@@ -151,7 +151,7 @@ def test_an_unknown_task_is_written_again_or_left_out_and_the_rest_is_done() -> 
     assert [result.task.task for result in run.results] == ["image-to-text"]
     assert run.ok
     assert llm.stages() == ["plan", "repair", "respond"]
-    assert 'make-coffee\\" is not one of the tasks that can be used' in llm.calls[1].prompt
+    assert 'make-coffee\\" is not an available task' in llm.calls[1].prompt
     assert any("make-coffee" in note and "left out" in note for note in run.plan.notes)
 
 

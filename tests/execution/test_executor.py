@@ -13,8 +13,8 @@ from jarvis_agent.core.errors import NoCandidateError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.executor import Executor, TaskCall
-from jarvis_agent.execution.inputs import bind_inputs
+from jarvis_agent.execution.executor import Executor
+from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 

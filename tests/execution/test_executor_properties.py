@@ -19,7 +19,8 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
-from jarvis_agent.execution.executor import Executor, TaskCall
+from jarvis_agent.execution.executor import Executor
+from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 

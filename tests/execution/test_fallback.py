@@ -1,4 +1,4 @@
-"""The ladder: what is tried again, what comes next, what ends the climb."""
+"""Fallback: which errors are retried, which candidate is next, and how much time each gets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -39,162 +38,246 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
-from jarvis_agent.execution import fallback as ladder_module
+from jarvis_agent.execution import fallback
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.media.store import ResourceStore
 
 SPEC = TASKS["summarization"]
+RETRIES = 2
+
+
+class Clock:
+    """The chain's clock; a scripted number of seconds passes at once."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Scripted:
-    """A backend that answers or raises what its script says, call by call."""
+    """A backend that follows a script for each model: errors, outputs, and seconds that pass."""
 
-    name = "scripted"
-    local = True
-
-    def __init__(self, **script: list[Any]) -> None:
-        self.script: dict[str, Iterator[Any]] = {model: iter(steps) for model, steps in script.items()}
+    def __init__(self, clock: Clock, *, local: bool = True, **script: Any) -> None:
+        self.name = "scripted" if local else "hosted"
+        self.local = local
+        self._clock = clock
+        self._script: dict[str, Iterator[Any]] = {
+            model: iter(steps if isinstance(steps, list) else [steps]) for model, steps in script.items()
+        }
 
     def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
         return None
 
     async def run(self, call: Call) -> Any:
-        step = next(self.script[call.candidate.id])
+        step = next(self._script[call.candidate.id])
+        if isinstance(step, tuple):
+            seconds, step = step
+            self._clock.now += seconds
+        if step == "hang":
+            await asyncio.Event().wait()
         if isinstance(step, Exception):
             raise step
-        if isinstance(step, float):
-            await asyncio.sleep(step)
-        return {"summary_text": f"by {call.candidate.id}"}
+        return object() if step == "garbage" else {"summary_text": f"by {call.candidate.id}"}
 
     async def close(self) -> None:
         return
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Retries do not wait; the pauses that they asked for are listed."""
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses before retries, which the tests do not wait for."""
     asked: list[float] = []
-    real = ladder_module._pause
+    real = fallback._pause
 
     def pause(state: Any) -> float:
         asked.append(real(state))
         return 0.0
 
-    monkeypatch.setattr(ladder_module, "_pause", pause)
+    monkeypatch.setattr(fallback, "_pause", pause)
     return asked
 
 
-async def climb(tmp_path: Any, settings: Settings | None = None, **script: list[Any]) -> FallbackResult:
-    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in script]
-    began = perf_counter()
-    return await FallbackChain(
+def model(name: str, size: int | None = None, backend: str = "scripted") -> Candidate:
+    return Candidate(id=name, task=SPEC.name, backend=backend, size=size)
+
+
+def chain(candidates: list[Candidate], *backends: Any, clock: Any = None, **settings: Any) -> FallbackChain:
+    return FallbackChain(
         spec=SPEC,
         selection=Selection(model=candidates[0].id, reason="first", candidates=candidates),
-        backends={"scripted": Scripted(**script)},
-        settings=settings or Settings(retries=2),
-        new_path=lambda suffix: tmp_path / f"x{suffix}",
-        clock=lambda: perf_counter() - began,
-    ).run({"text": "long"})
+        backends={backend.name: backend for backend in backends},
+        settings=Settings(**{"retries": RETRIES, **settings}),
+        new_path=Path,
+        clock=clock or Clock(),
+    )
 
 
-def tried(done: FallbackResult) -> list[tuple[str, bool]]:
-    return [(attempt.model, attempt.ok) for attempt in done.attempts]
+async def run(settings: dict[str, Any] | None = None, **script: Any) -> FallbackResult:
+    """Run a chain of local candidates, one for each model of the script."""
+    clock = Clock()
+    candidates = [model(name) for name in script]
+    return await chain(candidates, Scripted(clock, **script), clock=clock, **settings or {}).run(
+        {"text": "long"}
+    )
 
 
-async def test_the_first_candidate_that_works_gives_the_result(tmp_path):
-    done = await climb(tmp_path, a=["ok"], b=["ok"])
-    assert (done.error, tried(done)) == (None, [("a", True)])
-    assert done.resources[0].text == "by a"
+def tried(done: FallbackResult) -> str:
+    """The attempts in order: "a" for a failed one, "A" for the one that succeeded."""
+    return " ".join(one.model.upper() if one.ok else one.model for one in done.attempts)
 
 
-async def test_a_transient_failure_is_tried_again_with_the_same_model(tmp_path):
-    done = await climb(tmp_path, a=[TransientError("503"), TransientError("503"), "ok"], b=["ok"])
-    assert tried(done) == [("a", False), ("a", False), ("a", True)]
+POLICY_CASES: list[tuple[JarvisError, str]] = [
+    (JarvisError("odd"), "a B"),
+    (ConfigError("no key"), "a B"),
+    (MissingExtraError("it", "local"), "a B"),
+    (InputError("no such file"), "a"),
+    (ForbiddenError("not yours"), "a"),
+    (NoCandidateError("nothing"), "a"),
+    (ExpertError("a bug"), "a B"),
+    (TransientError("503"), "a a a B"),
+    (RateLimitedError("429", 1.0), "a a a B"),
+    (AttemptTimeoutError("late"), "a B"),
+    (CircuitOpenError("left alone"), "a B"),
+    (OutOfMemoryError("9 GB"), "a SMALL"),
+    (UnsupportedError("no such input"), "a B"),
+    (BadInputError("a broken image"), "a"),
+    (AllCandidatesFailedError("all failed"), "a"),
+]
+"""For each kind of error of candidate a, the attempts at a, b (as large as a) and a small model."""
 
 
-async def test_after_its_retries_the_next_candidate_comes(tmp_path):
-    done = await climb(tmp_path, a=[TransientError("503")] * 3, b=["ok"])
-    assert tried(done) == [("a", False)] * 3 + [("b", True)]
+async def test_the_policy_of_each_error_decides_on_retries_and_fallbacks() -> None:
+    for error, expected in POLICY_CASES:
+        circuit_breaker.shared.reset()
+        clock = Clock()
+        backend = Scripted(clock, a=[error] * 3, b="ok", small="ok")
+        done = await chain([model("a", 9), model("b", 9), model("small", 3)], backend, clock=clock).run({})
+        assert tried(done) == expected, error
+    assert set(ERROR_POLICIES) <= {type(error) for error, _ in POLICY_CASES}
 
 
-async def test_a_rate_limit_is_waited_for_as_long_as_it_asks(tmp_path, no_pauses):
-    await climb(tmp_path, a=[RateLimitedError("429", retry_after=3.5), "ok"])
-    assert no_pauses == [3.5]
+def test_an_error_without_a_policy_has_that_of_its_parent() -> None:
+    assert policy_for(MissingExtraError) == ERROR_POLICIES[JarvisError]
+    assert policy_for(type("Own", (TransientError,), {})) == ERROR_POLICIES[TransientError]
 
 
-async def test_a_provider_that_asks_for_a_long_wait_is_not_waited_for(tmp_path):
-    done = await climb(tmp_path, a=[RateLimitedError("429", retry_after=3600)], b=["ok"])
-    assert tried(done) == [("a", False), ("b", True)]
+def test_only_errors_that_another_plan_cannot_avoid_are_not_replanned() -> None:
+    final = {kind.__name__ for kind, policy in ERROR_POLICIES.items() if not policy.replan}
+    assert final == {"NoCandidateError", "ForbiddenError"}
+    assert ErrorPolicy().replan
 
 
-@pytest.mark.parametrize(
-    "error", [UnsupportedError("no"), OutOfMemoryError("big"), ValueError("a bug in a library")]
-)
-async def test_any_other_failure_goes_straight_to_the_next_candidate(tmp_path, error):
-    done = await climb(tmp_path, a=[error], b=["ok"])
-    assert tried(done) == [("a", False), ("b", True)]
+async def test_other_outcomes_of_an_attempt() -> None:
+    transient = TransientError("503")
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("the first success ends the chain", {"a": "ok", "b": "ok"}, "A"),
+        ("a retry may succeed", {"a": [transient, transient, "ok"], "b": "ok"}, "a a A"),
+        ("a library's error", {"a": ValueError("a bug"), "b": "ok"}, "a B"),
+        ("an output of the wrong form", {"a": "garbage", "b": "ok"}, "a B"),
+        ("a TimeoutError of the backend itself", {"a": [TimeoutError("silent"), "ok"]}, "a A"),
+        ("a pause that is too long", {"a": RateLimitedError("429", retry_after=3600), "b": "ok"}, "a B"),
+    ]
+    for name, script, expected in cases:
+        assert tried(await run(**script)) == expected, name
 
 
-async def test_an_input_that_is_at_fault_ends_the_climb(tmp_path):
-    done = await climb(tmp_path, a=[BadInputError("the image is broken")], b=["ok"])
-    assert tried(done) == [("a", False)]
-    assert "the image is broken" in str(done.error)
+async def test_a_rate_limited_candidate_is_retried_after_the_requested_pause(pauses: list[float]) -> None:
+    await run(a=[RateLimitedError("429", retry_after=3.5), "ok"])
+    assert pauses == [3.5]
 
 
-async def test_a_candidate_that_hangs_is_left_behind(tmp_path):
-    done = await climb(tmp_path, Settings(task_timeout=0.0625, retries=2), a=[60.0], b=["ok"])
-    assert tried(done) == [("a", False), ("b", True)]
-    assert "did not finish within" in (done.attempts[0].error or "")
+async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason() -> None:
+    no = UnsupportedError("no")
+    clock = Clock()
+    here, there = Scripted(clock, a=no, large=OutOfMemoryError("9 bytes")), Scripted(clock, local=False, a=no)
+    cases = [
+        ([model("a")], "a failed: no"),
+        (
+            [model("a"), model("a", backend="hosted")],
+            "all 2 candidates failed: a by scripted: no; a by hosted: no",
+        ),
+        (
+            [model("large", 9), model("larger", 10)],
+            "all 2 candidates failed: large: 9 bytes; "
+            "larger: it is no smaller than large, which does not fit into memory",
+        ),
+    ]
+    for candidates, expected in cases:
+        here = Scripted(clock, a=no, large=OutOfMemoryError("9 bytes"))
+        assert str((await chain(candidates, here, there).run({})).error) == expected
 
 
-async def test_what_took_long_to_fail_leaves_the_time_to_the_next(tmp_path):
-    class Slow(Scripted):
-        async def run(self, call: Call) -> Any:
-            if call.candidate.id == "a":
-                await asyncio.sleep(0.2)
-                raise TransientError("nothing came")
-            return await super().run(call)
-
-    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
-    selection = Selection(model="a", reason="", candidates=candidates)
-    settings = Settings(task_timeout=0.5, retries=2)
-    done = await FallbackChain(
-        SPEC,
-        selection,
-        {"scripted": Slow(b=["ok"])},
-        settings,
-        lambda suffix: tmp_path / suffix,
-        perf_counter,
-    ).run({"text": "x"})
-    assert tried(done) == [("a", False), ("b", True)]
+async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
+    cases: list[tuple[list[Candidate], str]] = [
+        ([model("large", 9), model("larger", 10), model("same", 9), model("small", 3)], "large SMALL"),
+        ([model("large", 9), model("unknown")], "large UNKNOWN"),
+        ([model("large", 9), model("large", 9, "hosted")], "large LARGE"),
+    ]
+    for candidates, expected in cases:
+        clock = Clock()
+        here = Scripted(clock, large=OutOfMemoryError(""), small="ok", unknown="ok")
+        done = await chain(candidates, here, Scripted(clock, local=False, large="ok")).run({})
+        assert tried(done) == expected
 
 
-async def test_when_all_have_failed_the_error_names_each_with_its_reason(tmp_path):
-    done = await climb(tmp_path, a=[UnsupportedError("too old")], b=[UnsupportedError("too new")])
-    assert str(done.error) == "all 2 candidates failed: a: too old; b: too new"
+class TestTime:
+    async def limits(self, monkeypatch: pytest.MonkeyPatch, **script: Any) -> list[float]:
+        """The limit of each attempt, in seconds, with a task_timeout of 300."""
+        seen: list[float] = []
+
+        async def record(seconds: float, work: Any, name: str) -> Any:
+            seen.append(round(seconds, 1))
+            return await work
+
+        monkeypatch.setattr(fallback, "run_with_timeout", record)
+        await run({"task_timeout": 300}, **script)
+        return seen
+
+    async def test_a_late_candidate_leaves_a_third_of_the_time_to_the_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        late = (200.0, AttemptTimeoutError("late"))
+        later = (66.0, AttemptTimeoutError("late"))
+        assert await self.limits(monkeypatch, a=late, b=later, c="ok") == [200.0, 66.7, 30.6]
+
+    async def test_the_only_candidate_has_the_time_of_an_attempt(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert await self.limits(monkeypatch, a="ok") == [240.0]
+
+    async def test_a_retry_has_the_time_that_the_first_attempt_left(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert await self.limits(monkeypatch, a=[(90.0, TransientError("")), "ok"], b="ok") == [200.0, 110.0]
+
+    async def test_after_a_slow_failure_there_is_no_retry(self) -> None:
+        slow = (101.0, TransientError("nothing came"))
+        assert tried(await run({"task_timeout": 300}, a=slow, b="ok")) == "a B"
+
+    async def test_a_candidate_that_hangs_is_cancelled(self) -> None:
+        done = await run({"task_timeout": 0.05}, a="hang", b="ok")
+        assert tried(done) == "a B"
+        assert "a did not finish within 0.0333 s (see JARVIS_TASK_TIMEOUT)" in (done.attempts[0].error or "")
 
 
-async def test_output_of_the_wrong_form_is_that_candidate_s_failure(tmp_path):
-    class Garbage(Scripted):
-        async def run(self, call: Call) -> Any:
-            return object() if call.candidate.id == "a" else await super().run(call)
-
-    candidates = [Candidate(id=model, task=SPEC.name, backend="scripted") for model in ("a", "b")]
-    done = await FallbackChain(
-        SPEC,
-        Selection(model="a", reason="", candidates=candidates),
-        {"scripted": Garbage(b=["ok"])},
-        Settings(),
-        lambda suffix: tmp_path / suffix,
-        perf_counter,
-    ).run({"text": "x"})
-    assert tried(done) == [("a", False), ("b", True)]
+async def test_a_cancelled_attempt_is_recorded() -> None:
+    clock = Clock()
+    cancelled = chain([model("a")], Scripted(clock, a="hang"))
+    running = asyncio.create_task(cancelled.run({}))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert [attempt.error for attempt in cancelled.attempts] == ["cancelled"]
 
 
 @pytest.mark.parametrize("where", ["adapter", "model"])
-async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monkeypatch, where):
-    """A thread can not be stopped: its file comes when nobody waits for it any more."""
+async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A thread cannot be cancelled, so it may write when its attempt is over."""
     let_go, ended, refused = threading.Event(), threading.Event(), threading.Event()
 
     def write_late(call: Call) -> None:
@@ -219,191 +302,48 @@ async def test_what_a_thread_writes_after_its_attempt_is_removed(tmp_path, monke
         write_late(call)
         return raw, []
 
-    swept = AttemptFiles.cleanup
+    cleanup = AttemptFiles.cleanup
 
-    def sweep(drafts: AttemptFiles) -> None:
-        swept(drafts)
+    def cleaned(files: AttemptFiles) -> None:
+        cleanup(files)
         if let_go.is_set():
             ended.set()
 
-    monkeypatch.setattr(AttemptFiles, "cleanup", sweep)
+    monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
     if where == "adapter":
-        monkeypatch.setattr(ladder_module, "adapt", adapter)
+        monkeypatch.setattr(fallback, "adapt", adapter)
     pool = ModelPool(10**9)
-    backend = Local(pool) if where == "model" else Scripted(a=["ok"])
-    done = await FallbackChain(
-        SPEC,
-        Selection(model="a", reason="", candidates=[Candidate(id="a", task=SPEC.name, backend="scripted")]),
-        {"scripted": backend},
-        Settings(task_timeout=1.25, retries=0),
-        ResourceStore(Settings(), directory=tmp_path).new_path,
-        perf_counter,
-    ).run({"text": "x"})
-    assert tried(done) == [("a", False)]
+    backend = Local(pool) if where == "model" else Scripted(Clock(), a="ok")
+    late = chain([model("a")], backend, task_timeout=0.5, retries=0)
+    late.new_path = ResourceStore(Settings(), directory=tmp_path).new_path
+    assert tried(await late.run({"text": "x"})) == "a"
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 20)
     assert refused.is_set()
-    assert not list(tmp_path.iterdir())
+    assert not await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
     await pool.close()
 
 
-async def test_an_attempt_that_is_cancelled_is_recorded(tmp_path):
-    candidate = Candidate(id="a", task=SPEC.name, backend="scripted")
-    it = FallbackChain(
-        SPEC,
-        Selection(model="a", reason="", candidates=[candidate]),
-        {"scripted": Scripted(a=[60.0])},
-        Settings(),
-        lambda suffix: tmp_path / suffix,
-        perf_counter,
-    )
-    running = asyncio.create_task(it.run({"text": "x"}))
-    await asyncio.sleep(0.01)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert [attempt.error for attempt in it.attempts] == ["cancelled"]
+class TestCircuitBreaker:
+    async def test_the_next_run_skips_a_model_that_keeps_failing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
+        await run(a=[TransientError("503")] * 3, b="ok")
+        done = await run(a="it would work", b="ok")
+        assert tried(done) == "a B"
+        assert "a is not called for another 30 s: it failed 3 times in a row" in (
+            done.attempts[0].error or ""
+        )
 
+    async def test_timeouts_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
+        await run({"task_timeout": 0.02}, a="hang", b="ok")
+        done = await run(a="it would work", b="ok")
+        assert "is not called" in (done.attempts[0].error or "")
 
-async def test_a_timeout_of_the_backend_itself_is_transient_and_tried_again(tmp_path):
-    done = await climb(tmp_path, a=[TimeoutError("the socket was silent"), "ok"])
-    assert tried(done) == [("a", False), ("a", True)]
-    assert done.attempts[0].error == "TimeoutError: the socket was silent"
-
-
-class Hosted(Scripted):
-    name = "hosted"
-    local = False
-
-
-def rung(model: str, size: int | None = None, backend: str = "scripted") -> Candidate:
-    return Candidate(id=model, task=SPEC.name, backend=backend, size=size)
-
-
-async def climb_rungs(
-    rungs: list[Candidate], here: Scripted, there: Scripted | None = None
-) -> FallbackResult:
-    selection = Selection(model=rungs[0].id, reason="first", candidates=rungs)
-    backends = {"scripted": here, "hosted": there or Hosted()}
-    ladder = FallbackChain(SPEC, selection, backends, Settings(retries=0), Path, perf_counter)
-    return await ladder.run({"text": "long"})
-
-
-async def test_after_a_model_that_does_not_fit_comes_a_smaller_one():
-    rungs = [rung("large", 9), rung("larger", 10), rung("same", 9), rung("small", 3)]
-    done = await climb_rungs(rungs, Scripted(large=[OutOfMemoryError("9 bytes")], small=["ok"]))
-    assert tried(done) == [("large", False), ("small", True)]
-
-
-async def test_a_model_of_unknown_size_is_tried_after_one_that_does_not_fit():
-    done = await climb_rungs(
-        [rung("large", 9), rung("unknown")], Scripted(large=[OutOfMemoryError("")], unknown=["ok"])
-    )
-    assert tried(done) == [("large", False), ("unknown", True)]
-
-
-async def test_what_is_left_out_for_its_size_is_named_when_all_fail():
-    done = await climb_rungs(
-        [rung("large", 9), rung("larger", 10)], Scripted(large=[OutOfMemoryError("9 bytes")])
-    )
-    assert str(done.error) == (
-        "all 2 candidates failed: large: 9 bytes; "
-        "larger: it is no smaller than large, which does not fit into memory"
-    )
-
-
-async def test_a_model_that_does_not_fit_here_is_asked_where_it_is_hosted():
-    rungs = [rung("large", 9), rung("large", 9, "hosted")]
-    done = await climb_rungs(rungs, Scripted(large=[OutOfMemoryError("")]), Hosted(large=["ok"]))
-    assert [(a.model, a.backend, a.ok) for a in done.attempts] == [
-        ("large", "scripted", False),
-        ("large", "hosted", True),
-    ]
-
-
-async def test_a_model_that_failed_in_both_places_is_told_with_both():
-    rungs = [rung("a"), rung("a", backend="hosted")]
-    done = await climb_rungs(
-        rungs, Scripted(a=[UnsupportedError("no")]), Hosted(a=[UnsupportedError("never")])
-    )
-    assert str(done.error) == "all 2 candidates failed: a by scripted: no; a by hosted: never"
-
-
-A, B, SMALL = ("a", False), ("b", True), ("small", True)
-CLIMBS: list[tuple[JarvisError, list[tuple[str, bool]]]] = [
-    (JarvisError("odd"), [A, B]),
-    (ConfigError("no key"), [A, B]),
-    (MissingExtraError("it", "local"), [A, B]),
-    (InputError("no such file"), [A]),
-    (ForbiddenError("not yours"), [A]),
-    (NoCandidateError("nothing"), [A]),
-    (ExpertError("a bug"), [A, B]),
-    (TransientError("503"), [A, A, A, B]),
-    (RateLimitedError("429", 1.0), [A, A, A, B]),
-    (AttemptTimeoutError("late"), [A, B]),
-    (CircuitOpenError("left alone"), [A, B]),
-    (OutOfMemoryError("9 GB"), [A, SMALL]),
-    (UnsupportedError("no such input"), [A, B]),
-    (BadInputError("a broken image"), [A]),
-    (AllCandidatesFailedError("all failed"), [A]),
-]
-"""Each kind of error, and the attempts of a ladder a, b (as large as a), small after it."""
-
-
-@pytest.mark.parametrize(("error", "attempts"), CLIMBS, ids=[type(error).__name__ for error, _ in CLIMBS])
-async def test_each_kind_of_error_has_its_rule(error, attempts):
-    here = Scripted(a=[error] * 3, b=["ok"], small=["ok"])
-    rungs = [rung("a", 9), rung("b", 9), rung("small", 3)]
-    ladder = FallbackChain(
-        SPEC,
-        Selection(model="a", reason="", candidates=rungs),
-        {"scripted": here},
-        Settings(retries=2),
-        Path,
-        perf_counter,
-    )
-    assert tried(await ladder.run({"text": "long"})) == attempts
-
-
-def test_every_rule_of_the_table_is_tried_above():
-    assert set(ERROR_POLICIES) <= {type(error) for error, _ in CLIMBS}
-
-
-@pytest.mark.parametrize(
-    ("kind", "parent"), [(MissingExtraError, JarvisError), (TransientError, TransientError)]
-)
-def test_a_kind_without_a_row_has_the_rule_of_its_parent(kind, parent):
-    assert policy_for(kind) == ERROR_POLICIES[parent]
-    assert policy_for(type("Own", (kind,), {})) == ERROR_POLICIES[parent]
-
-
-def test_what_another_plan_can_not_change_is_not_planned_again():
-    final = {kind.__name__ for kind, rule in ERROR_POLICIES.items() if not rule.replan}
-    assert final == {"NoCandidateError", "ForbiddenError"}
-    assert ErrorPolicy().replan
-
-
-async def test_a_model_that_keeps_failing_is_passed_over_by_the_next_run(tmp_path, monkeypatch):
-    """Two runs of one process: the second one does not ask what failed three times in the first."""
-    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
-    settings = Settings(retries=2)
-    await climb(tmp_path, settings, a=[TransientError("503")] * 3, b=["ok"])
-    done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
-    assert tried(done) == [("a", False), ("b", True)]
-    assert "a is not called for another 30 s: it failed 3 times in a row" in (done.attempts[0].error or "")
-
-
-async def test_a_candidate_that_hangs_counts_toward_being_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
-    settings = Settings(task_timeout=0.0125)
-    await climb(tmp_path, settings, a=[60.0], b=["ok"])
-    done = await climb(tmp_path, settings, a=["it would work"], b=["ok"])
-    assert "is not called" in (done.attempts[0].error or "")
-
-
-async def test_a_breaker_that_opens_ends_the_further_tries_of_a_candidate(tmp_path, monkeypatch):
-    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
-    settings = Settings(retries=9)
-    done = await climb(tmp_path, settings, a=[TransientError("503")] * 9, b=["ok"])
-    assert tried(done) == [("a", False), ("a", False), ("a", False), ("b", True)]
-    assert "is not called" in (done.attempts[2].error or "")
+    async def test_an_open_circuit_ends_the_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
+        done = await run({"retries": 9}, a=[TransientError("503")] * 9, b="ok")
+        assert tried(done) == "a a a B"
+        assert "is not called" in (done.attempts[2].error or "")

@@ -224,7 +224,7 @@ THINKING = [
     ("<think>never closed", ""),
     ("<th", "<th"),
     ("", ""),
-    ("  plain", "  plain"),
+    ("  plain", "plain"),
 ]
 
 

@@ -136,7 +136,7 @@ class TestRepair:
         assert names(chunks[0]) == [(0, "image-to-text"), (1, "text-to-speech")]
         assert chunks[-1].notes == ["task 0 (image-to-text): it was repaired by its planner"]
         assert llm.stages() == ["plan", "repair"]
-        for part in ("make-noise", "is not one of the tasks that can be used"):
+        for part in ("make-noise", "is not an available task"):
             assert part in prompt_of(llm, 1)
         for part in (ASK, SPEAK):
             assert part not in prompt_of(llm, 1)

@@ -1,7 +1,9 @@
-"""What planners write, strong and weak ones, well-formed and broken, becomes the plan that was meant.
+"""What planners write, well-formed or not, becomes the intended plan.
 
-The corpus (data/planner_outputs.jsonl) holds one output a line: its name, its text, the tools that it may use
-beside the Hub's tasks, the tasks that it must become as [task, id, dep, args], and words of the notes on it.
+Both files hold one output per line: its name, its "text" (or "tasks", written as JSON), the "tools" beside
+the Hub's tasks, the "plan" as [task, id, dep, args], and words of the "notes".
+
+planner_outputs.jsonl holds outputs of strong and weak planners; plan_rules.jsonl has an example of each rule.
 """
 
 from __future__ import annotations
@@ -17,42 +19,54 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
-CORPUS: list[dict[str, Any]] = [
-    json.loads(line)
-    for line in (Path(__file__).parents[1] / "data" / "planner_outputs.jsonl").read_text("utf-8").splitlines()
-]
+DATA = Path(__file__).parents[1] / "data"
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    outputs = [json.loads(line) for line in (DATA / name).read_text("utf-8").splitlines()]
+    return [
+        {**output, "text": output["text"] if "text" in output else json.dumps(output["tasks"])}
+        for output in outputs
+    ]
+
+
+OUTPUTS, RULES = read("planner_outputs.jsonl"), read("plan_rules.jsonl")
 
 
 def rows(tasks: list[Task]) -> list[list[Any]]:
     return [[task.task, task.id, task.dep, task.args] for task in tasks]
 
 
-@pytest.mark.parametrize("output", CORPUS, ids=[output["name"] for output in CORPUS])
-def test_what_was_written_becomes_what_was_meant(output: dict[str, Any]) -> None:
-    plan = Plan.parse(output["text"], output.get("tools"))
-    assert rows(plan.tasks) == output["plan"]
-    for words in output.get("notes", []):
-        assert any(words in note for note in plan.notes), plan.notes
+def test_each_output_becomes_the_intended_plan() -> None:
+    failures = {}
+    for output in OUTPUTS + RULES:
+        plan = Plan.parse(output["text"], output.get("tools"))
+        missing = [words for words in output.get("notes", ()) if not any(words in n for n in plan.notes)]
+        surplus = plan.notes if output in RULES and not output["notes"] else []
+        if rows(plan.tasks) != output["plan"] or missing or surplus:
+            failures[output["name"]] = plan
+    assert failures == {}
 
 
 @pytest.mark.parametrize("size", [1, 7])
-def test_it_makes_no_difference_in_which_pieces_it_comes(size: int) -> None:
-    for output in CORPUS:
+def test_chunking_makes_no_difference(size: int) -> None:
+    for output in OUTPUTS + RULES:
         if "tools" in output:
             continue
-        builder, text = StreamingPlanParser(TASKS), output["text"]
-        given = [task for at in range(0, len(text), size) for task in builder.feed(text[at : at + size])]
-        given += builder.finish()
-        assert rows(given) == output["plan"], output["name"]
+        parser, text = StreamingPlanParser(TASKS), output["text"]
+        tasks = [task for at in range(0, len(text), size) for task in parser.feed(text[at : at + size])]
+        tasks += parser.finish()
+        assert rows(tasks) == output["plan"], output["name"]
 
 
-def test_the_corpus_is_large_and_names_each_output_once() -> None:
-    names = [output["name"] for output in CORPUS]
-    assert len(names) == len(set(names)) >= 200
+def test_the_corpus_is_large_and_its_names_are_unique() -> None:
+    names = [output["name"] for output in OUTPUTS + RULES]
+    assert len(names) == len(set(names))
+    assert len(OUTPUTS) >= 200
 
 
-def test_what_is_no_plan_says_so_and_what_is_none_on_purpose_does_not() -> None:
-    notes = {output["name"]: Plan.parse(output["text"]).notes for output in CORPUS if not output["plan"]}
+def test_only_an_empty_list_is_an_empty_plan_without_a_note() -> None:
+    notes = {output["name"]: Plan.parse(output["text"]).notes for output in OUTPUTS if not output["plan"]}
     assert notes["nothing: an empty list"] == []
     assert notes["nothing: an empty list of tasks"] == []
     assert notes["nothing: a refusal"]
