@@ -94,6 +94,12 @@ async def test_a_distant_source_that_fails_leaves_the_others(error: BaseExceptio
         def estimate(self, spec: TaskSpec) -> list[Candidate]:
             raise error
 
+        async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
+            return None
+
+        async def describe(self, candidate: Candidate) -> str:
+            return ""
+
     experts = experts_of(RemoteSource(), Source(SPEECH))
     assert set(await experts.available_tasks()) == {SPEECH}
     await experts.aclose()
