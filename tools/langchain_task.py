@@ -3,8 +3,8 @@
     runner = LangChainTask(my_tool)
     runner.spec         # TaskSpec(name="weather", category="tool", …)
 
-Text content is the task's text; image, audio and video content blocks become files. `output` is the artifact
-if the tool has one, else a dict or list that it returned, else its text.
+Text content is the task's text; images, audio and videos in content blocks or the artifact become files.
+`output` is the artifact if the tool has one, else a dict or list that it returned, else its text.
 
 A tool without a coroutine runs in a daemon thread, so that a blocked tool delays no other. A tool with too
 many blocked calls is not called again, since each costs the process a thread.
@@ -23,6 +23,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from pydantic_core import to_jsonable_python
 
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.context import RunContext
@@ -75,12 +76,14 @@ class LangChainTask:
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
             return TaskResult(task=call.task, status="failed", error=redact(str(reply.text)))
-        return TaskResult(
-            task=call.task,
-            status="ok",
-            resources=await _resources([*reply.content_blocks, *_media_blocks(reply.artifact)], call),
-            output=_output(reply),
-        )
+        media = _media_blocks(reply.artifact)
+        output = to_jsonable_python(reply.artifact, fallback=str) if not media else None
+        if output is None:
+            output = _parsed(str(reply.text))
+        resources = await _resources([*reply.content_blocks, *media], call)
+        if isinstance(output, dict | list):
+            resources.append(Resource(kind="data", data=output))
+        return TaskResult(task=call.task, status="ok", resources=resources, output=output)
 
     async def _run_in_thread(self, tool_call: Any, config: Any) -> Any:
         if len(self._abandoned) >= MAX_ABANDONED_CALLS:
@@ -104,11 +107,8 @@ def _is_sync(tool: BaseTool) -> bool:
     return has_default_arun or getattr(tool, "coroutine", tool) is None
 
 
-def _output(reply: ToolMessage) -> Any:
-    """The artifact as plain JSON, else the dict or list in the text, else the text."""
-    if reply.artifact is not None:
-        return json.loads(json.dumps(reply.artifact, default=str))
-    text = str(reply.text)
+def _parsed(text: str) -> Any:
+    """The dict or list in a text, else the text. LangChain turns what a tool returns into JSON."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -119,11 +119,13 @@ def _output(reply: ToolMessage) -> Any:
 
 def _media_blocks(artifact: Any) -> list[Mapping[str, Any]]:
     """The images, audio and videos of an artifact: content blocks, or PIL images."""
+    from PIL import Image
+
     if isinstance(artifact, list | tuple):
         return [block for item in artifact for block in _media_blocks(item)]
     if isinstance(artifact, Mapping) and artifact.get("type") in MEDIA and "base64" in artifact:
         return [artifact]
-    if callable(getattr(artifact, "save", None)) and hasattr(artifact, "mode"):
+    if isinstance(artifact, Image.Image):
         png = io.BytesIO()
         artifact.save(png, "PNG")
         return [{"type": "image", "base64": base64.b64encode(png.getvalue()).decode()}]
@@ -149,11 +151,10 @@ async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> lis
 
 
 def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> Resource | None:
-    """A content block as a resource; None for blocks with neither text nor a file."""
-    if block["type"] == "text":
-        return Resource(kind="text", text=block["text"])
+    """A content block as a resource: its file, its text, or the URL of a file elsewhere."""
     if "base64" not in block:
-        return None
+        text = block.get("text") or block.get("url")
+        return Resource(kind="text", text=str(text)) if text else None
     content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
     path = files.new_path(detect_suffix(content, block.get("mime_type")))
     with disk_errors(f"a file of {call.task.task}"):

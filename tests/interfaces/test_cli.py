@@ -112,16 +112,17 @@ def test_the_environment_is_checked(use: Use, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("ready", [True, False])
 def test_the_doctor_reports_json_and_an_exit_code(monkeypatch: pytest.MonkeyPatch, ready: bool) -> None:
     monkeypatch.setattr("jarvis_agent.interfaces.cli.doctor.examine", lambda settings: _report(ready))
-    result = jarvis("--json", "doctor")
+    result = jarvis("doctor", "--json")
     assert json.loads(result.stdout) == {"ready": ready, "checks": []}
     assert result.exit_code == (0 if ready else 1)
 
 
 def test_a_misspelt_command_is_not_sent_as_a_request(use: Use) -> None:
     agent = use()
-    result = jarvis("docter")
-    assert result.exit_code == 2
-    assert 'did you mean "jarvis doctor"?' in result.stderr
+    for args in (["docter"], ["--json", "doctor"]):
+        result = jarvis(*args)
+        assert result.exit_code == 2
+        assert 'did you mean "jarvis doctor …"?' in result.stderr
     assert agent.requests == []
     assert jarvis("docter", "please").exit_code == 0
     use()

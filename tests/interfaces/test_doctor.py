@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tomllib
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from jarvis_agent.backends.hub import packaged
 from jarvis_agent.backends.starter import models as starter
@@ -157,3 +159,25 @@ def test_the_output_directory_must_be_writable(tmp_path: Path) -> None:
     assert "JARVIS_OUTPUT_DIR" in check.advice
     assert doctor._output_directory(offline(tmp_path / "new" / "outputs")).state == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing is left behind"
+
+
+def test_the_report_marks_each_check_and_gives_its_advice() -> None:
+    evil = "[red]x[/red]\x1b[2J\x07"
+    report = Report(
+        ready=False,
+        checks=[
+            Check(name="Python", state="ok", found="3.11"),
+            Check(name="token", state="note", found="none", advice="set HF_TOKEN"),
+            Check(name="experts", state="problem", found=evil, advice=evil),
+        ],
+    )
+    console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
+    console.print(doctor.report_text(report))
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "✓ Python: 3.11",
+        "– token: none",
+        "    → set HF_TOKEN",
+        "✗ experts: [red]x[/red]",
+        "    → [red]x[/red]",
+        "Requests cannot be run: see the checks marked ✗.",
+    ]

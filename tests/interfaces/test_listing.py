@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from rich.console import Console, RenderableType
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.interfaces.cli.listing import list_models, list_tasks, models_of, tasks_of
+from jarvis_agent.interfaces.cli.listing import (
+    ModelLine,
+    ModelList,
+    TaskLine,
+    TaskList,
+    list_models,
+    list_tasks,
+    model_table,
+    models_of,
+    task_table,
+    tasks_of,
+)
 from jarvis_agent.selection.registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
@@ -103,3 +116,78 @@ def test_the_starter_models_are_found_without_a_network() -> None:
     assert lines["canny-control"].available
     (model,) = list_models("ASR", settings).models
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)
+
+
+# The tables
+
+EVIL = "[red]x[/red]\x1b[2J\x07"
+LONG_TASK, LONG_MODEL = "unconditional-image-generation", "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def drawn(what: RenderableType, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, color_system=None)
+    console.print(what)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def task_line(name: str, category: str, how: str, *, available: bool = True) -> TaskLine:
+    return TaskLine(
+        name=name,
+        category=category,
+        takes=["text", "[tgt_lang]"],
+        makes=["text"],
+        description="Do it.",
+        available=available,
+        how=how,
+    )
+
+
+def model_line(name: str, size: int | None = 1) -> ModelLine:
+    return ModelLine(
+        id=name, source="hub", size=size, downloads=9, license="mit", local=False, runs_on="transformers"
+    )
+
+
+def test_tasks_are_grouped_by_category_with_what_runs_them() -> None:
+    lines = [
+        task_line("translation", "text", "org/mt (cache)"),
+        task_line("text-to-video", "vision", 'needs the extra "local"', available=False),
+    ]
+    shown = drawn(task_table(TaskList(tasks=lines)))
+    assert shown.index("text") < shown.index("translation") < shown.index("vision")
+    assert "✓ org/mt (cache)" in shown
+    assert '✗ needs the extra "local"' in shown
+    assert "text, [tgt_lang]" in shown
+    assert "1 of 2 task types can be run here." in shown
+
+
+def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:
+    listing = ModelList(
+        task="translation",
+        models=[model_line("org/first", 1_500_000_000), model_line("org/second", None)],
+        rejected={"org/third": "it is gated"},
+        notes=["the Hub did not answer"],
+    )
+    lines = drawn(model_table(listing)).splitlines()
+    assert all(word in lines[2] for word in ("1", "org/first", "1.5 GB"))
+    assert "?" in lines[3]
+    assert any("org/third" in line and "it is gated" in line for line in lines[4:])
+    assert lines[-1] == "the Hub did not answer"
+
+
+def test_in_a_narrow_terminal_names_can_still_be_copied() -> None:
+    tasks = TaskList(tasks=[task_line(LONG_TASK, "vision", LONG_MODEL)])
+    rejected = {f"{LONG_MODEL}-qdrant": "it is gated"}
+    models = drawn(
+        model_table(ModelList(task=LONG_TASK, models=[model_line(LONG_MODEL)], rejected=rejected)), width=72
+    )
+    assert LONG_TASK in drawn(task_table(tasks), width=72)
+    assert LONG_MODEL in models
+    assert f"{LONG_MODEL}-qdrant" in models
+
+
+def test_tables_do_not_interpret_markup_or_control_characters() -> None:
+    models = ModelList(task=EVIL, models=[model_line(EVIL)], rejected={EVIL: EVIL}, notes=[EVIL])
+    for table in (task_table(TaskList(tasks=[task_line(EVIL, "text", EVIL)])), model_table(models)):
+        assert "[red]x[/red]" in drawn(table)
+        assert not {"\x1b", "\x07"} & set(drawn(table))

@@ -1,4 +1,4 @@
-"""The board, the lines and the plan tree, and that nothing in them can command the terminal."""
+"""The progress of a run: the tree, the lines, and that no text in them controls the terminal."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def drawn(what: RenderableType) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def board_after(*events: Event) -> str:
-    board = RunProgress(clock=lambda: 0.0)
+def tree_after(*events: Event) -> str:
+    progress = RunProgress(clock=lambda: 0.0)
     for event in events:
-        board.update(event)
-    return drawn(board)
+        progress.update(event)
+    return drawn(progress)
 
 
 def selected(task: Task, model: str, reason: str) -> Event:
@@ -68,19 +68,19 @@ def test_json_stays_the_same_value_without_raw_control_characters() -> None:
     assert json.loads(clean_json(raw)) == value
 
 
-def test_the_board_shows_each_state() -> None:
+def test_the_tree_shows_each_state() -> None:
     started = [Event(kind="task", task=CAPTION), Event(kind="task", task=SPEECH)]
-    assert "0 image-to-text  selecting" in board_after(*started)
+    assert "0 image-to-text  selecting" in tree_after(*started)
     chosen = [*started, selected(SPEECH, "org/voice", "the only one")]
-    assert "1 text-to-speech  after 0  waiting" in board_after(*chosen)
-    assert "org/voice: the only one" in board_after(*chosen)
+    assert "1 text-to-speech  after 0  waiting" in tree_after(*chosen)
+    assert "org/voice: the only one" in tree_after(*chosen)
     running = [*chosen, Event(kind="started", task=CAPTION)]
-    assert "0 image-to-text  running" in board_after(*running)
+    assert "0 image-to-text  running" in tree_after(*running)
     ended = [*running, Event(kind="finished", task=CAPTION, result=failed(CAPTION, "it does not fit"))]
-    assert "0 image-to-text  failed 0.5 s" in board_after(*ended)
-    assert "it does not fit" in board_after(*ended)
+    assert "0 image-to-text  failed 0.5 s" in tree_after(*ended)
+    assert "it does not fit" in tree_after(*ended)
     skipped = TaskResult(task=SPEECH, status="skipped", error="task 0 failed")
-    assert "after 0  skipped" in board_after(*ended, Event(kind="finished", task=SPEECH, result=skipped))
+    assert "after 0  skipped" in tree_after(*ended, Event(kind="finished", task=SPEECH, result=skipped))
 
 
 def test_a_fallback_is_named_with_the_failure() -> None:
@@ -93,12 +93,12 @@ def test_a_fallback_is_named_with_the_failure() -> None:
             Attempt(model="org/second", backend="b", started=1, ended=2),
         ],
     )
-    shown = board_after(Event(kind="task", task=CAPTION), Event(kind="finished", task=CAPTION, result=result))
+    shown = tree_after(Event(kind="task", task=CAPTION), Event(kind="finished", task=CAPTION, result=result))
     assert "org/second, in place of org/first: most downloaded" in shown
     assert "org/first failed: out of memory" in shown
 
 
-def test_a_task_hangs_below_the_last_of_its_dependencies() -> None:
+def test_a_task_is_below_the_last_of_its_dependencies() -> None:
     plan = Plan(
         tasks=[
             Task(task="depth-control", id=0, args={"image": "a.jpg"}),
@@ -117,9 +117,9 @@ def test_a_task_hangs_below_the_last_of_its_dependencies() -> None:
     assert "note: repaired a name" in drawn(plan_tree(plan))
 
 
-def test_markup_and_escapes_of_a_model_are_plain_text_on_the_board() -> None:
+def test_markup_and_escapes_of_a_model_are_plain_text() -> None:
     task = Task(task="[bold]evil[/bold]", id=0, args={"text": "[red]\x1b[2Jx :smile:"})
-    shown = board_after(Event(kind="task", task=task), selected(task, "[link=x]m[/link]", "\x1b]0;t\x07why"))
+    shown = tree_after(Event(kind="task", task=task), selected(task, "[link=x]m[/link]", "\x1b]0;t\x07why"))
     assert "[bold]evil[/bold]" in shown
     assert "[red]x :smile:" in shown
     assert "[link=x]m[/link]: why" in shown
@@ -151,15 +151,15 @@ def test_lines_report_failures_skips_and_notes() -> None:
     assert format_event(Event(kind="token", text="hello")) is None
 
 
-def test_the_boards_run_is_what_is_known_so_far(tmp_path: Path) -> None:
-    board = RunProgress()
+def test_the_run_of_the_progress_is_what_is_known_so_far(tmp_path: Path) -> None:
+    progress = RunProgress()
     run = a_run(tmp_path / "a.wav")
     for event in list(events_of(run))[:-1]:
-        board.update(event)
-    assert board.run == run.model_copy(update={"usage": {}, "timings": {}})
+        progress.update(event)
+    assert progress.run == run.model_copy(update={"usage": {}, "timings": {}})
 
 
-def test_finished_work_tells_texts_and_paths(tmp_path: Path) -> None:
+def test_finished_work_lists_texts_and_paths(tmp_path: Path) -> None:
     run = Run(
         results=[
             done(CAPTION, Resource(kind="text", text="a \x1b[1mcat")),

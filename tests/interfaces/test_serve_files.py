@@ -102,46 +102,34 @@ def test_only_files_of_runs_are_given_out(served: Served) -> None:
         assert served.get(path).status_code == 404, path
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("page.html", b"<script>alert(1)</script>"),
-        ("picture.svg", b"<svg><script>alert(1)</script></svg>"),
-        ("cat.jpg", b"<script>alert(1)</script>"),
-        ("bytes.bin", b"<script>alert(1)</script>\0"),
-    ],
-)
-def test_active_content_is_only_downloaded(served: Served, name: str, content: bytes) -> None:
-    (served.runs / "run").mkdir(parents=True)
-    (served.runs / "run" / name).write_bytes(content)
-    got = served.get(f"/outputs/run/{name}")
-    assert got.headers["content-type"] == "application/octet-stream"
-    assert got.headers["content-disposition"].startswith("attachment")
-    assert got.headers["x-content-type-options"] == "nosniff"
-
-
 def test_the_url_of_an_output_is_the_end_of_its_path() -> None:
     assert output_url(Path("/srv/outputs/run 1/0-speech.wav")) == "/outputs/run%201/0-speech.wav"
     assert output_url("C:\\outputs\\run\\a#b.png") == "/outputs/run/a%23b.png"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "mime", "how"),
-    [
-        ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
-        ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
-        ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
-    ],
-)
-def test_what_runs_make_is_sent_with_its_media_type(
-    served: Served, name: str, content: bytes, mime: str, how: str
+SCRIPT = b"<script>alert(1)</script>"
+OUTPUTS = [
+    ("0-text-to-3d.glb", b"glTF\x02\0\0\0", "model/gltf-binary", "attachment"),
+    ("0-forecast.csv", b"step,sales\n1,2\n", "text/csv", "attachment"),
+    ("0-text-to-video.mp4", b"\0\0\0\x18ftypisom\0\0\0\0isomiso2", "video/mp4", "inline"),
+    ("page.html", SCRIPT, "application/octet-stream", "attachment"),
+    ("picture.svg", b"<svg>" + SCRIPT + b"</svg>", "application/octet-stream", "attachment"),
+    ("cat.jpg", SCRIPT, "application/octet-stream", "attachment"),
+    ("bytes.bin", SCRIPT + b"\0", "application/octet-stream", "attachment"),
+]
+
+
+def test_outputs_have_the_media_type_of_their_content_and_active_content_is_only_downloaded(
+    served: Served,
 ) -> None:
-    (served.runs / "made").mkdir(parents=True, exist_ok=True)
-    (served.runs / "made" / name).write_bytes(content)
-    got = served.get(f"/outputs/made/{name}")
-    assert got.headers["content-type"].partition(";")[0] == mime
-    assert got.headers["content-disposition"].startswith(how)
-    assert got.content == content
+    (served.runs / "made").mkdir(parents=True)
+    for name, content, mime, disposition in OUTPUTS:
+        (served.runs / "made" / name).write_bytes(content)
+        got = served.get(f"/outputs/made/{name}")
+        assert got.content == content
+        assert got.headers["content-type"].partition(";")[0] == mime, name
+        assert got.headers["content-disposition"].startswith(disposition), name
+        assert got.headers["x-content-type-options"] == "nosniff"
 
 
 def stored(folder: Path, age: float) -> Path:

@@ -14,7 +14,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.validators import UnexpectedError, describe_value, existing_file, to_array
 from jarvis_agent.core.errors import BadInputError, InputError
 from jarvis_agent.core.redaction import redact
-from jarvis_agent.core.tasks.spec import MEDIA, Modality
+from jarvis_agent.core.tasks.spec import MEDIA, ArgKind
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.audio import write_audio
 from jarvis_agent.media.detect import detect_media_type
@@ -127,7 +127,7 @@ def _mono(samples: Any) -> NDArray[np.float32]:
     return sound
 
 
-def written_file(raw: Any, kind: Modality, call: Call) -> Resource:
+def written_file(raw: Any, kind: ArgKind, call: Call) -> Resource:
     """The resource of a file that the backend wrote, from its path or {path}.
 
     Raises:

@@ -2,22 +2,37 @@
 
     spec_of(my_tool)     # TaskSpec(name="weather", category="tool", inputs=(Arg("city", "any"),), …)
 
-Tools take and make what they like: every argument is of the kind "any", and the result is text or data.
+Every argument takes any kind. The output kinds are declared by `metadata={"outputs": ["image"]}`, or inferred
+from `metadata["output_schema"]` (a JSON schema) or the return annotation. Else they are "text" and "any",
+so that a plan can pass the result to any task. A wrong guess is reported when the result is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from jarvis_agent.core.tasks.spec import Arg, TaskSpec
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.tasks.spec import Arg, ArgKind, TaskSpec
+
+_UNKNOWN: tuple[ArgKind, ...] = ("text", "any")
+_TEXT: tuple[ArgKind, ...] = ("text", "data")
+_DATA: tuple[ArgKind, ...] = ("data", "text")
+_IMAGE: tuple[ArgKind, ...] = ("image",)
+_OUTPUTS = TypeAdapter(tuple[ArgKind, ...])
 
 
 def spec_of(tool: BaseTool) -> TaskSpec:
-    """The task type of a LangChain tool, from its name, description and argument schema."""
+    """The task type of a LangChain tool, from its name, description, argument schema and output kinds.
+
+    Raises:
+        ConfigError: `metadata["outputs"]` is not a list of kinds.
+    """
     schema = convert_to_openai_tool(tool)["function"]["parameters"]
     required = set(schema.get("required", ()))
     return TaskSpec(
@@ -34,9 +49,47 @@ def spec_of(tool: BaseTool) -> TaskSpec:
             )
             for name, about in schema.get("properties", {}).items()
         ),
-        outputs=("text", "data"),
+        outputs=_outputs(tool),
         needs_model=False,
     )
+
+
+def _outputs(tool: BaseTool) -> tuple[ArgKind, ...]:
+    metadata = tool.metadata or {}
+    if declared := metadata.get("outputs"):
+        try:
+            return _OUTPUTS.validate_python(declared)
+        except ValidationError as error:
+            kinds = ", ".join(get_args(get_args(ArgKind)[0]))
+            raise ConfigError(
+                f"the outputs of the tool {tool.name!r} are {declared!r}; give a list of {kinds} or any"
+            ) from error
+    if schema := metadata.get("output_schema"):
+        return _DATA if schema.get("type") in ("object", "array") else _TEXT
+    function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
+    for found in (function, type(tool)._run, type(tool)._arun):
+        try:
+            annotation = get_type_hints(found)["return"]
+        except (KeyError, NameError, TypeError):
+            continue
+        return _kinds(annotation, tool.response_format == "content_and_artifact")
+    return _UNKNOWN
+
+
+def _kinds(annotation: Any, has_artifact: bool = False) -> tuple[ArgKind, ...]:
+    """The kinds of a return annotation. A tuple of content and artifact has those of both."""
+    parts = get_args(annotation)
+    if has_artifact and get_origin(annotation) is tuple and len(parts) == 2:
+        content, artifact = _kinds(parts[0]), _kinds(parts[1])
+        return _UNKNOWN if artifact is _UNKNOWN else tuple(dict.fromkeys((*artifact, *content)))
+    kind = get_origin(annotation) or annotation
+    if not isinstance(kind, type):
+        return _UNKNOWN
+    if (kind.__module__, kind.__name__) == ("PIL.Image", "Image"):
+        return _IMAGE
+    if issubclass(kind, Mapping | BaseModel) or is_typeddict(kind) or is_dataclass(kind):
+        return _DATA
+    return _TEXT if issubclass(kind, str | int | float) else _UNKNOWN
 
 
 def _takes_a_list(about: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ Modality = Literal["text", "image", "audio", "video", "table", "3d", "data", "fi
 """A kind of resource. `data` is JSON without a file, `file` anything else."""
 
 ArgKind = Modality | Literal["any"]
-"""The kind of an argument; `any` is an argument of a tool that is not of the Hub: it takes every resource."""
+"""The kind of an argument or output; `any` is one of a tool that is not of the Hub: every kind fits."""
 
 Category = Literal["text", "vision", "audio", "multimodal", "tabular", "control", "media", "tool"]
 
@@ -88,9 +88,9 @@ class TaskSpec:
         category: the group under which `jarvis tasks` lists it.
         description: one sentence for the planner.
         inputs: its arguments, the principal ones first.
-        outputs: the kinds that it makes, the principal one first. `<resource>-N` in an argument of kind
-            K stands for the resource of kind K that task N made. "text" is last where the text merely
-            sums up data ("2 cats and 1 dog").
+        outputs: the kinds that it makes, the principal one first; "any" means that it may make others too.
+            `<resource>-N` in an argument of kind K stands for the resource of kind K that task N made.
+            "text" is last where the text merely sums up data ("2 cats and 1 dog").
         aliases: other names, those of the paper among them.
         needs_model: False for algorithms, which have no models to choose from.
         models_of: name of the task type whose models do this one too: depth-control is done by those of
@@ -103,7 +103,7 @@ class TaskSpec:
     category: Category
     description: str
     inputs: tuple[Arg, ...]
-    outputs: tuple[Modality, ...]
+    outputs: tuple[ArgKind, ...]
     aliases: tuple[str, ...] = field(default=())
     needs_model: bool = True
     models_of: str = ""
@@ -131,7 +131,7 @@ class TaskSpec:
 
     def makes(self, kind: str) -> bool:
         """Whether the task's result can stand in an argument of this kind."""
-        return kind in self.outputs
+        return kind in self.outputs or "any" in self.outputs
 
 
 # Arguments that several task types share, each in the one spelling that plans use.

@@ -33,8 +33,6 @@ T = TypeVar("T", bound="BaseModel")
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
-DEFAULT_COMMAND = "ask"
-
 _EPILOG = """\b
 Examples:
   jarvis "How many objects are in street.jpg?"
@@ -47,7 +45,25 @@ class _DefaultCommandGroup(TyperGroup):
     """A command group with a default command: `jarvis "request" --json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._with_command(args))
+        """Put the default command before what is not a command, and --debug first, wherever it stands."""
+        end = args.index("--") if "--" in args else len(args)
+        shared = [arg for arg in args[:end] if arg == "--debug"]
+        args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
+        if args and args[0] not in {*self.commands, "--help", "-h", "--version"}:
+            if args[0] != "--":
+                self._reject_command_name(args)
+            args = ["ask", *args]
+        return super().parse_args(ctx, [*shared, *args])
+
+    def _reject_command_name(self, args: list[str]) -> None:
+        """Fail if the only word is a misspelt command, or one that stands after its options."""
+        from difflib import get_close_matches
+
+        words = [arg for arg in args if not arg.startswith("-")]
+        close = get_close_matches(words[0], self.commands, n=1, cutoff=0.75) if len(words) == 1 else []
+        if close:
+            advice = f'did you mean "jarvis {close[0]} …"? If it is a request: jarvis -- "{words[0]}"'
+            _fail(f'"{words[0]}" is not a request; {advice}', USAGE_ERROR)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. A JarvisError becomes one line on stderr and an exit code."""
@@ -59,40 +75,6 @@ class _DefaultCommandGroup(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             _fail(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED)
-
-    def _with_command(self, args: list[str]) -> list[str]:
-        """Return the arguments with the command's name first, after --debug, which all commands share."""
-        end = args.index("--") if "--" in args else len(args)
-        shared = [arg for arg in args[:end] if arg == "--debug"]
-        args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
-        place = self._first_positional(args)
-        if place is not None and args[place] in self.commands:
-            return [*shared, args[place], *args[:place], *args[place + 1 :]]
-        if place is not None:
-            self._reject_misspelt(args[place], args[place + 1 :])
-        if not args or args[0] in ("--help", "-h", "--version"):
-            return [*shared, *args]
-        return [*shared, DEFAULT_COMMAND, *args]
-
-    def _reject_misspelt(self, word: str, rest: list[str]) -> None:
-        """Fail if the only word of the command line looks like a misspelt command."""
-        from difflib import get_close_matches
-
-        close = get_close_matches(word, self.commands, n=1, cutoff=0.75)
-        if close and all(arg.startswith("-") for arg in rest):
-            advice = f'did you mean "jarvis {close[0]}"? If it is a request: jarvis -- "{word}"'
-            _fail(f'there is no command "{word}"; {advice}', USAGE_ERROR)
-
-    def _first_positional(self, args: list[str]) -> int | None:
-        """Return the index of the first argument that is neither an option nor an option's value."""
-        params = self.commands[DEFAULT_COMMAND].params
-        takes_value = {name for param in params if not getattr(param, "is_flag", True) for name in param.opts}
-        place = 0
-        while place < len(args) and args[place].startswith("-"):
-            if args[place] == "--":
-                return None
-            place += 2 if args[place] in takes_value else 1
-        return place if place < len(args) else None
 
 
 app = typer.Typer(
@@ -147,7 +129,7 @@ def shared(
     _set_up_output(debug)
 
 
-@app.command(DEFAULT_COMMAND)
+@app.command()
 def ask(
     words: Annotated[
         list[str] | None,

@@ -68,7 +68,8 @@ class ResumableAgent:
                 process works on it.
             MissingExtraError: LangGraph or its checkpointer is not installed.
         """
-        async with self._durable() as durable:
+        async with open_runs(self._agent.settings, self._name) as saver:
+            durable = self._agent.with_checkpointer(saver, approve=self._decide is not None)
             start = await self._input(durable, request)
             try:
                 async with aclosing(self._until_decided(durable, start)) as events:
@@ -79,15 +80,6 @@ class ResumableAgent:
                 if is_named and await durable.unfinished(self._thread) is not None:
                     _note(f"The run is stored: jarvis --resume {self._name} continues it.")
                 raise
-
-    @asynccontextmanager
-    async def _durable(self) -> AsyncIterator[JarvisAgent]:
-        try:
-            import langgraph.checkpoint  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError("--resume or --approve", "durable") from error
-        async with open_runs(self._agent.settings, self._name) as saver:
-            yield self._agent.with_checkpointer(saver, approve=self._decide is not None)
 
     async def _input(self, durable: JarvisAgent, request: Any) -> Request | None:
         """Return the request to start with; None continues the stored run."""

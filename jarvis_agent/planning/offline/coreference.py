@@ -118,7 +118,8 @@ class Discourse:
         """Note what a task makes."""
         values = tuple(references)
         for kind in spec.outputs:
-            self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
+            if kind != "any":
+                self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
 
     def join(self, kind: Modality, values: list[str]) -> None:
         """Note that things of a kind that were made one by one are wanted together."""
