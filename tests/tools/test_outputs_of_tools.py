@@ -113,7 +113,7 @@ def test_the_image_of_a_tool_is_the_input_of_an_expert(metadata: Any) -> None:
 def test_a_reference_to_a_kind_that_a_tool_does_not_declare_is_mended_or_refused() -> None:
     made = Plan.parse(DRAW_AND_DESCRIBE, tools=[drawing(metadata={"outputs": ["text"]})])
     assert [task.task for task in made.tasks] == ["draw"]
-    assert "<resource>-0 can not be its image" in made.notes[0]
+    assert "<resource>-0 cannot be its image" in made.notes[0]
 
 
 def test_a_wrong_guess_is_reported_when_the_result_is_used() -> None:

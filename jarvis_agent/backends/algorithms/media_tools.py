@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.media.video import add_pictures, add_sound, encode_sound, opened, spread_frames
+from jarvis_agent.media.video import encode_sound, join_mp4, opened, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,13 +41,11 @@ def combine(call: Call) -> dict[str, Any]:
             _new_file(call, ".mp4") as target,
             av.open(call.inputs["video"].path, metadata_errors="replace") as video,
             av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
-            av.open(target, "w", options={"movflags": "+faststart"}) as made,
         ):
             streams = *video.streams.video[:1], *audio.streams.audio[:1]
             if sum(stream.codec_context is not None for stream in streams) != 2:
                 raise BadInputError("a video with pictures and a file with sound are needed to combine them")
-            for fill in (add_pictures(video, made), add_sound(audio, made)):
-                fill()
+            join_mp4(video, audio, target)
     except (av.FFmpegError, OSError, BadInputError) as error:
         raise BadInputError(f"the video and the audio cannot be combined: {error}") from error
     return {"path": target}

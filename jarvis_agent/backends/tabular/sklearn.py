@@ -46,7 +46,7 @@ class TableModel:
     nbytes: int
 
     def __call__(self, call: Call) -> dict[str, Any]:
-        rows = self._rows(read_table(call.inputs["table"], call.settings.max_file_bytes))
+        rows = self._rows(read_table(call.inputs["table"]))
         weighs = call.spec.name == "tabular-classification" and hasattr(self.estimator, "predict_proba")
         try:
             predictions = self.estimator.predict(rows)

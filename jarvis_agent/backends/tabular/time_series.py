@@ -54,7 +54,7 @@ class Forecaster:
         import torch
 
         horizon = horizon_of(call)
-        series = series_of(read_table(call.inputs["table"], call.settings.max_file_bytes))
+        series = series_of(read_table(call.inputs["table"]))
         contexts = [
             torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
             for cells in series.values()
