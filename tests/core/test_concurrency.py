@@ -1,140 +1,198 @@
-"""Deadlines hold whatever the code does that has them; a wait for somebody else is not counted."""
+"""Timeouts for coroutines, and threads for blocking calls."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from contextvars import ContextVar
 
 import pytest
 
 from jarvis_agent.core.concurrency import (
     StageTimeoutError,
+    check_cancelled,
     gather_limited,
+    limits,
+    run_cpu_bound,
+    run_in_daemon_thread,
     run_with_timeout,
+    start_daemon_thread,
 )
 from jarvis_agent.core.errors import ExpertError
+
+caller: ContextVar[str] = ContextVar("caller", default="none")
 
 
 async def never() -> None:
     await asyncio.Event().wait()
 
 
-async def nothing() -> None:
-    return
-
-
-async def deaf(let_go: asyncio.Event) -> None:
-    """Goes on whoever cancels it."""
-    while not let_go.is_set():
+async def ignore_cancellation(until: asyncio.Event) -> None:
+    while not until.is_set():
         try:
-            await let_go.wait()
+            await until.wait()
         except asyncio.CancelledError:
             continue
 
 
-class TestRunWithTimeout:
-    async def test_what_comes_in_time_is_given_and_raised(self) -> None:
-        async def seven() -> int:
-            return 7
+async def test_results_and_errors_are_passed_on() -> None:
+    async def seven() -> int:
+        return 7
 
-        async def wrong() -> None:
-            raise TimeoutError("of its own")
+    async def fail() -> None:
+        raise TimeoutError("its own")
 
-        assert await run_with_timeout(20, seven(), "seven") == 7
-        with pytest.raises(TimeoutError, match="of its own") as caught:
-            await run_with_timeout(20, wrong(), "wrong")
-        assert not isinstance(caught.value, StageTimeoutError)
+    assert await run_with_timeout(20, seven(), "seven") == 7
+    with pytest.raises(TimeoutError, match="its own") as caught:
+        await run_with_timeout(20, fail(), "fail")
+    assert not isinstance(caught.value, StageTimeoutError)
 
-    async def test_what_is_late_is_cancelled(self) -> None:
-        before = asyncio.all_tasks()
-        with pytest.raises(StageTimeoutError):
-            await run_with_timeout(0.01, never(), "late")
-        assert asyncio.all_tasks() == before
 
-    async def test_without_time_nothing_is_begun(self) -> None:
-        begun = []
+async def test_work_is_cancelled_on_timeout_and_with_its_caller() -> None:
+    before = asyncio.all_tasks()
+    with pytest.raises(StageTimeoutError):
+        await run_with_timeout(0.01, never(), "late")
+    assert asyncio.all_tasks() == before
+    calling = asyncio.create_task(run_with_timeout(60, never(), "work"))
+    await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert asyncio.all_tasks() == before
 
-        async def begin() -> None:
-            begun.append(1)
 
-        with pytest.raises(StageTimeoutError):
-            await run_with_timeout(0, begin(), "late")
-        await asyncio.sleep(0)
-        assert not begun
+async def test_work_without_time_is_not_started() -> None:
+    started: list[int] = []
 
-    async def test_a_cancelled_caller_cancels_the_work(self) -> None:
-        before = asyncio.all_tasks()
-        calling = asyncio.create_task(run_with_timeout(60, never(), "work"))
-        await asyncio.sleep(0)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
-        assert asyncio.all_tasks() == before
+    async def start() -> None:
+        started.append(1)
 
-    @pytest.mark.parametrize("way", ["late", "cancel"])
-    async def test_deaf_work_is_left_alone(
-        self, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.01)
-        let_go = asyncio.Event()
-        calling = asyncio.create_task(
-            run_with_timeout(0.01 if way == "late" else 60, deaf(let_go), "the deaf one")
-        )
-        await asyncio.sleep(0)
-        if way == "cancel":
-            calling.cancel()
-        async with asyncio.timeout(20):
-            with pytest.raises(StageTimeoutError if way == "late" else asyncio.CancelledError):
-                await calling
-        assert "the deaf one does not stop" in caplog.text
-        let_go.set()
+    with pytest.raises(StageTimeoutError):
+        await run_with_timeout(0, start(), "late")
+    await asyncio.sleep(0)
+    assert not started
 
-    @pytest.mark.parametrize(
-        ("error", "told"),
-        [
-            (asyncio.CancelledError(), "the code was cancelled from within"),
-            (SystemExit(3), "the code ended with SystemExit: 3"),
-            (GeneratorExit(), "the code ended with GeneratorExit"),
-            (
-                BaseExceptionGroup("two", [SystemExit(3), ValueError()]),
-                "the code ended with BaseExceptionGroup",
-            ),
-        ],
-        ids=lambda value: type(value).__name__,
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
+    cancelled: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.01)
+    end = asyncio.Event()
+    calling = asyncio.create_task(
+        run_with_timeout(60 if cancelled else 0.01, ignore_cancellation(end), "work")
     )
-    async def test_what_would_end_those_who_wait_is_a_failure_of_the_work(
-        self, error: BaseException, told: str
-    ) -> None:
-        async def end() -> None:
-            raise error
+    await asyncio.sleep(0)
+    if cancelled:
+        calling.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError if cancelled else StageTimeoutError):
+            await calling
+    assert "work does not stop" in caplog.text
+    end.set()
 
-        with pytest.raises(ExpertError, match=told):
-            await run_with_timeout(20, end(), "the code")
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (asyncio.CancelledError(), "the code was cancelled from within"),
+        (SystemExit(3), "the code ended with SystemExit: 3"),
+        (GeneratorExit(), "the code ended with GeneratorExit"),
+        (BaseExceptionGroup("two", [SystemExit(3), ValueError()]), "the code ended with BaseExceptionGroup"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_errors_that_would_end_the_event_loop_become_expert_errors(
+    error: BaseException, message: str
+) -> None:
+    async def end() -> None:
+        raise error
+
+    with pytest.raises(ExpertError, match=message):
+        await run_with_timeout(20, end(), "the code")
 
 
-class TestGatherLimited:
-    async def test_results_are_in_order_and_only_so_many_run_at_once(self) -> None:
-        running, most = 0, 0
+async def test_gather_limited_keeps_order_and_limit() -> None:
+    running, most = 0, 0
 
-        async def work(number: int) -> int:
-            nonlocal running, most
-            running, most = running + 1, max(most, running + 1)
-            for _ in range(10 - number):
-                await asyncio.sleep(0)
-            running -= 1
-            return number * number
+    async def work(number: int) -> int:
+        nonlocal running, most
+        running, most = running + 1, max(most, running + 1)
+        for _ in range(10 - number):
+            await asyncio.sleep(0)
+        running -= 1
+        return number * number
 
-        assert await gather_limited(work, range(10), limit=3) == [n * n for n in range(10)]
-        assert most == 3
+    assert await gather_limited(work, range(10), limit=3) == [n * n for n in range(10)]
+    assert most == 3
 
-    async def test_one_that_fails_ends_the_others(self) -> None:
-        before = asyncio.all_tasks()
 
-        async def work(number: int) -> None:
-            if number == 1:
-                raise ValueError("one")
-            await never()
+async def test_an_error_in_gather_limited_cancels_the_other_calls() -> None:
+    before = asyncio.all_tasks()
 
-        async with asyncio.timeout(20):
-            with pytest.raises(ValueError, match="one"):
-                await gather_limited(work, range(3), limit=3)
-        assert asyncio.all_tasks() == before
+    async def work(number: int) -> None:
+        if number == 1:
+            raise ValueError("one")
+        await never()
+
+    with pytest.raises(ValueError, match="one"):
+        await gather_limited(work, range(3), limit=3)
+    assert asyncio.all_tasks() == before
+
+
+async def test_cpu_bound_calls_run_two_at_a_time_with_the_callers_context() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work() -> str:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        return caller.get()
+
+    caller.set("me")
+    assert await asyncio.gather(*(run_cpu_bound(work) for _ in range(6))) == ["me"] * 6
+    assert most == 2
+
+
+async def test_a_cancelled_cpu_bound_call_stops_or_never_starts() -> None:
+    started, end, stopped, done = threading.Event(), threading.Event(), threading.Event(), list[str]()
+
+    def work() -> None:
+        started.set()
+        end.wait(10)
+        try:
+            check_cancelled()
+        except BaseException:
+            stopped.set()
+            raise
+
+    running = asyncio.create_task(run_cpu_bound(work))
+    other = asyncio.create_task(run_cpu_bound(end.wait, 10))
+    waiting = asyncio.create_task(run_cpu_bound(done.append, "late"))
+    assert await asyncio.to_thread(started.wait, 10)
+    for task in (running, waiting):
+        task.cancel()
+    await asyncio.wait([running, waiting])
+    end.set()
+    await other
+    assert await asyncio.to_thread(stopped.wait, 10)
+    await run_cpu_bound(done.append, "next")
+    assert done == ["next"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])
+async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_errors(
+    error: BaseException,
+) -> None:
+    def end() -> None:
+        raise error
+
+    with pytest.raises(RuntimeError, match=type(error).__name__):
+        start_daemon_thread(end).result(10)
+    with pytest.raises(RuntimeError, match=type(error).__name__):
+        await run_in_daemon_thread(end)

@@ -1,4 +1,4 @@
-"""What is given to an agent is looked at when the agent is made, and one's own backends go with ours."""
+"""Parts passed to an agent are checked at once; custom backends work beside the built-in ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 class Half:
-    """A backend whose author stopped too early."""
+    """An incomplete backend."""
 
     name = "half"
     local = True
@@ -37,12 +37,12 @@ class Named:
 
 
 def plain(text: str) -> str:
-    """A function that nobody made a tool of."""
+    """A function that is not a tool."""
     return text
 
 
 def one_word(text: str) -> FakeBackend:
-    """Takes something else than the settings and the pool."""
+    """Does not take (settings, pool)."""
     return FakeBackend({}, text)
 
 
@@ -65,21 +65,21 @@ def one_word(text: str) -> FakeBackend:
         ({"settings": object()}, r"the settings are of type object; give Settings"),
     ],
 )
-def test_a_part_that_can_not_work_is_refused_at_once(given: dict[str, Any], told: str) -> None:
+def test_an_unusable_part_is_refused_at_once(given: dict[str, Any], told: str) -> None:
     users = experts._users
     with pytest.raises(ConfigError, match=told):
         JarvisAgent(**given)
     assert experts._users == users
 
 
-def test_settings_may_be_a_dict_beside_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_may_be_a_dict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_TOP_K", "3")
     with JarvisAgent(settings={"task_timeout": 7}, sources=[], backends=[]) as agent:
         assert (agent.settings.task_timeout, agent.settings.top_k) == (7, 3)
 
 
 class Mine(LocalBackend):
-    """A backend of models of this machine."""
+    """A backend for local models."""
 
     name: ClassVar[str] = "mine"
 
@@ -94,7 +94,7 @@ class Mine(LocalBackend):
 
 
 @pytest.mark.parametrize("mine", [Mine, lambda settings, pool: Mine(settings, pool)])
-def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callable[..., Mine]) -> None:
+def test_a_custom_backend_shares_the_pool_of_the_built_in_ones(mine: Callable[..., Mine]) -> None:
     settings = Settings(offline=True, top_k=3)
     with JarvisAgent(settings=settings, sources=[]) as usual:
         ours = list(usual.registry.backends)
@@ -107,7 +107,7 @@ def test_a_backend_of_ones_own_goes_with_ours_and_shares_their_pool(mine: Callab
         assert made.settings is agent.settings
 
 
-def test_of_two_backends_of_one_name_the_last_counts() -> None:
+def test_of_two_backends_with_one_name_the_last_is_used() -> None:
     first, last = FakeBackend({}, "twin"), FakeBackend({}, "twin")
     with JarvisAgent(sources=[], backends=[first, last]) as agent:
         assert list(agent.registry.backends.values()) == [last]

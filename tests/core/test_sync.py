@@ -1,8 +1,9 @@
-"""The sync face of the async core."""
+"""Sync calls of async functions, through one event loop in a daemon thread."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -11,9 +12,10 @@ from contextvars import ContextVar
 
 import pytest
 
+from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.sync import iterate_sync, run_sync
 
-WORD: ContextVar[str] = ContextVar("word", default="nobody's")
+caller: ContextVar[str] = ContextVar("caller", default="none")
 
 
 async def double(value: int) -> int:
@@ -21,110 +23,24 @@ async def double(value: int) -> int:
     return 2 * value
 
 
-async def count(to: int) -> AsyncIterator[int]:
-    async with asyncio.timeout(5):
-        for number in range(to):
-            await asyncio.sleep(0)
-            yield number
+def test_calls_share_one_thread_and_get_the_callers_context() -> None:
+    async def read() -> tuple[str, int]:
+        return caller.get(), threading.get_ident()
+
+    token = caller.set("me")
+    try:
+        first, second = run_sync(read), run_sync(read)
+    finally:
+        caller.reset(token)
+    assert first[0] == "me"
+    assert first == second
 
 
-def test_a_coroutine_is_awaited_from_sync_code():
+async def test_sync_calls_work_inside_a_running_loop() -> None:
     assert run_sync(double, 21) == 42
 
 
-async def test_it_works_inside_a_running_loop():
-    assert run_sync(double, 21) == 42
-
-
-def test_errors_come_out_as_they_are():
-    async def fail() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        run_sync(fail)
-
-
-def test_an_iterator_gives_the_items_in_order():
-    assert list(iterate_sync(count, 5)) == [0, 1, 2, 3, 4]
-
-
-def test_an_error_in_the_middle_comes_after_the_items_before_it():
-    async def broken() -> AsyncIterator[int]:
-        yield 1
-        raise ValueError("broken")
-
-    items = iterate_sync(broken)
-    assert next(items) == 1
-    with pytest.raises(ValueError, match="broken"):
-        next(items)
-
-
-def test_closing_the_iterator_ends_the_async_one():
-    closed = threading.Event()
-
-    async def endless() -> AsyncIterator[int]:
-        try:
-            while True:
-                yield 1
-                await asyncio.sleep(0)
-        finally:
-            closed.set()
-
-    items = iterate_sync(endless)
-    next(items)
-    items.close()  # type: ignore[attr-defined]
-    assert closed.wait(timeout=5)
-
-
-def test_all_sync_calls_share_one_thread():
-    async def thread() -> int:
-        return threading.get_ident()
-
-    assert len({run_sync(thread) for _ in range(5)}) == 1
-
-
-def test_closing_does_not_wait_for_ever_for_a_loop_that_is_held(monkeypatch):
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
-    free = threading.Event()
-
-    async def held() -> AsyncIterator[int]:
-        yield 1
-        free.wait(30)
-        yield 2
-
-    items = iterate_sync(held)
-    assert next(items) == 1
-    closed = threading.Thread(target=items.close)
-    closed.start()
-    closed.join(10)
-    assert not closed.is_alive()
-    free.set()
-    assert run_sync(double, 1) == 2
-
-
-def test_an_iterator_that_was_left_before_it_began_runs_nothing():
-    begun: list[int] = []
-
-    async def noting() -> AsyncIterator[int]:
-        begun.append(1)
-        yield 1
-
-    iterate_sync(noting).close()
-    assert run_sync(double, 1) == 2
-    assert begun == []
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
-def test_a_call_that_would_end_the_loop_ends_alone(error: BaseException):
-    async def end() -> None:
-        raise error
-
-    with pytest.raises(type(error)):
-        run_sync(end)
-    assert run_sync(double, 21) == 42
-
-
-def test_a_call_in_its_own_loop_is_refused():
+def test_sync_calls_in_the_shared_loop_are_refused() -> None:
     async def wait_for_itself() -> int:
         return run_sync(double, 21)
 
@@ -132,45 +48,117 @@ def test_a_call_in_its_own_loop_is_refused():
         run_sync(wait_for_itself)
 
 
-def test_calls_see_the_context_variables_of_their_caller():
-    async def read() -> str:
-        return WORD.get()
+@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(3), KeyboardInterrupt()])
+def test_an_error_ends_its_call_and_not_the_loop(error: BaseException) -> None:
+    async def fail() -> None:
+        raise error
 
-    token = WORD.set("mine")
-    try:
-        assert run_sync(read) == "mine"
-    finally:
-        WORD.reset(token)
+    with pytest.raises(type(error)):
+        run_sync(fail)
+    assert run_sync(double, 21) == 42
 
 
-ENDINGS = {
-    "a call that does not stop": """
-async def deaf():
-    begun.set()
+def test_an_iterator_yields_items_in_order_and_then_the_error() -> None:
+    async def broken() -> AsyncIterator[int]:
+        async with asyncio.timeout(5):
+            yield 1
+            await asyncio.sleep(0)
+            yield 2
+            raise ValueError("broken")
+
+    items = iterate_sync(broken)
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(ValueError, match="broken"):
+        next(items)
+
+
+def test_closing_an_iterator_cancels_the_async_one() -> None:
+    started, closed = list[int](), threading.Event()
+
+    async def endless() -> AsyncIterator[int]:
+        started.append(1)
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0)
+        finally:
+            closed.set()
+
+    iterate_sync(endless).close()  # type: ignore[attr-defined]
+    assert run_sync(double, 1) == 2
+    assert not started
+    items = iterate_sync(endless)
+    next(items)
+    items.close()  # type: ignore[attr-defined]
+    assert closed.wait(timeout=5)
+
+
+def test_closing_waits_a_limited_time_for_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.05)
+    free = threading.Event()
+
+    async def block() -> AsyncIterator[int]:
+        yield 1
+        free.wait(30)
+        yield 2
+
+    items = iterate_sync(block)
+    assert next(items) == 1
+    closing = threading.Thread(target=items.close)  # type: ignore[attr-defined]
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    free.set()
+    assert run_sync(double, 1) == 2
+
+
+SCRIPTS = {
+    "ends while a call ignores its cancellation": """
+async def ignore():
+    started.set()
     while True:
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            pass
+            print("done")
+threading.Thread(target=run_sync, args=(ignore,), daemon=True).start()
+started.wait()
 """,
-    "a call of a daemon thread": """
-async def deaf():
-    begun.set()
-    await asyncio.sleep(600)
+    "ends while calls block, and cancels the one that can stop": """
+async def wait():
+    started.set()
+    try:
+        await asyncio.gather(concurrency.run_in_daemon_thread(time.sleep, 600))
+    finally:
+        print("done")
+threading.Thread(target=run_sync, args=(wait,), daemon=True).start()
+started.wait()
+""",
+    "can be used in a forked child": """
+async def work():
+    return await concurrency.run_cpu_bound(os.getpid)
+run_sync(work)
+if child := os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert run_sync(work) == os.getpid()
+print("done")
 """,
 }
 
 
-@pytest.mark.parametrize("code", ENDINGS.values(), ids=ENDINGS.keys())
-def test_the_process_ends_though_a_call_does_not(code: str):
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_process(name: str) -> None:
+    if "forked" in name and not hasattr(os, "fork"):
+        pytest.skip("needs fork")
     script = f"""
-import asyncio, threading
-from jarvis_agent.core import concurrency, sync
-concurrency.limits.CANCEL_GRACE_S = 0.2
-begun = threading.Event()
-{code}
-threading.Thread(target=sync.run_sync, args=(deaf,), daemon=True).start()
-begun.wait()
-"""
-    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, check=False)
-    assert ended.returncode == 0
+import asyncio, os, threading, time
+from jarvis_agent.core import concurrency
+from jarvis_agent.core.sync import run_sync
+concurrency.limits.CANCEL_GRACE_S = 0.1
+started = threading.Event()
+{SCRIPTS[name]}"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "done" in ended.stdout

@@ -1,4 +1,4 @@
-"""Task types of one's own: what the table of task types takes, and what it refuses."""
+"""Custom task types: what `register_task` accepts and refuses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 TIDY = TaskSpec("tidy_up-2", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
 
 
-def test_a_task_type_is_found_by_its_name_in_any_spelling() -> None:
+def test_a_task_type_is_found_by_any_spelling_of_its_name() -> None:
     try:
         assert register_task(TIDY) is TIDY
         assert find_task("Tidy up 2") is TIDY
@@ -21,7 +21,7 @@ def test_a_task_type_is_found_by_its_name_in_any_spelling() -> None:
         del TASKS[TIDY.name]
 
 
-def test_its_parts_may_be_lists() -> None:
+def test_the_fields_of_a_spec_may_be_lists() -> None:
     tidy = replace(TIDY, listing=(("filter", "tidy"),))
     lists: dict[str, Any] = {
         "inputs": [Arg("image", "image")],
@@ -50,7 +50,7 @@ def test_its_parts_may_be_lists() -> None:
         ({"aliases": ("ASR",)}, "the alias 'ASR' .* belongs to 'automatic-speech-recognition'"),
     ],
 )
-def test_a_task_type_that_can_not_be_used_is_refused(change: dict[str, Any], told: str) -> None:
+def test_an_unusable_task_type_is_refused(change: dict[str, Any], told: str) -> None:
     before = dict(TASKS)
     with pytest.raises(ValueError, match=told):
         register_task(replace(TIDY, **change))

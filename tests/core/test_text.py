@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langchain_core.tools import tool
 
 from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
@@ -16,16 +15,10 @@ from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_cand
 HALF = "a \ud83d cat"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"), [("plain", "plain"), ("猫 😀", "猫 😀"), ("\ud83d\ude00", "😀"), (HALF, "a \ufffd cat")]
-)
-def test_half_characters_are_replaced_and_halves_joined(text: str, told: str) -> None:
-    assert replace_surrogates(text) == told
-
-
-def test_every_text_in_plain_data_is_made_sound_and_the_rest_left_alone() -> None:
-    data = {HALF: [HALF, 1, None, (HALF,)], "path": Path("a")}
-    whole = replace_surrogates(HALF)
+def test_surrogates_are_joined_or_replaced() -> None:
+    texts = {"plain": "plain", "猫 😀": "猫 😀", "\ud83d\ude00": "😀", HALF: "a \ufffd cat"}
+    assert {text: replace_surrogates(text) for text in texts} == texts
+    data, whole = {HALF: [HALF, 1, None, (HALF,)], "path": Path("a")}, texts[HALF]
     assert replace_surrogates_in(data) == {whole: [whole, 1, None, (whole,)], "path": Path("a")}
 
 
@@ -43,21 +36,19 @@ def test_texts_are_shortened_on_one_line_at_the_end_of_a_word() -> None:
     assert [brief_text("one\ntwo three", limit) for limit in (300, 9)] == ["one two three", "one two …"]
 
 
-@pytest.mark.parametrize(
-    "noun",
-    [
+def test_requests_resources_and_results_have_no_lone_surrogates() -> None:
+    task = {"task": HALF, "id": 0, "args": {"text": HALF}}
+    for value in (
         Request(input=HALF, files=[HALF]),
         Request.of({"messages": [{"role": "user", "content": HALF}]}),
         Resource(kind="data", text=HALF, data={"label": [HALF]}, name=HALF),
-        TaskResult.model_validate({"task": {"task": HALF, "id": 0, "args": {"text": HALF}}, "status": "ok"}),
-    ],
-)
-def test_half_a_character_in_a_noun_is_no_obstacle(noun: Any) -> None:
-    assert "\ufffd" in noun.model_dump_json()
+        TaskResult.model_validate({"task": task, "status": "ok"}),
+    ):
+        assert "\ufffd" in value.model_dump_json()
 
 
-async def test_whoever_writes_half_a_character_the_run_can_be_stored(tmp_path: Path) -> None:
-    """Programs that cut texts at some length give such JSON: experts, tools and language models."""
+async def test_a_run_with_lone_surrogates_can_be_stored(tmp_path: Path) -> None:
+    """Experts, tools and language models that cut texts produce such JSON."""
 
     @tool
     def weather(city: str) -> str:

@@ -1,4 +1,4 @@
-"""Every wait has an end: slow sources, slow choices, slow tools; what is there is used meanwhile."""
+"""Time limits of a run: slow models, sources, selectors, tools and disks cannot block it."""
 
 from __future__ import annotations
 
@@ -15,70 +15,89 @@ from langchain_core.tools import ToolException
 from small_agents import CAPTION, DESCRIBE, block, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Task
+from jarvis_agent.core.types import Selection, Task
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 REQUEST = "Describe a.jpg"
-SHORT = Settings(llm_timeout=0.4, retries=0)
 QUICK: dict[str, Any] = {"context_window": 128_000}
-"""Planning does not wait for sentence embeddings."""
+"""A window that needs no few-shot selection by embeddings."""
 
 DRIP = tuple(part for _ in range(2000) for part in (" ", 0.02))
-"""A language model that writes white space for ever, so that no silence is too long."""
+"""A reply of white space without end: no pause is long enough for the LLM's own timeout."""
 
 
 pytestmark = pytest.mark.usefixtures("home")
 
 
+async def never(*_: Any, **__: Any) -> Any:
+    await asyncio.Event().wait()
+
+
 class Silent(FakeSource):
     """A source that never answers."""
 
-    def __init__(self) -> None:
-        super().__init__([], "silent")
-
-    async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
-        await asyncio.Event().wait()
-        return []
+    candidates = describe = find = never
 
 
-async def test_a_source_that_never_answers_holds_neither_the_run_nor_the_choice() -> None:
-    sources = [Silent(), FakeSource([fake_candidate("image-to-text")])]
+class Mute(FakeSource):
+    """A source that lists models, but never describes or finds one."""
+
+    describe = find = never
+
+
+async def selection_of(
+    *sources: FakeSource, replies: dict[str, Any] | None = None, **options: Any
+) -> Selection:
+    """The selection in a run that captions an image."""
     agent = JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "Done."}),
+        ScriptedLLM({"plan": DESCRIBE, "respond": "Done.", **(replies or {})}),
         sources=sources,
         backends=[FakeBackend({"image-to-text": CAPTION})],
-        settings=SHORT,
+        settings=Settings(llm_timeout=0.4, retries=0, offline=False),
+        **options,
     )
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
-    assert [result.status for result in run.results] == ["ok"]
-    assert run.results[0].selection is not None
-    assert "JARVIS_LLM_TIMEOUT" in run.results[0].selection.rejected["source silent"]
+    (result,) = run.results
+    assert result.status == "ok"
+    assert result.selection is not None
+    return result.selection
 
 
-async def test_a_language_model_that_does_not_choose_in_time_leaves_it_to_the_rank() -> None:
-    """It drips words for ever, so that no silence is too long."""
-    drip = tuple(part for _ in range(2000) for part in ("…", 0.02))
-    agent, _, _ = small_agent(models=["a", "b"], select=drip, settings=SHORT)
-    async with asyncio.timeout(30), agent:
-        run = await agent.ainvoke(REQUEST)
-    selection = run.results[0].selection
-    assert selection is not None
-    assert (selection.model, selection.chosen_by) == ("image-to-text/a", "rank")
-    assert "did not choose in time" in selection.reason
+async def test_a_source_that_never_answers_is_left_out() -> None:
+    selection = await selection_of(Silent([], "silent"), FakeSource([fake_candidate("image-to-text")]))
+    assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source silent"]
 
 
-async def test_a_selector_that_never_chooses_fails_its_task_alone() -> None:
-    async def undecided(inputs: Any) -> str:
-        return str(await asyncio.Event().wait())
+async def test_a_pinned_model_needs_no_answer_of_a_source() -> None:
+    source = Mute([fake_candidate("image-to-text", "a")])
+    selection = await selection_of(source, models={"image-to-text": "my/own"})
+    assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
+    assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source fake"]
 
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "reason"),
+    [(FakeSource, DRIP, "did not choose in time"), (Mute, '{"id": "b"}', "JARVIS_LLM_TIMEOUT")],
+    ids=["a slow language model", "a source without descriptions"],
+)
+async def test_the_rank_decides_without_a_choice_in_time(
+    kind: type[FakeSource], reply: Any, reason: str
+) -> None:
+    models = [fake_candidate("image-to-text", name, downloads=n) for n, name in enumerate(("b", "a"))]
+    selection = await selection_of(kind(models), replies={"select": reply})
+    assert (selection.model, selection.chosen_by) == ("a", "rank")
+    assert reason in selection.reason
+
+
+async def test_a_custom_selector_that_never_chooses_fails_only_its_task() -> None:
     settings = Settings(task_timeout=0.2)
-    agent, _, _ = small_agent(models=["a", "b"], selector=undecided, settings=settings)
+    agent, _, _ = small_agent(models=["a", "b"], selector=never, settings=settings)
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["failed"]
@@ -86,28 +105,30 @@ async def test_a_selector_that_never_chooses_fails_its_task_alone() -> None:
     assert run.results[0].failure == "DeadlineError"
 
 
-async def test_a_tool_called_alone_has_the_deadline_of_a_task() -> None:
-    async def hang(call: Any) -> Any:
-        await asyncio.Event().wait()
-
+def captioner(expert: Any, settings: Settings) -> Any:
     (tool,) = hf_tools(
         tasks=["image-to-text"],
         sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[FakeBackend({"image-to-text": hang})],
-        settings=Settings(task_timeout=0.2),
+        backends=[FakeBackend({"image-to-text": expert})],
+        settings=settings,
     )
+    return tool
+
+
+async def test_a_tool_called_alone_has_the_time_limit_of_a_task() -> None:
+    tool = captioner(never, Settings(task_timeout=0.2))
     tool.handle_tool_error = False
     with pytest.raises(ToolException, match="JARVIS_TASK_TIMEOUT"):
         async with asyncio.timeout(30):
             await tool.ainvoke({"image": "a.jpg"})
 
 
-async def test_a_disk_that_does_not_answer_a_tool_called_alone_holds_up_nobody_else(
+async def test_a_blocked_disk_does_not_block_a_tool_called_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, answered, mkdir = threading.Event(), Future[bool](), Path.mkdir
 
-    def slow(path: Path, *args: Any, **options: Any) -> None:
+    def block(path: Path, *args: Any, **options: Any) -> None:
         if path.parent == tmp_path:
             answered.set_result(answers.wait(2.0))
         mkdir(path, *args, **options)
@@ -115,28 +136,20 @@ async def test_a_disk_that_does_not_answer_a_tool_called_alone_holds_up_nobody_e
     async def write(call: Any) -> Any:
         await asyncio.to_thread(call.new_path, ".txt")
 
-    monkeypatch.setattr(Path, "mkdir", slow)
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.05)
-    (tool,) = hf_tools(
-        tasks=["image-to-text"],
-        sources=[FakeSource([fake_candidate("image-to-text")])],
-        backends=[FakeBackend({"image-to-text": write})],
-        settings=Settings(task_timeout=0.2, output_dir=tmp_path),
-    )
+    monkeypatch.setattr(Path, "mkdir", block)
+    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.05)
+    tool = captioner(write, Settings(task_timeout=0.2, output_dir=tmp_path))
     assert "JARVIS_TASK_TIMEOUT" in await tool.ainvoke({"image": "a.jpg"})
     answers.set()
     assert await asyncio.to_thread(answered.result, 10)
 
 
-async def test_a_run_whose_time_is_over_tells_what_is_done_and_what_is_not() -> None:
-    async def hang(call: Any) -> Any:
-        await asyncio.Event().wait()
-
+async def test_a_run_that_times_out_reports_what_is_done_and_what_is_not() -> None:
     written = (
         '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}},'
         ' {"task": "translation", "id": 1, "dep": [-1], "args": {"text": "hi", "tgt_lang": "fr"}}]'
     )
-    agent, llm, _ = small_agent(written, {"translation": hang}, settings=Settings(run_timeout=2.0, **QUICK))
+    agent, llm, _ = small_agent(written, {"translation": never}, settings=Settings(run_timeout=2.0, **QUICK))
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
     assert [result.status for result in run.results] == ["ok", "failed"]
@@ -146,11 +159,7 @@ async def test_a_run_whose_time_is_over_tells_what_is_done_and_what_is_not() -> 
     assert "replan" not in llm.stages()
 
 
-async def never(*_: Any, **__: Any) -> Any:
-    await asyncio.Event().wait()
-
-
-async def test_planning_has_a_limit_of_its_own_and_what_was_planned_by_then_is_done() -> None:
+async def test_planning_has_a_time_limit_and_its_first_tasks_are_run() -> None:
     agent, _, _ = small_agent((DESCRIBE[:-1], *DRIP), settings=Settings(llm_timeout=0.2, **QUICK))
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
@@ -159,7 +168,7 @@ async def test_planning_has_a_limit_of_its_own_and_what_was_planned_by_then_is_d
     assert run.answer == "It is done."
 
 
-async def test_where_nothing_was_planned_in_time_it_is_planned_without_the_language_model(
+async def test_the_offline_planner_plans_when_the_language_model_gives_no_task_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def plan(self: Any, *args: Any) -> Plan:
@@ -172,7 +181,7 @@ async def test_where_nothing_was_planned_in_time_it_is_planned_without_the_langu
     assert [result.status for result in run.results] == ["ok"]
 
 
-async def test_an_answer_that_is_late_is_the_report() -> None:
+async def test_a_late_answer_is_completed_by_the_report() -> None:
     agent, _, _ = small_agent(respond=("It is", *DRIP), settings=Settings(llm_timeout=0.25, **QUICK))
     async with asyncio.timeout(30), agent:
         run = await agent.ainvoke(REQUEST)
@@ -181,7 +190,7 @@ async def test_an_answer_that_is_late_is_the_report() -> None:
     assert CAPTION in run.answer
 
 
-async def test_a_plan_alone_has_the_limits_of_a_run() -> None:
+async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
     for settings in (Settings(llm_timeout=0.1, **QUICK), Settings(run_timeout=2.0, **QUICK)):
         agent, _, _ = small_agent(DRIP, settings=settings)
         async with asyncio.timeout(30), agent:
@@ -191,7 +200,7 @@ async def test_a_plan_alone_has_the_limits_of_a_run() -> None:
 
 @pytest.mark.parametrize("seam", ["workers", "grant", "keep", "grant_mention"])
 @pytest.mark.parametrize("way", ["run", "plan"])
-async def test_what_comes_before_planning_is_a_part_of_the_run(
+async def test_the_time_limit_includes_what_precedes_planning(
     seam: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*((JarvisAgent, "_runners") if seam == "workers" else (ResourceStore, seam)), never)
@@ -206,7 +215,9 @@ async def test_what_comes_before_planning_is_a_part_of_the_run(
     assert asyncio.all_tasks() == before
 
 
-async def test_files_are_opened_at_once_and_there_is_a_most_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_opened_concurrently_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     opening, grant, names = asyncio.Barrier(3), ResourceStore.grant, ["a.jpg", "b.jpg", "c.jpg"]
 
     async def together(self: ResourceStore, name: str) -> Any:
@@ -224,47 +235,11 @@ async def test_files_are_opened_at_once_and_there_is_a_most_of_them(monkeypatch:
             await agent.ainvoke({"input": "hello", "files": [*names, "a.jpg"]})
 
 
-class Mute(FakeSource):
-    """A source that lists its models, and then tells nothing of them."""
-
-    describe = find = never
-
-
-async def test_a_source_that_does_not_describe_its_models_leaves_the_choice_to_the_rank() -> None:
-    models = [fake_candidate("image-to-text", name, downloads=n) for n, name in enumerate(("b", "a"))]
-    llm = ScriptedLLM({"plan": DESCRIBE, "respond": "Done.", "select": '{"id": "b"}'})
-    agent = JarvisAgent(
-        llm, sources=[Mute(models)], backends=[FakeBackend({"image-to-text": CAPTION})], settings=SHORT
-    )
-    async with asyncio.timeout(30), agent:
-        run = await agent.ainvoke(REQUEST)
-    selection = run.results[0].selection
-    assert selection is not None
-    assert (selection.model, selection.chosen_by) == ("a", "rank")
-    assert "JARVIS_LLM_TIMEOUT" in selection.reason
-
-
-async def test_a_source_that_does_not_find_a_pinned_model_holds_nobody() -> None:
-    agent = JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "Done."}),
-        sources=[Mute([fake_candidate("image-to-text", "a")])],
-        backends=[FakeBackend({"image-to-text": CAPTION})],
-        models={"image-to-text": "my/own"},
-        settings=Settings(llm_timeout=0.4, offline=False),
-    )
-    async with asyncio.timeout(30), agent:
-        run = await agent.ainvoke(REQUEST)
-    selection = run.results[0].selection
-    assert selection is not None
-    assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
-    assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source fake"]
-
-
 @pytest.mark.parametrize("slow", ["prepare", "close"])
-async def test_a_disk_that_does_not_answer_holds_no_run(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_blocked_disk_does_not_block_a_run(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     monkeypatch.setattr(ResourceStore, slow, lambda self: free.wait(60))
-    monkeypatch.setattr("jarvis_agent.core.concurrency.limits.CANCEL_GRACE_S", 0.1)
+    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.1)
     agent, _, _ = small_agent(settings=Settings(run_timeout=1.0, **QUICK))
     try:
         async with asyncio.timeout(20):
