@@ -41,8 +41,6 @@ GOES_BY = re.compile(
 )
 """How a step says by what something is to be changed."""
 
-OF_IMAGE = re.compile(r"\b(?:the|this|that)\s+(?:[\w-]+\s+){0,2}(?:image|picture|photo)\b", re.IGNORECASE)
-
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
@@ -129,11 +127,6 @@ class Supply:
         last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
         is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
         return list(made.values) if made is not None and is_meant else []
-
-    def speaks_of_made_image(self) -> bool:
-        """Whether the step is about the image that the last task made."""
-        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
-        return last is not None and last.kind == "image" and OF_IMAGE.search(self.text) is not None
 
     def question_before(self) -> str | None:
         """The question that the sentence before the step quotes."""

@@ -140,17 +140,10 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
-                continue
             note = self._add_implied(step, spec, made)
             is_repeated = note is None and len(self._linker.tasks) == planned
             return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
         return reasons[0] if reasons else None
-
-    def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
-        """Whether a step that would only repeat a planned task clearly means another one."""
-        others = [score for other, score in likely if other is not spec]
-        return bool(others) and others[0] >= WEIGHTS.clear and bool(START.match(step.text))
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""

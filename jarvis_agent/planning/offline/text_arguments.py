@@ -133,8 +133,6 @@ class TextArguments:
             return found if self._takes_map or not takes_file else found[:1]
         if extraction.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
             return made
-        if clause_class(self._spec) and self._supply.speaks_of_made_image():
-            return self._supply.made_elsewhere(self._spec.name)
         said = extraction.drawn(self._text) if self._takes_map else extraction.prompt(self._text)
         return (
             ([said] if said else [])
