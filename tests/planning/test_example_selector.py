@@ -199,7 +199,7 @@ def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
             return [own]
 
     file = tmp_path / "examples.json"
-    file.write_text(json.dumps([{"request": "From a file", "plan": []}]))
+    file.write_text(json.dumps([{"input": "From a file", "plan": []}]))
     (tmp_path / "plan.md").write_text("Rules\n---\n{{ User Input }}")
     cases = {
         "Do the thing to z.jpg": {"examples": Mine()},
@@ -219,7 +219,7 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
     for wrong, message in (
         (7, "a BaseExampleSelector, not 7"),
         ("knn", '"nearest"'),
-        ([{"plan": []}], "input|request"),
+        ([{"plan": []}], "input"),
         ([{"input": 7, "plan": []}], "7 is not text"),
         ([{"input": "fly", "plan": [{"id": 0}]}], "task: Field required"),
         ([{"input": "fly", "plan": "["}], "Expecting value"),
