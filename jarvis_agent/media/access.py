@@ -57,14 +57,9 @@ class AccessPolicy:
         """What is allowed under this name, or under the file name at its end; None if nothing is."""
         return self._granted.get(name) or self._by_file_name(name)
 
-    def exact(self, name: str) -> Resource | InputError | None:
-        """What is allowed under exactly this name; None if nothing is."""
-        return self._granted.get(name)
-
-    def find_path(self, value: str) -> Resource | None:
-        """The allowed file whose path or name the whole value is; None for URLs and sentences."""
-        found = self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
-        return found if isinstance(found, Resource) else None
+    def find_path(self, value: str) -> Resource | InputError | None:
+        """What is allowed under exactly this name, or under this path's file name; None for sentences."""
+        return self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
 
     def find_bare(self, name: str) -> Resource | InputError | None:
         """The allowed file with this file name; None if the name has a folder or fits no single file."""
@@ -135,7 +130,7 @@ class AccessPolicy:
             for known, found in self._granted.items()
             if PurePosixPath(known.replace("\\", "/")).name in wanted
         }
-        return next(iter(same.values())) if len(same) == 1 else None
+        return same.popitem()[1] if len(same) == 1 else None
 
     def _is_path(self, value: str) -> bool:
         if "://" in value:
@@ -168,7 +163,7 @@ def describe_file(path: Path, name: str) -> Resource:
 
 @contextmanager
 def name_errors(name: str) -> Iterator[None]:
-    """Turn the errors that the system raises for a name into an `InputError`."""
+    """Turn errors of the system for a name into an `InputError`."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:

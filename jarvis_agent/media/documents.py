@@ -38,12 +38,14 @@ def load_text(path: Path) -> str:
         InputError: the file is broken, encrypted, too long, without text, or of another type.
         MissingExtraError: the file is a document, and the extra `community` is not installed.
     """
-    mime = detect_media_type(path)[1]
-    if mime not in _LOADERS:
-        return _plain_text(path, mime)
-    name, load = _LOADERS[mime]
+    name, load = _LOADERS.get(detect_media_type(path)[1], ("text in UTF-8", _plain))
+    pieces, size = [], 0
     try:
-        text = _limited(path, load(path))
+        for piece in load(path):
+            check_cancelled()
+            size += len(piece)
+            _check_length(path, size)
+            pieces.append(piece)
     except ImportError as error:
         raise MissingExtraError(f"reading {path.name}", "community") from error
     except (InputError, CancelledError):
@@ -52,34 +54,24 @@ def load_text(path: Path) -> str:
         if type(error).__name__ in ("FileNotDecryptedError", "DependencyError"):
             raise InputError(f"{path} is encrypted; give a copy without a password") from error
         raise InputError(f"{path} cannot be read as {name}: {error}; open and save it again") from error
+    text = "\n".join(pieces).strip()
     if not text:
         raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
     return text
 
 
-def _plain_text(path: Path, mime: str) -> str:
-    if mime in (OLE, "application/msword"):
-        raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            return _limited(path, [file.read(MAX_CHARS + 1)])
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} ({mime}) cannot be read as text (UTF-8): {error}") from error
-
-
-def _limited(path: Path, pieces: Iterable[str]) -> str:
-    found, size = [], 0
-    for piece in pieces:
-        check_cancelled()
-        found.append(piece)
-        size += len(piece)
-        _check_length(path, size)
-    return "\n".join(found).strip()
-
-
 def _check_length(path: Path, size: int) -> None:
     if size > MAX_CHARS:
         raise InputError(f"{path} has more than {MAX_CHARS:,} characters; give a part of it")
+
+
+def _plain(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8-sig") as file:
+        yield file.read(MAX_CHARS + 1)
+
+
+def _old_office(path: Path) -> Iterator[str]:
+    raise InputError(f"{path} is encrypted or in an old format; save it as DOCX without a password")
 
 
 def _pdf(path: Path) -> Iterator[str]:
@@ -170,4 +162,5 @@ _LOADERS: Mapping[str, tuple[str, Callable[[Path], Iterator[str]]]] = {
     DOCX: ("a Word document", _docx),
     HTML: ("an HTML page", _html),
     EPUB: ("an e-book", _epub),
+    **dict.fromkeys((OLE, "application/msword"), ("an Office file", _old_office)),
 }

@@ -8,15 +8,14 @@ checked if soundfile or PyAV is missing; they cannot be decoded then either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
+from jarvis_agent.core.display import IMAGE_ERRORS
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.image import check_pixels
 
 _MAX_SHOWN_S = 1e9
 """Damaged files may claim durations beyond the range of timedelta."""
@@ -28,43 +27,56 @@ def check_limits(resource: Resource, settings: Settings) -> None:
     Raises:
         InputError: it exceeds `max_pixels` or `max_seconds`, or is not an image or a video.
     """
-    check = _CHECKS.get(resource.kind)
-    if check is not None and resource.path is not None:
-        check(resource.path, settings)
-
-
-def _check_audio(path: Path, settings: Settings) -> None:
-    if find_spec("soundfile") is None:
+    if resource.path is None:
         return
+    if resource.kind == "image":
+        check_pixels(resource.path, settings.max_pixels)
+    elif resource.kind == "audio":
+        _check_seconds(resource.path, _seconds_of_sound(resource.path), settings)
+    elif resource.kind == "video":
+        _check_video(resource.path, settings)
+
+
+def check_pixels(path: Path, limit: int) -> None:
+    """Refuse an image with more than `limit` pixels. Only the header is read.
+
+    Raises:
+        InputError: it is too large, or its header is unreadable.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+            # An icon's header may state less than the image in it has.
+            if icon := getattr(image, "ico", None):
+                width, height = icon.frame(icon.getentryindex(image.size)).size
+    except Image.DecompressionBombError as error:
+        raise InputError(f"{path} is too large an image: {error}") from error
+    except IMAGE_ERRORS as error:
+        raise InputError(f"{path} cannot be read as an image: {error}") from error
+    _check_size(path, "", width, height, limit)
+
+
+def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> None:
+    if width * height > limit:
+        raise InputError(
+            f"{path} has {what}{width} x {height} pixels, more than {limit:,} (JARVIS_MAX_PIXELS); "
+            "make it smaller"
+        )
+
+
+def _seconds_of_sound(path: Path) -> float:
+    """The duration; 0 if no library is installed that reads it, or none can."""
+    if find_spec("soundfile") is None:
+        return 0.0
     import soundfile
 
     try:
-        seconds = soundfile.info(path).duration
+        return float(soundfile.info(path).duration)
     except (soundfile.LibsndfileError, OSError):
-        # A format that only PyAV reads; or no audio, which the reader reports.
-        seconds = _seconds_by_av(path)
-    _check_seconds(path, seconds, settings)
-
-
-def _check_video(path: Path, settings: Settings) -> None:
-    if find_spec("av") is None:
-        return
-    from jarvis_agent.media.video import duration_of, opened
-
-    with opened(path) as video:
-        stream = video.streams.video[0]
-        width, height = stream.width, stream.height
-        if width * height > settings.max_pixels:
-            raise InputError(
-                f"{path} has pictures of {width} x {height} pixels, more than {settings.max_pixels:,} "
-                "(JARVIS_MAX_PIXELS); make it smaller"
-            )
-        _check_seconds(path, duration_of(video), settings)
-
-
-def _seconds_by_av(path: Path) -> float:
-    if find_spec("av") is None:
-        return 0.0
+        if find_spec("av") is None:
+            return 0.0
     import av
 
     from jarvis_agent.media.video import duration_of
@@ -76,14 +88,18 @@ def _seconds_by_av(path: Path) -> float:
         return 0.0
 
 
+def _check_video(path: Path, settings: Settings) -> None:
+    if find_spec("av") is None:
+        return
+    from jarvis_agent.media.video import duration_of, opened
+
+    with opened(path) as video:
+        stream = video.streams.video[0]
+        _check_size(path, "pictures of ", stream.width, stream.height, settings.max_pixels)
+        _check_seconds(path, duration_of(video), settings)
+
+
 def _check_seconds(path: Path, seconds: float, settings: Settings) -> None:
     if seconds > settings.max_seconds:
         lasts, limit = (timedelta(seconds=int(min(s, _MAX_SHOWN_S))) for s in (seconds, settings.max_seconds))
         raise InputError(f"{path} lasts {lasts}, longer than {limit} (JARVIS_MAX_SECONDS); give a part of it")
-
-
-_CHECKS: dict[str, Callable[[Path, Settings], None]] = {
-    "image": lambda path, settings: check_pixels(path, settings.max_pixels),
-    "audio": _check_audio,
-    "video": _check_video,
-}

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,7 +45,7 @@ _TEXTS = frozenset({"text", "table", "data", "file"})
 
 
 class ResourceStore:
-    """Files of one run. `new_path` is thread-safe.
+    """Files of one run, written to `directory` (an absolute path). `new_path` is thread-safe.
 
     The constructor does not touch the disk. `prepare` and `close` block; call them in a thread.
     """
@@ -63,19 +62,15 @@ class ResourceStore:
         """
         run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         self.settings = settings
-        self._place = directory or settings.output_dir / run_id
+        self.directory = (directory or settings.output_dir / run_id).absolute()
         self._access = AccessPolicy(settings, roots)
         self._urls: dict[str, asyncio.Lock] = {}
-        self._taken: set[str] | None = None
+        self._taken: set[str] = set()
+        self._prepared = False
         self._attachments: dict[str, Resource] = {}
         self._lock = threading.RLock()
         self._closed = False
         self._decoding = asyncio.Lock()
-
-    @cached_property
-    def directory(self) -> Path:
-        """Absolute path of the directory that files are written to."""
-        return self._place.absolute()
 
     def prepare(self) -> None:
         """Create the directory, so that a wrong output directory is reported before any work is done.
@@ -87,12 +82,11 @@ class ResourceStore:
         """
         try:
             with self._lock:
-                if self._closed:
-                    # The run was stopped meanwhile; a directory created now would stay behind.
-                    self._taken = set()
-                    return
-                self.directory.mkdir(parents=True, exist_ok=True)
-                self._taken = {path.name for path in self.directory.iterdir()}
+                # The run may have been stopped meanwhile; a directory created now would stay behind.
+                if not (self._prepared or self._closed):
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                    self._taken.update(path.name for path in self.directory.iterdir())
+                    self._prepared = True
         except OSError as error:
             raise InputError(
                 f"the output directory {self.directory} cannot be created ({error.strerror or error}); "
@@ -109,21 +103,13 @@ class ResourceStore:
         """An unused path in the run's directory; `suffix` starts with a dot, as in ".png"."""
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "file"
         with self._lock:
-            taken = self._names()
-            number = 1
-            name = f"{stem}{suffix}"
-            while name in taken:
+            self.prepare()
+            name, number = f"{stem}{suffix}", 1
+            while name in self._taken:
                 number += 1
                 name = f"{stem}-{number}{suffix}"
-            taken.add(name)
+            self._taken.add(name)
         return self.directory / name
-
-    def _names(self) -> set[str]:
-        """The names in use in the directory, which is created if needed."""
-        if self._taken is None:
-            self.prepare()
-        assert self._taken is not None
-        return self._taken
 
     async def grant(self, name: str) -> Resource:
         """Allow a file, URL or data URI that the user gives, and return it as a Resource.
@@ -143,7 +129,7 @@ class ResourceStore:
         A URL is fetched when a task first uses it. The error of an unreadable file is raised then too.
 
         Returns:
-            The file; or a Resource without a path, its kind guessed from the name.
+            The file, or a Resource without a path whose kind is guessed from the name.
         """
         if _URL.match(name):
             self._urls.setdefault(name, asyncio.Lock())
@@ -165,8 +151,8 @@ class ResourceStore:
     async def grant_outputs(self, answer: str) -> list[Resource]:
         """Allow the existing files of earlier runs that an answer of this chat names.
 
-        Chats that arrive as messages carry their files only in this form. The messages of a server's clients
-        are untrusted: if `allow_request_paths` is off, the list is empty.
+        Returns:
+            The files. None without `allow_request_paths`, because clients of a server are untrusted.
         """
         if not self.settings.allow_request_paths:
             return []
@@ -194,10 +180,9 @@ class ResourceStore:
             raise InputError(
                 f"the attached file {label!r} holds no data; attach its bytes (base64) or its URL"
             )
+        mime = str(block.get("mime_type") or "")
         async with self._decoding:
-            resource = await asyncio.to_thread(
-                self._save_attachment, data or url, str(block.get("mime_type") or "")
-            )
+            resource = await asyncio.to_thread(self._save_attachment, data or url, mime)
         self.admit([resource])
         return resource
 
@@ -239,18 +224,18 @@ class ResourceStore:
             InputError: the file is missing, or its text cannot be read.
             MissingExtraError: it is a document, and the extra `community` is not installed.
         """
-        found = value if isinstance(value, Resource) else await self._text_file(value.strip())
-        if isinstance(found, InputError):
-            raise found
+        found = value if isinstance(value, Resource) else await self._find_text(value.strip())
         if found is not None and found.path is not None and found.text is None and found.kind in _TEXTS:
             return await run_cpu_bound(load_text, found.path)
-        return value.as_text() if isinstance(value, Resource) else value
+        return value if isinstance(value, str) else value.as_text()
 
-    async def _text_file(self, name: str) -> Resource | InputError | None:
+    async def _find_text(self, name: str) -> Resource | None:
         if len(name) > _MAX_NAME:
             return None
-        found = self._access.exact(name) or self._access.find_path(name)
-        return found or await asyncio.to_thread(self._access.find_planned, name)
+        found = self._access.find_path(name) or await asyncio.to_thread(self._access.find_planned, name)
+        if isinstance(found, InputError):
+            raise found
+        return found
 
     async def path_of(self, value: str) -> str:
         """The path of the allowed file that a value names, for tools that open files; else the value.
@@ -258,14 +243,13 @@ class ResourceStore:
         The planner may have shortened the name, and an attachment has only a generated one.
         """
         found = self._access.find_path(value.strip())
-        if found is None or found.path is None:
-            return value
-        return value if await asyncio.to_thread(os.path.exists, value) else str(found.path)
+        path = found.path if isinstance(found, Resource) else None
+        return value if path is None or await asyncio.to_thread(os.path.exists, value) else str(path)
 
     async def _lookup(self, name: str) -> Resource:
         if name in self._urls:
             async with self._urls[name]:
-                fetched = self._access.exact(name)
+                fetched = self._access.find_path(name)
                 return fetched if isinstance(fetched, Resource) else await self.grant(name)
         found = self._access.find(name)
         if isinstance(found, InputError):
@@ -291,8 +275,7 @@ class ResourceStore:
 
     def _save_attachment(self, data: str, mime: str) -> Resource:
         limit = self.settings.max_file_bytes
-        # Four base64 letters encode three bytes: the size is known without decoding.
-        if len(data) > limit * 4 // 3 + 256:
+        if len(data) > limit * 4 // 3 + 256:  # Four base64 letters encode three bytes.
             raise InputError(f"an attached file has more than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
         match = _DATA_URI.match(data)
         mime = (match["mime"] if match else None) or mime
@@ -303,19 +286,15 @@ class ResourceStore:
         digest = hashlib.sha256(content).hexdigest()
         if digest in self._attachments:
             return self._attachments[digest]
-        path = self._attachment_path(digest, detect_suffix(content, mime))
+        # Named after its content: a resumed plan finds it under this name.
+        path = self.directory / f"input-{digest[:12]}{detect_suffix(content, mime)}"
+        self.prepare()
         with disk_errors("an attached file"):
             # An interrupted run may have written a part of it.
             if not path.is_file() or path.read_bytes() != content:
                 path.write_bytes(content)
         resource = self._attachments[digest] = describe_file(path, path.name)
         return resource
-
-    def _attachment_path(self, digest: str, suffix: str) -> Path:
-        """The path of an attachment, named after its content: a resumed plan finds it under this name."""
-        with self._lock:
-            self._names().add(name := f"input-{digest[:12]}{suffix}")
-        return self.directory / name
 
 
 def _article(kind: str) -> str:

@@ -32,17 +32,8 @@ Cell = str | float | int | None
 Columns = dict[str, list[Cell]]
 """Columns of equal length by name."""
 
-MAX_BYTES = 500_000_000
-"""Maximum size of a file, as in `Settings.max_file_bytes`."""
-
-MAX_ROWS = 1_000_000
-"""Maximum number of rows."""
-
-MAX_CELLS = 20_000_000
-"""Maximum number of cells; each takes about 50 bytes of memory and as few as 2 in the file."""
-
-MAX_LINE = 1_000_000
-"""Maximum number of characters in a line."""
+MAX_ROWS, MAX_CELLS, MAX_LINE = 1_000_000, 20_000_000, 1_000_000
+"""Maximum numbers of rows, of cells (each takes about 50 bytes of memory), and of characters in a line."""
 
 _DELIMITERS = ",;\t|"
 _SAMPLE = 20
@@ -51,12 +42,8 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MISSING = frozenset({"", "-", "n/a", "na", "nan", "none", "null"})
 
 
-def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
+def read_table(resource: Resource) -> Columns:
     """Read a CSV file whose first line names the columns.
-
-    Args:
-        resource: a table with a path.
-        max_bytes: maximum size of the file in bytes.
 
     Raises:
         BadInputError: the file is missing, empty, too large, not text, or has rows of different lengths;
@@ -66,15 +53,9 @@ def read_table(resource: Resource, max_bytes: int = MAX_BYTES) -> Columns:
     if path is None:
         raise BadInputError("a table must be a file; give the path or URL of a CSV file")
     try:
-        size = path.stat().st_size
-        content = path.read_bytes() if size <= max_bytes else b""
+        text = _decoded(path.read_bytes(), path.name)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
-    if size > max_bytes:
-        raise BadInputError(
-            f"{path.name} has {size:,} bytes, more than the limit of {max_bytes:,} (JARVIS_MAX_FILE_BYTES)"
-        )
-    text = _decoded(content, path.name)
     if any(len(line) > MAX_LINE for line in io.StringIO(text, newline="")):
         raise BadInputError(f"{path.name} has a line of more than {MAX_LINE:,} characters; it is not a table")
     return _parse(text, path.name)
@@ -107,13 +88,11 @@ def _decoded(content: bytes, name: str) -> str:
 def _parse(text: str, name: str) -> Columns:
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header: list[str] | None = None
+    header: list[str] = []
     rows: list[list[str]] = []
     try:
-        for row in reader:
-            if not row:
-                continue
-            if header is None:
+        for row in filter(None, reader):
+            if not header:
                 header = _checked_names([column.strip() for column in row], name)
             elif len(row) != len(header):
                 raise BadInputError(
@@ -128,7 +107,7 @@ def _parse(text: str, name: str) -> Columns:
                 rows.append(row)
     except csv.Error as error:
         raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
-    if header is None:
+    if not header:
         raise BadInputError(f"{name} is empty; its first line must name the columns")
     if not rows:
         raise BadInputError(f"{name} has no rows after its first line, which names the columns")
@@ -150,10 +129,10 @@ def _delimiter(text: str) -> str:
 
     def fitness(delimiter: str) -> tuple[int, int]:
         try:
-            rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), _SAMPLE))
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+            rows = list(filter(None, islice(reader, _SAMPLE)))
         except csv.Error:
             return (0, 0)
-        rows = [row for row in rows if row]
         width = len(rows[0]) if rows else 0
         return (sum(len(row) == width for row in rows), width) if width > 1 else (0, 0)
 

@@ -33,9 +33,6 @@ _MIN_FRAME_LIMIT = 4096 * 2304
 _MAX_FPS = 240
 """Highest frame rate assumed; the number of frames gives the minimum duration."""
 
-
-Fill = Callable[[], None]
-
 _AAC_RATES = frozenset(
     {8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000}
 )
@@ -76,13 +73,13 @@ def opened(path: Path) -> Iterator[Any]:
         with av.open(path, metadata_errors="replace") as video:
             if not any(stream.codec_context for stream in video.streams.video[:1]):
                 raise BadInputError(f"{path.name} has no frames that can be decoded; a video is needed")
-            limit_frame_size(video)
+            _limit_frame_size(video)
             yield video
     except (av.FFmpegError, OSError) as error:
         raise BadInputError(f"{path.name} cannot be read as a video: {error}") from error
 
 
-def limit_frame_size(video: Any) -> None:
+def _limit_frame_size(video: Any) -> None:
     """Make the decoder refuse frames much larger than the header states.
 
     media.limits checks the size in the header only, and each frame may have another one.
@@ -104,8 +101,7 @@ def probe_video(path: Path) -> VideoFacts:
     with opened(path) as video:
         stream = video.streams.video[0]
         fps = float(stream.average_rate or stream.guessed_rate or 0)
-        duration = _duration(video, stream)
-        return VideoFacts(stream.width, stream.height, fps, duration)
+        return VideoFacts(stream.width, stream.height, fps, duration_of(video))
 
 
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
@@ -160,16 +156,16 @@ def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
     with av.open(path, "w", options={"movflags": "+faststart"}) as made:
         stream = None
         for image in images:
-            size = even(*image.size)
+            size = _even(*image.size)
             if stream is None:
-                stream = h264(made, size, Fraction(fps).limit_denominator(1001))
+                stream = _h264(made, size, Fraction(fps).limit_denominator(1001))
             picture = image.convert("RGB").crop((0, 0, *size))
             made.mux(stream.encode(av.VideoFrame.from_image(picture)))
         if stream is not None:
             made.mux(stream.encode(None))
 
 
-def h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
+def _h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
     """Add an H.264 stream to an output container; `size` is in pixels, both sides even."""
     stream = made.add_stream("libx264", rate=rate)
     stream.width, stream.height = size
@@ -178,7 +174,7 @@ def h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
     return stream
 
 
-def even(width: int, height: int) -> tuple[int, int]:
+def _even(width: int, height: int) -> tuple[int, int]:
     """The size rounded down to even sides, at least 2 × 2."""
     return max(2, width - width % 2), max(2, height - height % 2)
 
@@ -190,15 +186,26 @@ def to_mp4(source: Path, target: Path) -> None:
         BadInputError: the source cannot be read as a video.
         MissingExtraError: PyAV is not installed.
     """
-    with opened(source) as video, opened(source) as again:
-        import av
+    with opened(source) as pictures, opened(source) as sound:
+        has_sound = any(stream.codec_context for stream in sound.streams.audio[:1])
+        join_mp4(pictures, sound if has_sound else None, target)
 
-        with av.open(target, "w", options={"movflags": "+faststart"}) as made:
-            fills = [add_pictures(video, made)]
-            if any(stream.codec_context for stream in again.streams.audio[:1]):
-                fills.append(add_sound(again, made))
-            for fill in fills:
-                fill()
+
+def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
+    """Write an MP4 file with the first video stream of one opened file and the first audio stream of another.
+
+    Streams of MP4 files in H.264 and AAC are copied, others are encoded. PyAV reads one stream at a time, so
+    both streams of one file need two opened files.
+    """
+    import av
+
+    with av.open(target, "w", options={"movflags": "+faststart"}) as made:
+        # The header of the file lists all streams, so each is added before the first is written.
+        fills = [_add_pictures(pictures, made)]
+        if sound is not None:
+            fills.append(_add_sound(sound, made))
+        for fill in fills:
+            fill()
 
 
 def is_mp4(video: Any) -> bool:
@@ -212,24 +219,19 @@ def _in_mp4(source: Any) -> bool:
     return "mp4" in source.format.name.split(",")
 
 
-def add_pictures(source: Any, made: Any) -> Fill:
-    """Add the first video stream of a source to an output; return a function that writes its packets.
-
-    A file header lists all streams, so add every stream before the first is written. Open the source once
-    for each stream.
-    """
+def _add_pictures(source: Any, made: Any) -> Callable[[], None]:
+    """Add a video stream to an output; the result writes its packets."""
     stream = source.streams.video[0]
     if is_mp4(source):
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
-    limit_frame_size(source)
+    _limit_frame_size(source)
     rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-    encoded = h264(made, even(stream.width, stream.height), rate)
+    encoded = _h264(made, _even(stream.width, stream.height), rate)
     encoded.codec_context.time_base = stream.time_base
     return partial(_encode_pictures, source, made, encoded)
 
 
-def add_sound(source: Any, made: Any) -> Fill:
-    """Add the first audio stream of a source as AAC; return a function that writes its packets."""
+def _add_sound(source: Any, made: Any) -> Callable[[], None]:
     stream = source.streams.audio[0]
     if _in_mp4(source) and stream.codec_context.name == "aac":
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
@@ -279,16 +281,6 @@ def duration_of(container: Any) -> float:
         if stream.type == "video":
             pictures[stream.index] += 1 / max(stream.average_rate or 0, _MAX_FPS)
     return max(longest, *together.values(), *pictures.values(), 0.0)
-
-
-def _duration(video: Any, stream: Any) -> float:
-    """Seconds, from the header or else from the end of the last packet."""
-    if video.duration:
-        return float(video.duration) / 1_000_000
-    if stream.duration:
-        return float(stream.duration * stream.time_base)
-    ends = (packet.pts + (packet.duration or 0) for packet in video.demux(stream) if packet.pts is not None)
-    return float(max(ends, default=0) * stream.time_base)
 
 
 def _upright(frame: Any) -> Image:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, whole_number
 from jarvis_agent.core.errors import BadInputError
-from jarvis_agent.media.video import add_pictures, add_sound, encode_sound, opened, spread_frames
+from jarvis_agent.media.video import encode_sound, join_mp4, opened, spread_frames
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,13 +41,11 @@ def combine(call: Call) -> dict[str, Any]:
             _new_file(call, ".mp4") as target,
             av.open(call.inputs["video"].path, metadata_errors="replace") as video,
             av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
-            av.open(target, "w", options={"movflags": "+faststart"}) as made,
         ):
             streams = *video.streams.video[:1], *audio.streams.audio[:1]
             if sum(stream.codec_context is not None for stream in streams) != 2:
                 raise BadInputError("a video with pictures and a file with sound are needed to combine them")
-            for fill in (add_pictures(video, made), add_sound(audio, made)):
-                fill()
+            join_mp4(video, audio, target)
     except (av.FFmpegError, OSError, BadInputError) as error:
         raise BadInputError(f"the video and the audio cannot be combined: {error}") from error
     return {"path": target}
@@ -78,9 +76,7 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     Raises:
         BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
     """
-    count = _whole_number(call, "count") or FRAMES
-    if count > MAX_FRAMES:
-        raise BadInputError(f"extract-frames takes at most {MAX_FRAMES} frames, not {count}")
+    count = whole_number(call, "count", MAX_FRAMES) or FRAMES
     found = spread_frames(call.inputs["video"].path, count)
     return [{"image": image, "time": seconds} for seconds, image in found]
 
@@ -105,12 +101,10 @@ def resize(call: Call) -> Image:
     from PIL import Image as Images
 
     image: Image = call.inputs["image"].to_pil()
-    wide, high = _whole_number(call, "width"), _whole_number(call, "height")
+    limit = call.settings.max_pixels
+    wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
-    limit = call.settings.max_pixels
-    if max(wide or 1, high or 1) > limit:
-        raise BadInputError(f"a side of more than {limit:,} pixels is too large (JARVIS_MAX_PIXELS)")
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
     if width * height > limit:
@@ -135,21 +129,6 @@ def crop(call: Call) -> Image:
         size = f"{image.width} × {image.height} pixels"
         raise BadInputError(f"the box {list(given)} lies outside the image ({size})")
     return image.crop((left, top, right, bottom))
-
-
-def _whole_number(call: Call, name: str) -> int | None:
-    """An argument as a positive whole number, also from text ("512", "512 px"); None if it is missing."""
-    given = call.inputs.get(name)
-    if given is None or given == "":
-        return None
-    text = str(given).strip().lower().removesuffix("pixels").removesuffix("px").strip()
-    try:
-        found = float("nan" if isinstance(given, bool) else text)
-    except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found == int(found) and found > 0):
-        raise BadInputError(f"{call.spec.name} needs a whole number above 0 for {name}, not {given!r}")
-    return int(found)
 
 
 def _box(given: Any) -> tuple[float, float, float, float]:

@@ -43,7 +43,7 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
 from jarvis_agent.media.audio import decode_audio
 from jarvis_agent.media.detect import detect_media_type
-from jarvis_agent.media.image import check_pixels
+from jarvis_agent.media.limits import check_pixels
 
 if TYPE_CHECKING:
     from gradio_client import Client

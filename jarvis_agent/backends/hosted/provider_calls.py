@@ -115,7 +115,7 @@ def _chat(call: Call) -> Mapping[str, Any]:
 
 def _table(call: Call) -> Mapping[str, Any]:
     """A table in the client's form: columns of texts by name."""
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    columns = read_table(call.inputs["table"])
     return {
         "table": {name: ["" if v is None else str(v) for v in values] for name, values in columns.items()}
     }
@@ -130,7 +130,7 @@ def _chat_reply(reply: Any, call: Call) -> str:
 
 
 def _predictions(reply: Any, call: Call) -> dict[str, Any]:
-    return {"predictions": list(reply), "probabilities": None, "classes": None}
+    return {"predictions": list(reply), "probabilities": None}
 
 
 def _sound(data: bytes) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _predictions(raw: Any, convert: Callable[[Any], Any], call: Call) -> tuple[C
     """The table of the call, and the prediction for each of its rows."""
     if not isinstance(raw, Mapping) or "predictions" not in raw:
         raise UnexpectedError("{predictions}")
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    columns = read_table(call.inputs["table"])
     return columns, [
         convert(value) for value in _sized(raw["predictions"], len(next(iter(columns.values()))))
     ]

@@ -237,7 +237,7 @@ def answer_about_table(loaded: LoadedModel, call: Call) -> dict[str, Any]:
 
 def _cells(call: Call) -> dict[str, list[str]]:
     """Return the columns of the call's table with each cell as text."""
-    columns = read_table(call.inputs["table"], call.settings.max_file_bytes)
+    columns = read_table(call.inputs["table"])
     return {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
 
 
