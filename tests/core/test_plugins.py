@@ -14,7 +14,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection import registry as experts
+from jarvis_agent.selection import model_registry as experts
 from jarvis_agent.testing import FakeBackend, FakeSource
 
 pytestmark = pytest.mark.usefixtures("home")
