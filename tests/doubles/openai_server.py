@@ -79,7 +79,7 @@ class Received:
 
 _TITLES = (
     ("repair", "#1 Task Planning Stage: repair"),
-    ("replan", "#1 Task Planning Stage: once more"),
+    ("replan", "#1 Task Planning Stage: replan"),
     ("plan", "#1 Task Planning Stage"),
     ("select", "#2 Model Selection Stage"),
     ("respond", "#4 Response Generation Stage"),

@@ -22,39 +22,26 @@ SERVER = "http://h:1/v1"
 ROUTER = "openai/gpt-oss-120b at https://router.huggingface.co/v1"
 
 
-@pytest.mark.parametrize(
-    ("model", "settings", "environment", "expected"),
-    [
-        (None, {}, {}, "no language model"),
-        ("none", {"base_url": SERVER}, {}, "no language model"),
-        (None, {"model": "none"}, {"OPENAI_API_KEY": "sk-mine"}, "no language model"),
-        (None, {"base_url": SERVER}, {}, f"default at {SERVER}"),
-        (None, {"base_url": SERVER, "model": "llama3.2:3b"}, {}, f"llama3.2:3b at {SERVER}"),
-        (None, {"base_url": SERVER, "model": "groq:x"}, {}, f"groq:x at {SERVER}"),
-        ("llama3:8b", {"base_url": SERVER}, {}, f"llama3:8b at {SERVER}"),
-        ("openai:gpt-oss", {"base_url": SERVER}, {}, f"gpt-oss at {SERVER}"),
-        ("groq", {"base_url": SERVER}, {}, f"groq at {SERVER}"),
-        ("m", {"base_url": "http://me:secret@h:1/v1"}, {}, f"m at {SERVER}"),
-        (
-            None,
-            {"hf_token": "hf_mine", "offline": False},
-            {"OPENAI_API_KEY": "sk-mine"},
-            "gpt-5-mini at https://api.openai.com/v1",
-        ),
-        (None, {"hf_token": "hf_mine", "offline": False}, {}, ROUTER),
-        (None, {"hf_token": "hf_mine", "offline": True}, {}, "no language model"),
-    ],
-)
-def test_the_first_configured_model_is_used(
-    model: str | None,
-    settings: dict[str, Any],
-    environment: dict[str, str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert describe_model(resolve_model(model, Settings(**settings))) == expected
+def test_the_first_configured_model_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = {"hf_token": "hf_mine", "offline": False}
+    cases: list[tuple[str | None, dict[str, Any], str, str]] = [
+        (None, {}, "", "no language model"),
+        ("none", {"base_url": SERVER}, "", "no language model"),
+        (None, {"model": "none"}, "sk-mine", "no language model"),
+        (None, {"base_url": SERVER}, "", f"default at {SERVER}"),
+        (None, {"base_url": SERVER, "model": "llama3.2:3b"}, "", f"llama3.2:3b at {SERVER}"),
+        (None, {"base_url": SERVER, "model": "groq:x"}, "", f"groq:x at {SERVER}"),
+        ("llama3:8b", {"base_url": SERVER}, "", f"llama3:8b at {SERVER}"),
+        ("openai:gpt-oss", {"base_url": SERVER}, "", f"gpt-oss at {SERVER}"),
+        ("groq", {"base_url": SERVER}, "", f"groq at {SERVER}"),
+        ("m", {"base_url": "http://me:secret@h:1/v1"}, "", f"m at {SERVER}"),
+        (None, hub, "sk-mine", "gpt-5-mini at https://api.openai.com/v1"),
+        (None, hub, "", ROUTER),
+        (None, {**hub, "offline": True}, "", "no language model"),
+    ]
+    for model, settings, key, expected in cases:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        assert describe_model(resolve_model(model, Settings(**settings))) == expected
 
 
 def test_a_chat_model_is_returned_unchanged() -> None:
@@ -95,20 +82,21 @@ def test_temperature_is_zero_where_the_model_accepts_one() -> None:
     assert {name: llm.temperature for name, llm in made.items()} == {"gpt-4o": 0.0, "gpt-5": None, "o3": None}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_a_model_that_cannot_be_created_is_a_config_error() -> None:
+    cases = [
         ({"model": "nobody:nothing"}, "nobody:nothing"),
         ({"model": "something"}, 'no provider is known for it. Name a model as "provider:model"'),
         ({"model": "anthropc:claude"}, 'did you mean "anthropic"\\?'),
         ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),
         ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY$'),
-        ({"base_url": "localhost:8000/v1"}, "must begin with http://"),
-    ],
-)
-def test_a_model_that_cannot_be_created_is_a_config_error(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        resolve_model(None, Settings(**settings))
+        (
+            {"base_url": "localhost:8000/v1"},
+            'JARVIS_BASE_URL is "localhost:8000/v1"; it must begin with http://',
+        ),
+    ]
+    for settings, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            resolve_model(None, Settings(**settings))
 
 
 def test_a_schema_is_sent_where_the_profile_or_the_settings_say_so() -> None:
@@ -126,7 +114,7 @@ def test_a_schema_is_sent_where_the_profile_or_the_settings_say_so() -> None:
         (unknown, "always", sent),
     ]
     for llm, setting, expected in cases:
-        options = model_options(llm, _settings(setting), "plan", SCHEMA)
+        options = model_options(llm, Settings(structured_output=setting), "plan", SCHEMA)
         assert options.get("response_format") == expected, (describe_model(llm), setting)
     loose = model_options(able, Settings(), "plan", {"type": "object"})["response_format"]
     assert loose["json_schema"]["strict"] is False
@@ -155,8 +143,3 @@ def test_there_is_no_bias_if_the_encoding_would_be_downloaded(
         ScriptedLLM(""),
     ):
         assert model_options(llm, Settings(logit_bias=0.2), "plan", bias=["ab"]) == {}
-
-
-def _settings(structured: Any) -> Settings:
-    name = "structured_output" if "structured_output" in Settings.model_fields else "structured"
-    return Settings(**{name: structured})

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.base import Call, whole_number
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.media.video import encode_sound, join_mp4, opened, spread_frames
 
@@ -76,9 +76,7 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     Raises:
         BadInputError: the video cannot be read, or the count is not between 1 and `MAX_FRAMES`.
     """
-    count = _whole_number(call, "count") or FRAMES
-    if count > MAX_FRAMES:
-        raise BadInputError(f"extract-frames takes at most {MAX_FRAMES} frames, not {count}")
+    count = whole_number(call, "count", MAX_FRAMES) or FRAMES
     found = spread_frames(call.inputs["video"].path, count)
     return [{"image": image, "time": seconds} for seconds, image in found]
 
@@ -103,12 +101,10 @@ def resize(call: Call) -> Image:
     from PIL import Image as Images
 
     image: Image = call.inputs["image"].to_pil()
-    wide, high = _whole_number(call, "width"), _whole_number(call, "height")
+    limit = call.settings.max_pixels
+    wide, high = whole_number(call, "width", limit), whole_number(call, "height", limit)
     if wide is None and high is None:
         raise BadInputError("resize-image needs a width or a height in pixels, such as 512")
-    limit = call.settings.max_pixels
-    if max(wide or 1, high or 1) > limit:
-        raise BadInputError(f"a side of more than {limit:,} pixels is too large (JARVIS_MAX_PIXELS)")
     width = wide or max(1, round(image.width * (high or 0) / image.height))
     height = high or max(1, round(image.height * width / image.width))
     if width * height > limit:
@@ -133,21 +129,6 @@ def crop(call: Call) -> Image:
         size = f"{image.width} × {image.height} pixels"
         raise BadInputError(f"the box {list(given)} lies outside the image ({size})")
     return image.crop((left, top, right, bottom))
-
-
-def _whole_number(call: Call, name: str) -> int | None:
-    """An argument as a positive whole number, also from text ("512", "512 px"); None if it is missing."""
-    given = call.inputs.get(name)
-    if given is None or given == "":
-        return None
-    text = str(given).strip().lower().removesuffix("pixels").removesuffix("px").strip()
-    try:
-        found = float("nan" if isinstance(given, bool) else text)
-    except ValueError:
-        found = math.nan
-    if not (math.isfinite(found) and found == int(found) and found > 0):
-        raise BadInputError(f"{call.spec.name} needs a whole number above 0 for {name}, not {given!r}")
-    return int(found)
 
 
 def _box(given: Any) -> tuple[float, float, float, float]:

@@ -130,7 +130,7 @@ def _chat_reply(reply: Any, call: Call) -> str:
 
 
 def _predictions(reply: Any, call: Call) -> dict[str, Any]:
-    return {"predictions": list(reply), "probabilities": None, "classes": None}
+    return {"predictions": list(reply), "probabilities": None}
 
 
 def _sound(data: bytes) -> dict[str, Any]:

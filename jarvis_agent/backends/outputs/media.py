@@ -228,14 +228,7 @@ def mesh(raw: Any, call: Call) -> Adapted:
 
     It becomes a GLB file. The output has path and the numbers of vertices and faces.
     """
-    try:
-        import trimesh
-    except ImportError as error:
-        raise MissingExtraError("writing 3D models", "local") from error
-    if isinstance(raw, Mapping) and "vertices" in raw:
-        scene = _build_scene(raw, trimesh)
-    else:
-        scene = _load_scene(raw, trimesh)
+    scene = _scene(raw)
     path = call.new_path(".glb")
     path.write_bytes(scene.export(file_type="glb"))
     vertices = sum(len(shape.vertices) for shape in scene.geometry.values())
@@ -245,39 +238,37 @@ def mesh(raw: Any, call: Call) -> Adapted:
     return Adapted(output, f"a 3D model of {vertices:,} vertices and {faces:,} faces", (file,))
 
 
-def _build_scene(raw: Mapping[str, Any], trimesh: Any) -> Any:
-    vertices, faces = _triples(raw["vertices"], "vertices"), _triples(raw.get("faces"), "faces")
-    if len(faces) and not (faces.min() >= 0 and faces.max() < len(vertices)):
-        raise UnexpectedError(f"faces between the {len(vertices)} vertices")
-    shape = trimesh.Trimesh(vertices, faces.astype(int), process=False)
-    if (given := raw.get("colors")) is not None:
-        colors = _triples(given, "colors")
-        if len(colors) != len(vertices):
-            raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
-        levels = colors * 255 if colors.max() <= 1 else colors
-        shape.visual.vertex_colors = levels.round().clip(0, 255).astype("uint8")
-    return trimesh.Scene(shape)
-
-
-def _triples(value: Any, name: str) -> NDArray[np.float64]:
-    """Numbers of shape (n, 3), n > 0."""
-    import numpy as np
-
-    found = to_array(value, f"{name} as numbers (n, 3)").astype(np.float64)
-    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
-        raise UnexpectedError(f"{name} as numbers (n, 3)")
-    return found
-
-
-def _load_scene(raw: Any, trimesh: Any) -> Any:
-    given = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
-    if given is None:
-        raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
-    is_glb = given.read_bytes()[:4] == b"glTF"
+def _scene(raw: Any) -> Any:
     try:
-        scene = trimesh.load_scene(given, file_type="glb" if is_glb else given.suffix.lstrip("."))
+        import trimesh
+    except ImportError as error:
+        raise MissingExtraError("writing 3D models", "local") from error
+    if isinstance(raw, Mapping) and "vertices" in raw:
+        vertices, faces = _triples(raw, "vertices"), _triples(raw, "faces").astype(int)
+        if faces.min() < 0 or faces.max() >= len(vertices):
+            raise UnexpectedError(f"faces between the {len(vertices)} vertices")
+        colors = _triples(raw, "colors") if raw.get("colors") is not None else None
+        if colors is not None and len(colors) != len(vertices):
+            raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
+        if colors is not None and colors.dtype.kind == "f" and colors.max() > 1:
+            colors = colors / 255
+        return trimesh.Scene(trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False))
+    path = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
+    if path is None:
+        raise UnexpectedError("{vertices, faces, colors}, or the path of a 3D file")
+    is_glb = path.read_bytes()[:4] == b"glTF"
+    try:
+        scene = trimesh.load_scene(path, file_type="glb" if is_glb else path.suffix.lstrip("."))
     except Exception as error:  # a damaged file makes trimesh raise errors of many kinds
         raise UnexpectedError(f"a 3D file that can be read ({error})") from error
     if not scene.geometry:
         raise UnexpectedError("a 3D file that is not empty")
     return scene
+
+
+def _triples(raw: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """Numbers of shape (n, 3), n > 0."""
+    found = to_array(raw.get(name), f"{name} as numbers (n, 3)")
+    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
+        raise UnexpectedError(f"{name} as numbers (n, 3)")
+    return found

@@ -2,7 +2,7 @@
 
     backend = SklearnBackend(pool, settings)
     raw = await backend.run(call)
-    # {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]], "classes": ["ham", "spam"]}
+    # {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}
 
 A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
 decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded.
@@ -10,7 +10,6 @@ decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +23,12 @@ from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.media.tables import Columns, read_table
 
 TABULAR_TASKS = {"tabular-classification": "is_classifier", "tabular-regression": "is_regressor"}
 """Task type → function of sklearn.base that recognises its models."""
-
-_MAX_NAMES = 10
-"""Names listed in a message."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,6 @@ class TableModel:
         return {
             "predictions": predictions.tolist(),
             "probabilities": None if chances is None else chances.tolist(),
-            "classes": None if chances is None else self.estimator.classes_.tolist(),
         }
 
     def _rows(self, table: Columns) -> Any:
@@ -71,8 +65,6 @@ class TableModel:
             raise BadInputError(
                 f"the table lacks {_listed(missing)}, which {self.id} needs; it has {_listed(list(table))}"
             )
-        if surplus := [name for name in table if name not in self.columns and self.columns]:
-            logger.info("%s does not use %s", self.id, _listed(surplus))
         frame = pandas.DataFrame({name: table[name] for name in self.columns or table})
         named = hasattr(self.estimator, "feature_names_in_")
         numeric = all(dtype.kind in "iuf" for dtype in frame.dtypes)
@@ -151,6 +143,4 @@ def _skops_files(path: Path | None) -> list[Path]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    shown = ", ".join(map(repr, names[:_MAX_NAMES]))
-    return f"{shown} and {more} more" if more > 0 else shown
+    return brief_text(", ".join(map(repr, names)))

@@ -14,8 +14,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from jarvis_agent.backends.base import Call, Expert
-from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
+from jarvis_agent.backends.base import Call, Expert, whole_number
+from jarvis_agent.backends.devices import pick_dtype, place, seeded
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import model_folder
@@ -48,12 +48,16 @@ class Forecaster:
 
     id: str
     pipeline: Any
-    nbytes: int
+
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return [self.pipeline.inner_model]
 
     def __call__(self, call: Call) -> list[dict[str, Any]]:
         import torch
 
-        horizon = horizon_of(call)
+        horizon = whole_number(call, "horizon", MAX_HORIZON) or HORIZON
         series = series_of(read_table(call.inputs["table"]))
         contexts = [
             torch.tensor([float("nan") if cell is None else cell for cell in cells], dtype=torch.float32)
@@ -100,7 +104,7 @@ class ChronosBackend(FileBackend):
                 use_safetensors=None if settings.allow_pickle else True,
             )
             pipeline.inner_model.to(device).eval()
-        return Forecaster(candidate.id, pipeline, weight_bytes(pipeline.inner_model))
+        return Forecaster(candidate.id, pipeline)
 
 
 def _is_chronos(candidate: Candidate) -> bool:
@@ -108,21 +112,6 @@ def _is_chronos(candidate: Candidate) -> bool:
         return "chronos" in candidate.id.lower()
     config = read_json(candidate.path / "config.json")
     return "chronos_config" in config or "chronos_pipeline_class" in config
-
-
-def horizon_of(call: Call) -> int:
-    """Return how many rows to forecast; the argument may be text.
-
-    Raises:
-        BadInputError: it is not a whole number from 1 to MAX_HORIZON.
-    """
-    given = call.inputs.get("horizon")
-    if given is None or given == "":
-        return HORIZON
-    text = str(given).strip().removesuffix(".0")
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_HORIZON:
-        raise BadInputError(f"the horizon must be a whole number from 1 to {MAX_HORIZON}, not {given!r}")
-    return int(text)
 
 
 def series_of(columns: Columns) -> dict[str, list[Any]]:
