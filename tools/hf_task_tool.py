@@ -31,7 +31,7 @@ from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
-from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.selection.model_registry import ModelRegistry
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 

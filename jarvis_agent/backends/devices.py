@@ -11,11 +11,9 @@ torch.
 
 from __future__ import annotations
 
-import functools
 import gc
 import sys
 import threading
-import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,9 +32,6 @@ GPU_SHARE = 0.8
 
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """Device files of a GPU on Linux: NVIDIA, AMD, and Windows' subsystem."""
-
-_MAX_ITEMS = 100
-"""Longer lists and dicts are not searched for models."""
 
 _chooser: ContextVar[Chooser | None] = ContextVar("jarvis_device_chooser", default=None)
 _SEED_LOCK = threading.Lock()
@@ -169,76 +164,33 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
 
-def weight_bytes(*objects: Any) -> int:
-    """Bytes of the parameters and buffers of all torch modules in the objects."""
-    return sum(bytes_by_device(*objects).values())
+def weight_bytes(*modules: Any) -> int:
+    """Bytes of the parameters and buffers of torch modules."""
+    return sum(bytes_by_device(*modules).values())
 
 
-def bytes_by_device(*objects: Any) -> dict[str, int]:
-    """The same by device ("cpu", "cuda:0"); shared storage counts once."""
-    torch = _torch()
-    if torch is None:
-        return {}
-    leaf = torch.nn.Module
-    modules = [part for thing in objects for part in _walk(thing, leaf) if isinstance(part, leaf)]
-    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
-    storages = {
-        (str(tensor.device), tensor.untyped_storage().data_ptr()): tensor.untyped_storage().nbytes()
-        for tensor in tensors
-        if tensor.device.type != "meta"
-    }
+def bytes_by_device(*modules: Any) -> dict[str, int]:
+    """The same by device ("cpu", "cuda:0"). Shared storage counts once; other objects count nothing."""
+    import torch
+
     found: dict[str, int] = {}
-    for (device, _), nbytes in storages.items():
-        # Apple's GPU shares the RAM.
-        name = "cpu" if device.startswith("mps") else device
-        found[name] = found.get(name, 0) + nbytes
+    seen: set[tuple[str, int]] = set()
+    for module in modules:
+        tensors = [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
+        for tensor in tensors:
+            # Apple's GPU shares the RAM.
+            device = "cpu" if tensor.device.type == "mps" else str(tensor.device)
+            storage = tensor.untyped_storage()
+            if tensor.device.type != "meta" and (device, storage.data_ptr()) not in seen:
+                seen.add((device, storage.data_ptr()))
+                found[device] = found.get(device, 0) + storage.nbytes()
     return found
 
 
 def free_caches() -> None:
     """Return unused memory to the system and to other users of the GPU."""
     gc.collect()
-    torch = _torch()
-    if torch is not None and torch.cuda.is_available():
+    torch: Any = sys.modules.get("torch")
+    # While another thread imports torch, its names are not there yet.
+    if hasattr(torch, "cuda") and hasattr(torch.cuda, "empty_cache") and torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _torch() -> Any:
-    """torch, if it has been imported. None while another thread imports it: its names are not there yet."""
-    torch = sys.modules.get("torch")
-    return None if getattr(getattr(torch, "__spec__", None), "_initializing", False) else torch
-
-
-def _walk(thing: Any, leaf: type, depth: int = 4) -> Iterator[Any]:
-    """The object, and unless it is a leaf its attributes, items and closure variables."""
-    yield thing
-    if depth == 0 or isinstance(thing, types.ModuleType | type | leaf):
-        return
-    for part in _children(thing):
-        yield from _walk(part, leaf, depth - 1)
-
-
-def _children(thing: Any) -> list[Any]:
-    match thing:
-        case types.FunctionType():
-            return [value for cell in thing.__closure__ or () for value in _cell_contents(cell)]
-        case types.MethodType():
-            return [thing.__self__]
-        case functools.partial():
-            return [thing.func, *thing.args, *thing.keywords.values()]
-        case dict() | list() | tuple() if len(thing) > _MAX_ITEMS:
-            return []
-        case dict():
-            return list(thing.values())
-        case list() | tuple():
-            return list(thing)
-        case _:
-            slots = [getattr(thing, name, None) for name in getattr(type(thing), "__slots__", ())]
-            return [*slots, *getattr(thing, "__dict__", {}).values()]
-
-
-def _cell_contents(cell: types.CellType) -> list[Any]:
-    try:
-        return [cell.cell_contents]
-    except ValueError:  # a variable that is not bound yet
-        return []

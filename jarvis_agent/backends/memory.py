@@ -28,8 +28,8 @@ Bytes = Mapping[str, int]
 class ModelEntry:
     """A model of the pool: its queue of jobs, and the expert once it is loaded.
 
-    `active` counts the workers that use it, `running` are their jobs. `placed` are its bytes by device; while
-    it is being loaded, the bytes reserved for it on a GPU.
+    `running` are the jobs of the worker that uses or loads it. `placed` are its bytes by device; while it is
+    being loaded, the bytes reserved for it on a GPU.
     """
 
     key: Key
@@ -38,18 +38,17 @@ class ModelEntry:
     jobs: deque[Any] = field(default_factory=deque)
     expert: Expert | None = None
     placed: Bytes = field(default_factory=dict)
-    active: int = 0
     running: list[Any] = field(default_factory=list)
 
     @property
     def loading(self) -> bool:
         """Whether a worker is loading it."""
-        return self.expert is None and self.active > 0
+        return self.expert is None and bool(self.running)
 
     @property
     def idle(self) -> bool:
         """Whether it is loaded and unused, so that it may be evicted."""
-        return self.expert is not None and self.active == 0 and not self.jobs
+        return self.expert is not None and not self.running and not self.jobs
 
 
 class ModelTable:
@@ -153,14 +152,8 @@ def total(parts: Iterable[Bytes]) -> dict[str, int]:
 
 
 def measure(expert: Any, size: int | None) -> dict[str, int]:
-    """Bytes by device of a loaded expert: its torch modules, or more if its `nbytes` says so.
-
-    `size`, the size of its files, is used where nothing else is known.
-    """
-    found = bytes_by_device(expert)
-    stated = getattr(expert, "nbytes", None)
-    if not isinstance(stated, int):
-        return found or {RAM: size or 0}
-    main = max(found, key=lambda device: found[device], default=RAM)
-    unseen = max(0, stated - sum(found.values()))
-    return {**found, main: found.get(main, 0) + unseen}
+    """Bytes by device of an expert: of its `modules`, else its `nbytes`, else `size`, that of its files."""
+    if modules := getattr(expert, "modules", None):
+        return bytes_by_device(*modules)
+    nbytes: int | None = getattr(expert, "nbytes", None)
+    return {RAM: (size or 0) if nbytes is None else nbytes}

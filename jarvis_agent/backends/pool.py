@@ -15,7 +15,7 @@ import asyncio
 import atexit
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
@@ -46,10 +46,10 @@ T = TypeVar("T")
 class ModelPool:
     """Keeps experts loaded up to a limit for RAM, and one for each GPU.
 
-    Torch modules in an expert are measured on the device that holds them. An expert may also have:
+    A model counts with the size of its files, unless the expert has one of the first two attributes:
 
-    - `nbytes` (int): bytes of its weights, if they exceed its torch modules.
-    - `thread_safe` (True): calls to it may run at the same time.
+    - `modules`: its torch modules, which are measured on the devices that hold them.
+    - `nbytes` (int): bytes of its weights in RAM.
     - `batch(calls) -> list[raw]`: computes several calls at once, in their order. Small calls that wait in
       its queue are computed together, `MAX_BATCH` at most. If a batch raises, its calls run one by one.
 
@@ -80,9 +80,9 @@ class ModelPool:
     async def run(self, key: Key, load: Callable[[], Expert], call: Call) -> Any:
         """Run a call on the model of that key, which is loaded first if needed.
 
-        Calls to one model run one after the other unless the expert is `thread_safe`. If memory is full, idle
-        models are evicted and the step is tried once more. If the caller is cancelled, a queued call is
-        removed and a running one is signalled (see `jobs.is_cancelled`).
+        Calls to one model run one after the other or in a batch. If memory is full, idle models are evicted
+        and the step is tried once more. If the caller is cancelled, a queued call is removed and a running
+        one is signalled (see `jobs.is_cancelled`).
 
         Raises:
             OutOfMemoryError: the model or the call does not fit.
@@ -148,17 +148,14 @@ class ModelPool:
                 job = entry.jobs.popleft()
                 if not job.cancelled:
                     self._submit(entry, job)
-            if entry.expert is None and not entry.jobs and not entry.active:
+            if entry.expert is None and not entry.jobs and not entry.running:
                 self._models.entries.pop(entry.key, None)
 
     def _may_start(self, entry: ModelEntry) -> bool:
-        if entry.expert is not None:
-            return entry.active == 0 or getattr(entry.expert, "thread_safe", False)
-        return entry.active == 0 and self._models.can_load(entry.size)
+        return not entry.running and (entry.expert is not None or self._models.can_load(entry.size))
 
     def _submit(self, entry: ModelEntry, job: Job) -> None:
-        entry.active += 1
-        entry.running.append(job)
+        entry.running = [job]
         if self._threads is None:
             self._threads = WorkerThreads(self.workers)
             atexit.register(self._stop_at_exit)
@@ -182,18 +179,17 @@ class ModelPool:
             failure = as_expert_error(caught, first.call)
             outcomes = [(None, failure)] * len(jobs)
         finally:
-            queued = self._finish(entry, [first, *jobs], failure)
+            queued = self._finish(entry, failure)
             for job, (result, error) in zip(jobs, outcomes, strict=True):
                 job.end(result, error)
             if failure is not None:
                 fail_jobs(queued, failure)
             self._free()
 
-    def _finish(self, entry: ModelEntry, ended: Sequence[Job], failure: JarvisError | None) -> list[Job]:
+    def _finish(self, entry: ModelEntry, failure: JarvisError | None) -> list[Job]:
         """Release the model and schedule the next jobs; returns the queued jobs that a failed load fails."""
         with self._lock:
-            entry.active -= 1
-            entry.running = [job for job in entry.running if job not in ended]
+            entry.running = []
             queued: list[Job] = []
             if failure is not None and entry.expert is None:
                 queued = list(entry.jobs)

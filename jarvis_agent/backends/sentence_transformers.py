@@ -11,6 +11,7 @@ Notes:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +41,27 @@ _SYMMETRIC_PROMPTS = ("STS", "sts", "similarity")
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingModel:
-    """A model that maps a text to a vector."""
+class TextModel(ABC):
+    """A loaded model that compares texts, several calls at once."""
 
     id: str
     model: Any
 
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return [self.model]
+
     def __call__(self, call: Call) -> Any:
         return self.batch([call])[0]
+
+    @abstractmethod
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """Return the raw outputs of several calls."""
+
+
+class EmbeddingModel(TextModel):
+    """A model that maps a text to a vector."""
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Return the raw outputs of several calls of any tasks; each distinct text is encoded once."""
@@ -83,15 +97,8 @@ class EmbeddingModel:
         return _ranked(_texts(call), scores) if call.spec.name == "text-ranking" else scores
 
 
-@dataclass(frozen=True, slots=True)
-class CrossEncoderModel:
+class CrossEncoderModel(TextModel):
     """A model that scores two texts read together."""
-
-    id: str
-    model: Any
-
-    def __call__(self, call: Call) -> Any:
-        return self.batch([call])[0]
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
         """Return the raw outputs of several calls."""

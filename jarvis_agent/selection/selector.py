@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -37,13 +35,12 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.selection.advice import advice, no_candidate_error
 from jarvis_agent.selection.chain import ModelChoice, resolve_choice
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import detect_script, task_hints
 from jarvis_agent.selection.pins import Pin, read_pins
-from jarvis_agent.selection.sources.base import CardProvider, ModelLookup, ModelSource, list_candidates
-from jarvis_agent.selection.sources.hub import HubSource
-from jarvis_agent.selection.sources.recommended import recommended
+from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, list_candidates
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
@@ -52,10 +49,6 @@ logger = logging.getLogger(__name__)
 
 _LIST_FACTOR = 6
 """A source is asked for `top_k` times this many candidates, because the filters remove most."""
-
-_MAX_REASONS = 4
-_INSTALL_COMMAND = re.compile(r"pip install [^;()\n]+")
-_INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
 
 
 class ModelSelector:
@@ -123,7 +116,7 @@ class ModelSelector:
             other = await self._classify_instead(task, context, listed.rejected, deadline)
             if other is not None:
                 return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
-        raise _no_candidate(query, listed.rejected)
+        raise no_candidate_error(query.spec, query.settings, listed.rejected)
 
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
         """Return the lists of the sources that answered, and the errors of the others."""
@@ -180,11 +173,11 @@ class ModelSelector:
 
     async def _with_cards(self, top: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates with the descriptions of their cards, where a source provides them."""
-        providers = {source.name: source for source in self._sources if isinstance(source, CardProvider)}
+        remote = {source.name: source for source in self._sources if isinstance(source, RemoteSource)}
 
         async def describe(candidate: Candidate) -> Candidate:
-            provider = providers.get(candidate.source)
-            card = await provider.describe(candidate) if provider else ""
+            source = remote.get(candidate.source)
+            card = await source.describe(candidate) if source else ""
             return candidate.model_copy(update={"description": card}) if card else candidate
 
         return await asyncio.gather(*map(describe, top))
@@ -199,8 +192,8 @@ class ModelSelector:
             selection = await self._select(task, spec, context, deadline)
         except NoCandidateError:
             return None
-        advice = _advice(self._settings, rejected)
-        note = f"no model here describes images in words, so the image is classified instead; {advice}"
+        help_text = advice(self._settings, rejected)
+        note = f"no model here describes images in words, so the image is classified instead; {help_text}"
         return selection.model_copy(update={"note": note})
 
     async def _select_pinned(self, pin: Pin, query: SelectionQuery, deadline: float) -> Selection:
@@ -225,20 +218,19 @@ class ModelSelector:
         listed = merge_candidates(lists, self._settings)
         if known := next((one for one in listed if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
-        lookups = [one for one in self._sources if isinstance(one, ModelLookup) and _label(one) not in failed]
-        for source in lookups:
+        remote = [one for one in self._sources if isinstance(one, RemoteSource) and _label(one) not in failed]
+        for source in remote:
             try:
                 lookup = source.find(spec, pin.id, pin.revision)
                 found = await run_with_timeout(deadline - _now(), lookup, _label(source))
             except StageTimeoutError:
                 failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_LLM_TIMEOUT)"
-                continue
             except Exception as error:
                 failed[_label(source)] = describe_error(error)
-                continue
-            if found is not None:
-                return pin.at_revision(found), failed
-        if lookups and not failed and not self._settings.offline:
+            else:
+                if found is not None:
+                    return pin.at_revision(found), failed
+        if remote and not failed and not self._settings.offline:
             raise NoCandidateError(
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
@@ -303,31 +295,3 @@ def _reason_of_rank(top: Sequence[Candidate]) -> str:
     if first.downloads > 0:
         return f"of {len(top)} candidates it has the most downloads ({first.downloads:,})"
     return f"it is the first of {len(top)} candidates"
-
-
-def _no_candidate(query: SelectionQuery, rejected: dict[str, str]) -> NoCandidateError:
-    reasons = [f"{source}: {reason}" for source, reason in rejected.items()] or ["no source lists any"]
-    more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
-    name = query.spec.name
-    known = recommended(query.spec)
-    suggestion = f"; a model to start with is {known.id}" if known else ""
-    return NoCandidateError(
-        f"no model can do {name} here ({'; '.join(reasons[:_MAX_REASONS] + more)}). "
-        f"What helps: {_advice(query.settings, rejected)}; `jarvis models {name}` lists all{suggestion}",
-        rejected,
-    )
-
-
-def _advice(settings: Settings, rejected: Mapping[str, str]) -> str:
-    """Return what would make more models available, given why models and sources were rejected."""
-    commands = (command for reason in rejected.values() for command in _INSTALL_COMMAND.findall(reason))
-    advice = list(dict.fromkeys(command.strip() for command in commands))
-    if _INSTALL_LOCAL not in advice and (find_spec("torch") is None or find_spec("transformers") is None):
-        advice.append(f"{_INSTALL_LOCAL} runs models of the Hub on this machine")
-    if settings.offline:
-        advice.append("without HF_HUB_OFFLINE models can be found on the Hub")
-    elif f"source {HubSource.name}" in rejected:
-        advice.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
-    elif settings.token is None:
-        advice.append("with HF_TOKEN set, hosted models can be used")
-    return ", ".join(advice) or "RegisteredSource adds your own models"

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
-from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, plan, small_agent
+from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run
-from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.execution.run import Event
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
@@ -61,14 +60,6 @@ def test_the_sum_of_the_chunks_is_what_invoke_returns() -> None:
     assert total(chunks).timings.keys() == whole.timings.keys()
 
 
-async def test_astream_gives_the_same_chunks_as_stream() -> None:
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    async with agent:
-        chunks = [chunk async for chunk in agent.astream(REQUEST)]
-        sync = list(agent.stream(REQUEST))
-    assert [without_times(chunk) for chunk in chunks] == [without_times(chunk) for chunk in sync]
-
-
 def test_first_comes_the_plan_then_the_results_then_the_answer() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
     with agent:
@@ -81,28 +72,6 @@ def test_first_comes_the_plan_then_the_results_then_the_answer() -> None:
     assert kinds[-1] == "usage"
     assert set(kinds[3:-1]) == {"token"}
     assert len(kinds) > 5
-
-
-def test_a_result_is_streamed_when_its_task_ends_though_others_still_run() -> None:
-    """The slow task ends only after the reader has seen the quick one's result."""
-    seen = asyncio.Event()
-
-    async def wait(call: Any) -> str:
-        await seen.wait()
-        return CAPTION
-
-    agent, _, _ = small_agent(APART, {"image-to-text": wait})
-
-    async def read() -> list[str]:
-        order = []
-        async with agent:
-            async for chunk in agent.astream(REQUEST):
-                order += [result.task.task for result in chunk.results]
-                if chunk.results:
-                    seen.set()
-        return order
-
-    assert asyncio.run(read()) == ["translation", "image-to-text"]
 
 
 async def test_the_chunks_add_up_in_plan_order_though_the_second_task_ends_first() -> None:
@@ -124,12 +93,6 @@ async def test_the_chunks_add_up_in_plan_order_though_the_second_task_ends_first
     assert [result.task.id for chunk in chunks for result in chunk.results] == [1, 0]
     assert [result.task.id for result in whole.results] == [0, 1]
     assert without_times(total(chunks)) == without_times(whole)
-
-
-def test_an_empty_request_raises_from_a_stream_too() -> None:
-    agent, _, _ = small_agent()
-    with agent, pytest.raises(InputError, match="empty"):
-        list(agent.stream("  "))
 
 
 async def test_the_event_stream_of_langchain_tells_stages_and_chunks() -> None:
@@ -302,11 +265,3 @@ async def test_what_a_cancelled_run_had_made_stays_on_disk(tmp_path: Path) -> No
         running.cancel()
         await asyncio.wait([running])
     assert len(made()) == 1
-
-
-async def test_a_run_that_is_over_leaves_no_task() -> None:
-    before = asyncio.all_tasks()
-    agent, _, _ = small_agent(DESCRIBE)
-    async with agent:
-        await agent.ainvoke(REQUEST)
-        assert asyncio.all_tasks() == before

@@ -51,58 +51,42 @@ async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str])
     assert await waiting.waiting(THREAD) is None
 
 
-@pytest.mark.parametrize("word", ["yes", "y", "Approve", " TRUE ", "ok."])
-async def test_a_plan_is_approved_in_words(waiting: JarvisAgent, calls: list[str], word: str) -> None:
-    await decide(waiting, word)
-    assert calls == ["one"]
-
-
-@pytest.mark.parametrize("word", [False, "reject", "No", "n", []])
-async def test_a_rejected_plan_runs_nothing_and_the_answer_says_so(
-    waiting: JarvisAgent, calls: list[str], word: Any
-) -> None:
-    run = await decide(waiting, word)
-    assert (calls, run.results) == ([], [])
-    assert run.answer == "The plan was rejected, so nothing was run."
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
+async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
+    """True and words approve, False and words reject, and a plan in any form replaces the one shown."""
+    edited = [
         [TWO],
         json.dumps([TWO]),
         {"plan": [TWO]},
         [Task.model_validate(TWO)],
         Plan(tasks=[Task.model_validate(TWO)]),
         {"plan": {"tasks": [TWO], "notes": []}},
-    ],
-)
-async def test_an_edited_plan_is_the_one_that_runs(waiting: JarvisAgent, calls: list[str], form: Any) -> None:
-    run = await decide(waiting, form)
-    assert calls == ["two"]
-    assert run.plan.tasks[0].args == {"text": "two"}
+    ]
+    cases = [(word, ["one"]) for word in (True, "yes", "y", "Approve", " TRUE ", "ok.")]
+    cases += [(word, []) for word in (False, "reject", "No", "n", [])]
+    cases += [(plan, ["two"]) for plan in edited]
+    for decision, expected in cases:
+        calls: list[str] = []
+        durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+        await durable.ainvoke("count", THREAD)
+        run = await decide(durable, decision)
+        assert (calls, [task.args["text"] for task in run.plan.tasks]) == (expected, expected), decision
+        assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
 
 
-@pytest.mark.parametrize(
-    ("decision", "problem"),
-    [
-        (7, "approved with True"),
-        ("perhaps later", "no plan was found"),
-        ([UNKNOWN], "sing"),
-        ({"verdict": 1}, "verdict"),
-        ([object()], "no plan was found"),
-    ],
-)
-async def test_what_is_no_decision_is_asked_again_until_it_is_one(
-    waiting: JarvisAgent, calls: list[str], decision: Any, problem: str
-) -> None:
-    for _ in range(2):
+async def test_an_invalid_decision_is_asked_again(waiting: JarvisAgent, calls: list[str]) -> None:
+    invalid = {
+        "approved with True": 7,
+        "no plan was found": "perhaps later",
+        "sing": [UNKNOWN],
+        "verdict": {"verdict": 1},
+    }
+    for problem, decision in invalid.items():
         with pytest.raises(ConfigError, match=problem):
             await decide(waiting, decision)
-    shown = await waiting.waiting(THREAD)
-    assert shown is not None
-    assert problem in shown["problem"]
-    assert shown["plan"][0]["args"] == {"text": "one"}
+        shown = await waiting.waiting(THREAD)
+        assert shown is not None
+        assert problem in shown["problem"]
+        assert shown["plan"][0]["args"] == {"text": "one"}
     assert calls == []
     await decide(waiting, True)
     assert calls == ["one"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 pytest.importorskip("langgraph")
 
-from blocking import BlockingCallError, no_blocking
+from blocking import no_blocking
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -153,16 +152,3 @@ async def test_one_of_the_served_graphs_asks_before_it_runs_a_plan(served: Serve
     assert not list((tmp_path / "out").rglob("*.png"))
     told = await graph.ainvoke(Command(resume=True), THREAD)
     assert [result["error"] for result in told["run"]["results"]] == [None]
-
-
-async def test_the_guard_sees_what_blocks(tmp_path: Path) -> None:
-    from jarvis_agent.core.settings import Settings
-    from jarvis_agent.media.store import ResourceStore
-
-    store = ResourceStore(Settings(output_dir=tmp_path / "out"))
-    with no_blocking() as blocked:
-        with pytest.raises(BlockingCallError, match=r"store\.py"):
-            store.prepare()
-        await asyncio.to_thread(store.prepare)
-    assert len(blocked) == 1
-    assert store.directory.is_dir()

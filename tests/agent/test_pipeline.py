@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from stages import FakeStage, plan_of, saying
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent import JarvisAgent, Settings, Task
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -33,21 +32,6 @@ def agent(
     )
 
 
-async def test_the_answer_is_what_the_responder_says(tmp_path):
-    async with agent(tmp_path, FakeStage(saying("It is ", "short."))) as jarvis:
-        run = await jarvis.ainvoke("Shorten it")
-    assert run.answer == "It is short."
-
-
-@pytest.mark.parametrize("pieces", [(ValueError("a bug"),), ("It i", ValueError("a bug"))])
-async def test_a_responder_that_fails_does_not_take_the_results_with_it(tmp_path, pieces):
-    async with agent(tmp_path, FakeStage(saying(*pieces))) as jarvis:
-        run = await jarvis.ainvoke("Shorten it")
-    assert run.results[0].output == {"summary_text": "short"}
-    assert "short" in run.answer
-    assert run.answer.startswith("It i\n\n" if len(pieces) > 1 else "Here")
-
-
 async def test_a_responder_that_outlasts_the_run_is_cut_off_and_the_report_is_given(tmp_path):
     async with agent(tmp_path, FakeStage(saying("It i", 60)), run_timeout=1.0) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
@@ -66,16 +50,6 @@ async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(tmp_path):
     assert "JARVIS_LLM_TIMEOUT" in run.answer
 
 
-async def test_a_run_that_is_left_early_is_cancelled(tmp_path):
-    before = asyncio.all_tasks()
-    async with agent(tmp_path, FakeStage(saying(60))) as jarvis:
-        async for event in jarvis.events("Shorten it"):
-            if event.kind == "finished":
-                break
-        await asyncio.sleep(0.05)
-    assert asyncio.all_tasks() == before
-
-
 SUM = Task(task="summarization", id=0, dep=[-1], args={"text": "a long text"})
 
 
@@ -91,30 +65,19 @@ async def test_what_a_planner_gave_out_is_done_and_told_even_if_it_fails_then(tm
     assert "a bug" not in run.plan.notes[0]
 
 
-async def test_a_planner_that_returns_no_plan_is_reported(tmp_path):
-    planner = FakeStage(saying(Plan(tasks=[SUM]), "translation"))
-    async with agent(tmp_path, FakeStage(saying("ok")), planner) as jarvis:
-        run = await jarvis.ainvoke("Shorten it")
-    assert [result.status for result in run.results] == ["ok"]
-    assert "TypeError" in run.plan.notes[0]
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
+async def test_an_old_attachment_that_is_gone_does_not_stop_the_chat(tmp_path):
+    blocks = [
         {"type": "image", "url": "http://127.0.0.1:9/gone.png"},
         {"type": "image", "url": "/no/such/file.png"},
         {"type": "image", "file_id": "file-1"},
-    ],
-)
-async def test_an_old_attachment_that_is_gone_does_not_stop_the_chat(tmp_path, block):
-    earlier = [{"role": "user", "content": [block]}, {"role": "assistant", "content": "A cat."}]
+    ]
+    earlier = [{"role": "user", "content": blocks}, {"role": "assistant", "content": "A cat."}]
     async with agent(tmp_path, FakeStage(saying("It is short."))) as jarvis:
         run = await jarvis.ainvoke({"input": "Shorten it", "chat_history": earlier})
     assert run.answer == "It is short."
 
 
-async def test_the_longest_file_name_that_there_is_is_the_one_that_is_meant(tmp_path, monkeypatch):
+async def test_the_longest_file_name_in_a_request_is_the_one_that_is_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "照片1.txt").write_text("words")
     reader = FakeStage(saying("done"))
@@ -124,9 +87,7 @@ async def test_the_longest_file_name_that_there_is_is_the_one_that_is_meant(tmp_
     assert [(file.name, file.path) for file in files] == [("照片1.txt", tmp_path / "照片1.txt")]
 
 
-@pytest.mark.parametrize(
-    "words", ["describe ~nouser/x.png", f"describe {'a' * 300}.png", "see http://[abc/x.png"]
-)
-async def test_an_odd_name_in_the_words_does_not_stop_the_run(tmp_path, words):
+async def test_an_odd_name_in_a_request_does_not_stop_the_run(tmp_path):
     async with agent(tmp_path, FakeStage(saying("done"))) as jarvis:
-        assert (await jarvis.ainvoke(words)).answer == "done"
+        for words in ("describe ~nouser/x.png", f"describe {'a' * 300}.png", "see http://[abc/x.png"):
+            assert (await jarvis.ainvoke(words)).answer == "done"

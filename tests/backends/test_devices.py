@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import bytes_by_device, computes_in_half, gpu_limits, pick_dtype, place
+from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
 from jarvis_agent.backends.memory import measure
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.settings import Settings
@@ -149,21 +149,9 @@ def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert not computes_in_half(Settings(dtype="float32"))
 
 
-def test_weights_are_counted_on_the_device_where_they_lie() -> None:
-    class Pipeline:
-        def __init__(self) -> None:
-            self.parts = {
-                "unet": torch.nn.Linear(10, 10, bias=False),
-                "off": torch.nn.Linear(9, 9).to("meta"),
-            }
-
-    class Expert:
-        __slots__ = ("nbytes", "pipe")
-
-        def __init__(self) -> None:
-            self.pipe, self.nbytes = Pipeline(), 1_000
-
-    assert bytes_by_device(Expert()) == {"cpu": 400}
-    assert measure(Expert(), size=7) == {"cpu": 1_000}
-    assert measure(Pipeline(), size=7) == {"cpu": 400}
-    assert measure(object(), size=7) == {"cpu": 7}
+def test_weights_are_counted_once_on_the_device_that_holds_them() -> None:
+    layer, meta = torch.nn.Linear(10, 10, bias=False), torch.nn.Linear(9, 9).to("meta")
+    layer.tied = layer.weight
+    modules = SimpleNamespace(modules=[layer, layer, meta, "no module"])
+    for expert, nbytes in ((modules, 400), (SimpleNamespace(nbytes=1_000), 1_000), (object(), 7)):
+        assert measure(expert, size=7) == {"cpu": nbytes}

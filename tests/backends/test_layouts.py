@@ -14,7 +14,6 @@ from jarvis_agent.backends.hub.layouts import (
     SKOPS,
     TRANSFORMERS,
     Layout,
-    variant,
 )
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -104,10 +103,10 @@ def test_the_variant_that_diffusers_must_be_told_is_in_the_names(tmp_path: Path)
     pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "diffusion_pytorch_model.fp16.safetensors").write_bytes(b"")
-    assert variant(DIFFUSERS.weights(tmp_path, FLOAT)) == "fp16"
+    assert DIFFUSERS.variant(tmp_path, FLOAT) == "fp16"
     (tmp_path / "diffusion_pytorch_model.safetensors").write_bytes(b"")
-    assert variant(DIFFUSERS.weights(tmp_path, FLOAT)) is None
-    assert variant(DIFFUSERS.weights(tmp_path, HALF)) == "fp16"
+    assert DIFFUSERS.variant(tmp_path, FLOAT) is None
+    assert DIFFUSERS.variant(tmp_path, HALF) == "fp16"
 
 
 def test_a_sentence_transformer_is_its_modules() -> None:

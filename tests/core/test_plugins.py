@@ -14,7 +14,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection import registry as experts
+from jarvis_agent.selection import model_registry
 from jarvis_agent.testing import FakeBackend, FakeSource
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -66,10 +66,10 @@ def one_word(text: str) -> FakeBackend:
     ],
 )
 def test_an_unusable_part_is_refused_at_once(given: dict[str, Any], told: str) -> None:
-    users = experts._users
+    users = model_registry._users
     with pytest.raises(ConfigError, match=told):
         JarvisAgent(**given)
-    assert experts._users == users
+    assert model_registry._users == users
 
 
 def test_settings_may_be_a_dict(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_a_custom_backend_shares_the_pool_of_the_built_in_ones(mine: Callable[..
         made, transformers = (agent.registry.backends[name] for name in ("mine", "transformers"))
         assert isinstance(made, Mine)
         assert isinstance(transformers, LocalBackend)
-        assert made.pool is transformers.pool is experts._pool
+        assert made.pool is transformers.pool is model_registry._pool
         assert made.settings is agent.settings
 
 

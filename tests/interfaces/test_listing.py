@@ -27,7 +27,7 @@ from jarvis_agent.interfaces.cli.listing import (
     task_table,
     tasks_of,
 )
-from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 

@@ -1,17 +1,11 @@
-"""Totals are added up by us, and big results are shortened for prompts only."""
+"""Totals, predictions and model assignment of the response prompt."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
-from jarvis_agent.llm.budget import truncate_json
 from jarvis_agent.response.results import model_assignment, predictions, totals
 
 
@@ -58,51 +52,10 @@ class TestTotals:
         )
         assert totals([spoken]) == {"seconds": {"/out/a.wav": 3.26}, "files": 1, "tasks": {"ok": 1}}
 
-    def test_separated_voices_have_a_duration_each(self) -> None:
         voices = [{"label": name, "path": f"/out/{name}.wav", "duration": 2.0} for name in "ab"]
-        result = TaskResult(task=Task(task="audio-to-audio", id=0), status="ok", output=voices)
-        assert totals([result])["seconds"] == {"/out/a.wav": 2.0, "/out/b.wav": 2.0}
-
-    def test_nothing_gives_nothing(self) -> None:
+        separated = TaskResult(task=Task(task="audio-to-audio", id=0), status="ok", output=voices)
+        assert totals([separated])["seconds"] == {"/out/a.wav": 2.0, "/out/b.wav": 2.0}
         assert totals([]) == {}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
-)
-
-
-class TestDigest:
-    @given(JSON)
-    def test_small_data_stays_as_it_is_but_for_long_decimals(self, value: Any) -> None:
-        if len(json.dumps(value)) < 500:
-            assert _rounded(truncate_json(value)) == _rounded(value)
-
-    @pytest.mark.parametrize(
-        "value",
-        [
-            "x" * 100_000,
-            [box("cat")] * 1000,
-            [[0.123456] * 384] * 50,
-            {"chunks": [{"text": "word " * 40, "timestamp": [0.0, 1.0]}] * 500},
-            {str(n): "y" * 500 for n in range(500)},
-        ],
-    )
-    def test_big_data_becomes_short_and_says_so(self, value: Any) -> None:
-        short = json.dumps(truncate_json(value))
-        assert len(short) < 8000
-        assert " more" in short
-
-    def test_many_long_texts_share_the_room(self) -> None:
-        short = truncate_json(dict.fromkeys("abcdef", "word " * 1000), 1200)
-        assert all(text.count("word") > 100 for text in short.values())
-
-    def test_the_best_boxes_stay(self) -> None:
-        short = truncate_json([box(f"label {n}") for n in range(100)])
-        assert short[0] == box("label 0")
-        assert short[-1].startswith("… ")
 
 
 class TestPredictions:
@@ -126,6 +79,23 @@ class TestPredictions:
             },
             {"id": 1, "task": "text-to-image", "of": {}, "status": "failed", "error": "no model is left"},
         ]
+
+    def test_large_outputs_are_shortened(self) -> None:
+        outputs: list[Any] = [
+            "x" * 100_000,
+            [box("cat")] * 1000,
+            [[0.123456] * 384] * 50,
+            {"chunks": [{"text": "word " * 40, "timestamp": [0.0, 1.0]}] * 500},
+            {str(n): "y" * 500 for n in range(500)},
+        ]
+        for output in outputs:
+            task = Task(task="object-detection", id=0)
+            (row,) = predictions([TaskResult(task=task, status="ok", output=output)])
+            assert " more" in str(row["output"])
+            assert len(str(row)) < 8000
+        texts = dict.fromkeys("abcdef", "word " * 1000)
+        (row,) = predictions([TaskResult(task=task, status="ok", output=texts)])
+        assert all(text.count("word") > 100 for text in row["output"].values())
 
     def test_a_text_that_the_output_lacks_is_added(self) -> None:
         result = TaskResult(
@@ -153,13 +123,3 @@ class TestPredictions:
             selection=Selection(model="a", reason="the best"),
         )
         assert model_assignment([result]) == {"3": {"model": "b", "failed_before": "a: out of memory"}}
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, list):
-        return [_rounded(entry) for entry in value]
-    if isinstance(value, dict):
-        return {key: _rounded(entry) for key, entry in value.items()}
-    return value

@@ -165,6 +165,12 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
             return [{"id": "org/row"}]
 
     class NoCards(FakeSource):
+        def estimate(self, spec: Any) -> list[Candidate]:
+            return []
+
+        async def find(self, spec: Any, model_id: str, revision: str | None) -> None:
+            return None
+
         async def describe(self, candidate: Candidate) -> str:
             raise KeyError("x")
 

@@ -1,15 +1,13 @@
-"""The Hub on this machine, seen through huggingface_hub's own clients."""
+"""HubDouble, used through huggingface_hub's own clients."""
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from huggingface_hub import hf_hub_download, snapshot_download
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -30,41 +28,43 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
         yield double
 
 
-def test_lists_are_filtered_ordered_and_paged() -> None:
-    with HubDouble(page_size=2) as hub, hub.redirected():
-        for number in range(5):
-            hub.add_model(f"org/m{number}", pipeline_tag="translation", downloads=number)
-        listed = [model.id for model in hub.api().list_models(pipeline_tag="translation", sort="downloads")]
-        assert listed == ["org/m4", "org/m3", "org/m2", "org/m1", "org/m0"]
-        assert len(hub.requests) == 3
-        hub.add_model("org/detr", tags=["vision"], library_name="timm")
-        assert [model.id for model in hub.api().list_models(search="det")] == ["org/detr"]
-        assert [model.id for model in hub.api().list_models(filter=["vision", "timm"])] == ["org/detr"]
+@pytest.fixture
+def api(hub: HubDouble) -> HfApi:
+    return HfApi(endpoint=hub.url)
 
 
-def test_the_files_of_a_model_are_listed_folder_by_folder_or_all() -> None:
-    with HubDouble(page_size=2) as hub, hub.redirected():
-        names = ["config.json", "unet/config.json", "unet/model.safetensors", "vae/a/b.json"]
-        hub.add_model("org/sd", files=dict.fromkeys(names, "12"))
-
-        def listed(folder: str | None = None, *, recursive: bool = False) -> list[str]:
-            tree = hub.api().list_repo_tree("org/sd", folder, recursive=recursive)
-            return [entry.path + ("/" if isinstance(entry, RepoFolder) else "") for entry in tree]
-
-        assert listed() == ["config.json", "unet/", "vae/"]
-        assert listed("unet") == ["unet/config.json", "unet/model.safetensors"]
-        assert [path for path in listed(recursive=True) if path[-1] != "/"] == names
-        assert [path for path in listed(recursive=True) if path[-1] == "/"] == ["unet/", "vae/", "vae/a/"]
-        with pytest.raises(EntryNotFoundError):
-            listed("nowhere")
+def test_lists_are_filtered_and_ordered(hub: HubDouble, api: HfApi) -> None:
+    for number in range(3):
+        hub.add_model(f"org/m{number}", pipeline_tag="translation", downloads=number)
+    hub.add_model("org/detr", tags=["vision"], library_name="timm")
+    queries: list[tuple[dict[str, Any], list[str]]] = [
+        ({"pipeline_tag": "translation", "sort": "downloads"}, ["org/m2", "org/m1", "org/m0"]),
+        ({"pipeline_tag": "translation", "limit": 1}, ["org/m2"]),
+        ({"search": "det"}, ["org/detr"]),
+        ({"filter": ["vision", "timm"]}, ["org/detr"]),
+    ]
+    for query, expected in queries:
+        assert [model.id for model in api.list_models(**query)] == expected, query
 
 
-def test_a_list_says_what_is_asked_for(hub: HubDouble) -> None:
+def test_the_files_of_a_model_are_listed_at_the_top_or_all(hub: HubDouble, api: HfApi) -> None:
+    names = ["config.json", "unet/config.json", "unet/model.safetensors", "vae/a/b.json"]
+    hub.add_model("org/sd", files=dict.fromkeys(names, "12"))
+
+    def listed(*, recursive: bool) -> set[str]:
+        tree = api.list_repo_tree("org/sd", recursive=recursive)
+        return {entry.path + ("/" if isinstance(entry, RepoFolder) else "") for entry in tree}
+
+    assert listed(recursive=False) == {"config.json", "unet/", "vae/"}
+    assert listed(recursive=True) == {*names, "unet/", "vae/", "vae/a/"}
+
+
+def test_a_list_has_the_requested_fields(hub: HubDouble, api: HfApi) -> None:
     providers = {"hf-inference": {}, "fal-ai": {"providerId": "fal/x", "status": "error"}}
     hub.add_model(
         "gpt2", pipeline_tag="text-generation", likes=3, card={"license": "mit"}, providers=providers
     )
-    [model] = hub.api().list_models(expand=["inferenceProviderMapping", "cardData"], inference_provider="all")
+    [model] = api.list_models(expand=["inferenceProviderMapping", "cardData"], inference_provider="all")
     assert model.likes is None
     assert model.card_data is not None
     assert model.card_data.license == "mit"
@@ -88,10 +88,10 @@ def test_a_snapshot_is_downloaded_whole(hub: HubDouble, tmp_path: Path) -> None:
     assert snapshot.name == model.info["sha"]
 
 
-def test_what_is_not_there_is_told_as_the_hub_does(hub: HubDouble, tmp_path: Path) -> None:
+def test_missing_things_are_reported_as_the_hub_does(hub: HubDouble, api: HfApi, tmp_path: Path) -> None:
     hub.add_model("org/detr", files=FILES)
     with pytest.raises(RepositoryNotFoundError):
-        hub.api().model_info("org/none")
+        api.model_info("org/none")
     with pytest.raises(EntryNotFoundError):
         hf_hub_download("org/detr", "none.bin", cache_dir=tmp_path)
     with pytest.raises(RevisionNotFoundError):
@@ -149,20 +149,7 @@ def test_the_redirection_ends(hub: HubDouble) -> None:
     assert hub.url == constants.ENDPOINT
 
 
-def test_another_process_speaks_with_it_through_its_environment(hub: HubDouble) -> None:
-    hub.add_model("org/detr", downloads=7)
-    code = "from huggingface_hub import HfApi; print(HfApi().model_info('org/detr').downloads)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **hub.environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "7"
-
-
-def test_a_failure_of_the_server_reaches_the_client(hub: HubDouble) -> None:
+def test_a_failure_of_the_server_reaches_the_client(hub: HubDouble, api: HfApi) -> None:
     hub.answer("/api/models/org/detr", status=500, body={"error": "the disk is full"})
     with pytest.raises(HfHubHTTPError, match="the disk is full"):
-        hub.api().model_info("org/detr")
+        api.model_info("org/detr")

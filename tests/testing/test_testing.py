@@ -59,27 +59,20 @@ def asked(prompts: str, stage: str) -> Any:
 
 
 class TestScriptedLLM:
-    def test_replies_come_in_order_and_then_the_script_is_over(self) -> None:
+    def test_the_order_of_replies(self) -> None:
         llm = ScriptedLLM(["one", "two"])
         assert [llm.invoke("a").text, llm.invoke("b").text] == ["one", "two"]
         with pytest.raises(AssertionError, match="2 replies"):
             llm.invoke("c")
-
-    def test_a_lone_reply_is_given_every_time(self) -> None:
         assert {ScriptedLLM("hi").invoke(word).text for word in "abc"} == {"hi"}
+        assert ScriptedLLM(lambda messages: messages[-1].text.upper()).invoke("loud").text == "LOUD"
 
-    def test_a_callable_answers_the_messages(self) -> None:
-        llm = ScriptedLLM(lambda messages: messages[-1].text.upper())
-        assert llm.invoke("loud").text == "LOUD"
-
-    @pytest.mark.parametrize("prompts", ["default", "paper"])
-    def test_replies_are_found_by_stage_whichever_prompts_ask(self, prompts: Any) -> None:
-        llm = ScriptedLLM({"plan": ["[]", "[1]"], "chat": "hello"})
-        replies = [llm.invoke(asked(prompts, stage)).text for stage in ("plan", "chat", "plan")]
-        assert replies == ["[]", "hello", "[1]"]
-        assert llm.stages() == ["plan", "chat", "plan"]
-
-    def test_a_stage_without_a_reply_is_told(self) -> None:
+    def test_replies_by_stage(self) -> None:
+        for prompts in ("default", "paper"):
+            llm = ScriptedLLM({"plan": ["[]", "[1]"], "chat": "hello"})
+            replies = [llm.invoke(asked(prompts, stage)).text for stage in ("plan", "chat", "plan")]
+            assert replies == ["[]", "hello", "[1]"]
+            assert llm.stages() == ["plan", "chat", "plan"]
         with pytest.raises(AssertionError, match=r"'respond'.*only for plan"):
             ScriptedLLM({"plan": "[]"}).invoke(asked("default", "respond"))
 
@@ -143,35 +136,27 @@ class TestFakeBackend:
             reason = backend.unsupported_reason(TASKS[task], fake_candidate(task, model, backend=name))
             assert expected in str(reason)
 
-    async def test_a_models_own_result_comes_before_its_tasks(self) -> None:
-        backend = FakeBackend({"image-to-text": "any", "org/a": ["a list"]})
-        assert await backend.run(call_of("image-to-text", "org/a")) == ["a list"]
-        assert await backend.run(call_of("image-to-text", "org/b")) == "any"
-        assert backend.models() == ["org/a", "org/b"]
-
-    async def test_results_may_differ_from_call_to_call(self) -> None:
-        backend = FakeBackend({"image-to-text": (TransientError("busy"), "a", "b")})
-        with pytest.raises(TransientError, match="busy"):
-            await backend.run(call_of("image-to-text"))
-        assert [await backend.run(call_of("image-to-text")) for _ in range(3)] == ["a", "b", "b"]
-
-    async def test_results_may_be_made_from_the_call(self) -> None:
+    async def test_results_are_by_model_by_call_or_computed(self) -> None:
         async def later(call: Call) -> str:
             await asyncio.sleep(0)
             return call.spec.name
 
-        backend = FakeBackend({"image-to-text": lambda call: call.candidate.id, "translation": later})
-        assert await backend.run(call_of("image-to-text")) == "fake/image-to-text"
-        assert await backend.run(call_of("translation")) == "translation"
+        results = {"image-to-text": "any", "org/a": ["a list"], "org/b": lambda call: call.candidate.id}
+        backend = FakeBackend(
+            {**results, "translation": later, "summarization": (TransientError("busy"), "a")}
+        )
+        models = [("image-to-text", "org/a"), ("image-to-text", "org/b"), ("image-to-text", "org/c")]
+        found = [await backend.run(call_of(*call)) for call in [*models, ("translation", "org/d")]]
+        assert found == [["a list"], "org/b", "any", "translation"]
+        assert backend.models() == ["org/a", "org/b", "org/c", "org/d"]
+        with pytest.raises(TransientError, match="busy"):
+            await backend.run(call_of("summarization"))
+        assert [await backend.run(call_of("summarization")) for _ in range(2)] == ["a", "a"]
 
-    async def test_it_knows_how_many_calls_ran_at_once(self) -> None:
+    async def test_it_counts_concurrent_calls_and_records_close(self) -> None:
         backend = FakeBackend({"image-to-text": "a"}, delay=0.01)
         await asyncio.gather(*(backend.run(call_of("image-to-text")) for _ in range(3)))
-        assert (backend.peak, backend.running) == (3, 0)
-
-    async def test_it_knows_that_it_was_closed(self) -> None:
-        backend = FakeBackend({})
-        assert not backend.closed
+        assert (backend.peak, backend.running, backend.closed) == (3, 0, False)
         await backend.close()
         assert backend.closed
 
@@ -189,31 +174,28 @@ def with_socket(use: Callable[[socket.socket], Any]) -> Any:
 
 
 class TestForbidNetwork:
-    """192.0.2.1 is an address that exists nowhere (RFC 5737)."""
-
-    @pytest.mark.parametrize(
-        "reach",
-        [
+    async def test_nothing_leaves_this_machine(self) -> None:
+        """192.0.2.1 is an address that exists nowhere (RFC 5737)."""
+        calls: list[Callable[[], Any]] = [
             lambda: socket.create_connection(("192.0.2.1", 80), timeout=0.1),
             lambda: socket.create_connection(("huggingface.co", 443), timeout=0.1),
             lambda: socket.getaddrinfo("huggingface.co", 443),
             lambda: with_socket(lambda given: given.sendto(b"x", ("192.0.2.1", 53))),
             lambda: with_socket(lambda given: given.connect_ex(("192.0.2.1", 80))),
             lambda: httpx.get("http://192.0.2.1/"),
-        ],
-    )
-    def test_nothing_leaves_this_machine(self, reach: Callable[[], Any]) -> None:
-        with forbid_network(), pytest.raises(NetworkForbiddenError):
-            reach()
+        ]
+        with forbid_network():
+            for call in calls:
+                with pytest.raises(NetworkForbiddenError):
+                    call()
+            with pytest.raises(NetworkForbiddenError):
+                await asyncio.open_connection("192.0.2.1", 80)
 
-    async def test_asyncio_is_held_back_too(self) -> None:
-        with forbid_network(), pytest.raises(NetworkForbiddenError):
-            await asyncio.open_connection("192.0.2.1", 80)
-
-    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-    def test_this_machine_may_be_spoken_with(self, host: str) -> None:
+    def test_this_machine_is_allowed(self) -> None:
         with forbid_network(), HubDouble() as hub:
-            assert httpx.get(hub.url.replace("127.0.0.1", host) + "/api/models").status_code == 200
+            for host in ("127.0.0.1", "localhost"):
+                address = hub.url.replace("127.0.0.1", host)
+                assert httpx.get(f"{address}/api/models").status_code == 200
 
     def test_afterwards_everything_is_as_before(self) -> None:
         before = socket.socket.connect, socket.getaddrinfo

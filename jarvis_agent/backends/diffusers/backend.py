@@ -42,6 +42,11 @@ class DiffusersExpert:
     def __call__(self, call: Call) -> Any:
         return self.pipeline.run(self.loaded, call)
 
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return list(self.loaded.pipe.components.values())
+
 
 class DiffusersBackend(FileBackend):
     """Runs the tasks of PIPELINES."""

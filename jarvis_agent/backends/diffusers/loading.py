@@ -10,7 +10,6 @@ A ControlNet or a motion adapter is a part: it is loaded into the pipeline of it
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import pick_dtype, place, weight_bytes
-from jarvis_agent.backends.hub.layouts import DIFFUSERS, variant
+from jarvis_agent.backends.hub.layouts import DIFFUSERS
+from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.transformers.loading import LOADING
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -81,23 +81,13 @@ def class_name(folder: Path) -> str:
         UnsupportedError: none is named.
     """
     for marker in DIFFUSERS.markers:
-        found = _read_json(folder / marker).get("_class_name")
+        found = read_json(folder / marker).get("_class_name")
         if found:
             return str(found[-1] if isinstance(found, list) else found)
     raise UnsupportedError(
         f"{folder} is not a diffusers model: no {' or '.join(DIFFUSERS.markers)} in it names its class; "
         "adapters such as LoRA, and single files, are not loaded by themselves"
     )
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UnsupportedError(f"{file} is damaged: {error}; download the model again") from error
-    return content if isinstance(content, dict) else {}
 
 
 def choose_diffusion_pipeline(
@@ -132,7 +122,7 @@ def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candid
     if isinstance(named, list | tuple):
         named = next(iter(named), None)
     if not named:
-        named = BASE_MODELS.get(_read_json(folder / "config.json").get("cross_attention_dim", 768))
+        named = BASE_MODELS.get(read_json(folder / "config.json").get("cross_attention_dim", 768))
     if not named:
         raise UnsupportedError(
             f"{candidate.id} is part of a model; say of which: "
@@ -184,8 +174,8 @@ def _load(name: str, folder: Path, settings: Settings, options: Mapping[str, Any
             f"{folder} is a {name}, which diffusers {diffusers.__version__} does not know; "
             "a later diffusers may, or the model brings code of its own, which is not run"
         )
-    stored = variant(DIFFUSERS.weights(folder, settings))
-    return known.from_pretrained(str(folder), variant=stored, **options)
+    variant = DIFFUSERS.variant(folder, settings)
+    return known.from_pretrained(str(folder), variant=variant, **options)
 
 
 def move_to_device(pipe: Any, device: Any, settings: Settings) -> None:

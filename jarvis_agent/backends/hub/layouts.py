@@ -1,7 +1,7 @@
 """The file layouts of libraries: which files of a model's folder each library reads.
 
     names = DIFFUSERS.choose("org/model", files_in(folder), DIFFUSERS.read_index(folder), settings)
-    variant(DIFFUSERS.weights(folder, settings))            # "fp16", the parameter of from_pretrained
+    DIFFUSERS.variant(folder, settings)            # "fp16", the parameter of from_pretrained
 
 A layout is a row. Of every folder that belongs to the model it takes the small files and one copy of the
 weights: safetensors, or a pickle if the settings allow it; never ONNX, Flax, OpenVINO, or a checkpoint in one
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,16 +22,17 @@ from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 
 _SMALL = (".json", ".txt", ".model", ".jinja", ".spm", ".bpe", ".tiktoken", ".vocab")
-_SHARD = r"(?P<shard>-\d+-of-\d+)?"
-_PLAIN = ("",)
 _HALF = "fp16"
+_PRECISIONS = ("", _HALF, "bf16")
+"""Precisions of stored weights in the names of their files, the preferred one first."""
+
+_PRECISION = re.compile(r"\.(fp16|bf16)[.-]")
 
 
 def _weights(stems: str, suffix: str, *, variants: bool = False) -> re.Pattern[str]:
     """Names of weight files: `model.safetensors`, `model-00001-of-00002.safetensors`, `model.fp16.…`."""
-    variant = r"(?:\.(?P<variant>fp16|bf16))?" if variants else "(?P<variant>)"
-    later = r"(?:\.(?:fp16|bf16))?" if variants else ""
-    return re.compile(rf"(?:{stems}){variant}{_SHARD}{later}\.(?:{suffix})")
+    variant = r"(?:\.(?:fp16|bf16))?" if variants else ""
+    return re.compile(rf"(?:{stems}){variant}(?P<shard>-\d+-of-\d+)?{variant}\.(?:{suffix})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,9 @@ class Layout:
         library: its name.
         markers: files at the top, of which one must exist; empty: no check.
         index: the marker that lists the folders of the model, if the library has one.
-        safe, pickled: patterns of its weight files in either format; groups `variant` and `shard`.
+        safe, pickled: patterns of its weight files in either format; the group `shard` is set in a part.
         example: the usual weight file, for messages.
         folders: returns the folders of the model from the content of its index; "" is the top.
-        variants: precisions of stored weights, the preferred one first.
         unpickles: whether JARVIS_ALLOW_PICKLE=1 allows pickles; otherwise they are never read.
     """
 
@@ -56,7 +56,6 @@ class Layout:
     example: str
     index: str | None = None
     folders: Callable[[Any], tuple[str, ...]] = lambda index: ("",)
-    variants: tuple[str, ...] = _PLAIN
     unpickles: bool = True
 
     def marker(self, names: Iterable[str]) -> str | None:
@@ -90,10 +89,10 @@ class Layout:
             raise UnsupportedError(f"{model} has no weights that {self.library} reads ({self.example})")
         return list(dict.fromkeys([*small, *weights]))
 
-    def weights(self, folder: Path, settings: Settings) -> list[Path]:
-        """The weight files in a model's folder that are read. Raises as `choose`."""
+    def variant(self, folder: Path, settings: Settings) -> str | None:
+        """The precision of the weights that are read ("fp16", "bf16"); None: the plain ones."""
         chosen = self.choose(folder.name, files_in(folder), self.read_index(folder), settings)
-        return [folder / name for name in chosen if self._match(name)]
+        return next((_precision(name) for name in chosen if self._match(name) and _precision(name)), None)
 
     def read_index(self, folder: Path) -> Any:
         """The content of a model's index; None if it has none. Raises UnsupportedError if it is damaged."""
@@ -114,28 +113,23 @@ class Layout:
                 f"{model} has its weights only as a pickle, which can run code when loaded; "
                 + (allow if self.unpickles else f"it is never loaded: ask its author for {self.example}")
             )
-        copies: dict[tuple[str, str], list[str]] = {}
+        copies: dict[str, dict[str, list[str]]] = {}
         for name in safe or pickled:
-            copies.setdefault((str(PurePosixPath(name).parent), self._variant(name)), []).append(name)
-        chosen: list[str] = []
-        for parent in dict.fromkeys(parent for parent, _ in copies):
-            stored = [variant for above, variant in copies if above == parent]
-            chosen += _whole_or_shards(copies[parent, self._preferred(stored, settings)], self._match)
-        return chosen
+            parent = copies.setdefault(str(PurePosixPath(name).parent), {})
+            parent.setdefault(_precision(name), []).append(name)
+        return [name for stored in copies.values() for name in self._one_copy(stored, settings)]
+
+    def _one_copy(self, stored: Mapping[str, list[str]], settings: Settings) -> list[str]:
+        """The plain weights, or 16-bit ones if there are no others or models compute in 16 bits."""
+        ranked = sorted(stored, key=_PRECISIONS.index)
+        half = len(ranked) > 1 and _HALF in ranked and computes_in_half(settings)
+        names = stored[_HALF if half else ranked[0]]
+        whole = [name for name in names if (found := self._match(name)) and not found["shard"]]
+        return whole or names
 
     def _match(self, name: str) -> re.Match[str] | None:
         file = PurePosixPath(name).name
         return self.safe.fullmatch(file) or self.pickled.fullmatch(file)
-
-    def _variant(self, name: str) -> str:
-        return variant([Path(name)]) or "" if len(self.variants) > 1 else ""
-
-    def _preferred(self, stored: list[str], settings: Settings) -> str:
-        """The plain weights; the 16-bit ones if no others exist or models compute in 16 bits."""
-        ranked = [name for name in self.variants if name in stored] or stored
-        if len(ranked) > 1 and _HALF in ranked and computes_in_half(settings):
-            return _HALF
-        return ranked[0]
 
 
 def _components(index: Any) -> tuple[str, ...]:
@@ -165,7 +159,6 @@ DIFFUSERS = Layout(
     example="diffusion_pytorch_model.safetensors",
     index="model_index.json",
     folders=_components,
-    variants=("", _HALF, "bf16"),
 )
 SENTENCE_TRANSFORMERS = Layout(
     library="sentence-transformers",
@@ -186,14 +179,6 @@ SKOPS = Layout(
 )
 
 
-def variant(weights: Iterable[Path]) -> str | None:
-    """The precision in the names of weight files ("fp16", "bf16"); None: the plain one."""
-    for path in weights:
-        if found := re.search(r"\.(fp16|bf16)[.-]", path.name):
-            return found[1]
-    return None
-
-
 def files_in(folder: Path) -> list[str]:
     """Paths of the files in a folder and below it, with slashes."""
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
@@ -204,6 +189,6 @@ def _is_in(folder: str, name: str) -> bool:
     return name.startswith(f"{folder}/") if folder else "/" not in name
 
 
-def _whole_or_shards(names: list[str], match: Callable[[str], re.Match[str] | None]) -> list[str]:
-    whole = [name for name in names if (found := match(name)) and not found["shard"]]
-    return whole or names
+def _precision(name: str) -> str:
+    found = _PRECISION.search(PurePosixPath(name).name)
+    return found[1] if found else ""

@@ -2,7 +2,7 @@
 
     metadata({"license": "mit", "language": "en"}, tags=[])      {"license": "mit", "languages": ("en",)}
     capabilities("image-to-text", "microsoft/trocr-base", [])       ("ocr",)
-    library_of(["config.json", "model.safetensors"])          "transformers"
+    library_at(folder, ["config.json", "model.safetensors"])  "transformers"
 
 Cards are untrusted: a field of the wrong type counts as absent, and every text is shortened.
 """
@@ -158,20 +158,14 @@ def control_task(config: Mapping[str, Any], model_id: str, tags: Iterable[str]) 
     return f"{control}-text-to-image" if control else None
 
 
-def library_of(files: Iterable[str]) -> str | None:
-    """The library that a model's files are for, told by the names of those at its top."""
+def library_at(folder: Path, files: Iterable[str]) -> str | None:
+    """The library that the model in a folder is for, told by its files and its config."""
     names = set(files)
     if any(name.endswith(".skops") for name in names):
         return "sklearn"
-    return next((library for file, library in _LIBRARY_OF_FILE if file in names), None)
-
-
-def library_at(folder: Path, files: Iterable[str]) -> str | None:
-    """The same for the files of a folder, which can be looked into."""
-    library = library_of(files)
-    if library == "transformers" and "_diffusers_version" in read_json(folder / "config.json"):
+    if "_diffusers_version" in read_json(folder / "config.json"):
         return "diffusers"  # a part of a pipeline, such as a ControlNet
-    return library
+    return next((library for file, library in _LIBRARY_OF_FILE if file in names), None)
 
 
 def weight_bytes(sizes: Mapping[str, int]) -> int:

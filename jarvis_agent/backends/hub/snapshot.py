@@ -28,8 +28,6 @@ from jarvis_agent.core.errors import ExpertError, JarvisError, TransientError, U
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
-CONFIG = "config.json"
-
 _THREADS = 4
 _POLL_S = 0.1
 """Seconds between two checks whether the call was cancelled."""
@@ -48,12 +46,7 @@ def refusal(candidate: Candidate, settings: Settings) -> str | None:
     return _too_large(candidate.size or 0, settings)
 
 
-def config_file(candidate: Candidate, settings: Settings) -> Path:
-    """The model's config.json, downloaded alone if needed. Raises as `marker_folder`."""
-    return marker_folder(candidate, settings, TRANSFORMERS) / CONFIG
-
-
-def marker_folder(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
+def marker_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
     """A directory with the file that describes the model, downloaded alone if needed.
 
     Raises:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert, whole_number
-from jarvis_agent.backends.devices import pick_dtype, place, seeded, weight_bytes
+from jarvis_agent.backends.devices import pick_dtype, place, seeded
 from jarvis_agent.backends.file_backend import FileBackend
 from jarvis_agent.backends.hub.model_card import read_json
 from jarvis_agent.backends.hub.snapshot import model_folder
@@ -48,7 +48,11 @@ class Forecaster:
 
     id: str
     pipeline: Any
-    nbytes: int
+
+    @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        return [self.pipeline.inner_model]
 
     def __call__(self, call: Call) -> list[dict[str, Any]]:
         import torch
@@ -100,7 +104,7 @@ class ChronosBackend(FileBackend):
                 use_safetensors=None if settings.allow_pickle else True,
             )
             pipeline.inner_model.to(device).eval()
-        return Forecaster(candidate.id, pipeline, weight_bytes(pipeline.inner_model))
+        return Forecaster(candidate.id, pipeline)
 
 
 def _is_chronos(candidate: Candidate) -> bool:

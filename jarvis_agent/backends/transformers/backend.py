@@ -16,7 +16,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.file_backend import FileBackend
-from jarvis_agent.backends.hub.snapshot import config_file, model_folder
+from jarvis_agent.backends.hub.snapshot import marker_folder, model_folder
 from jarvis_agent.backends.transformers.keypoints import CONTROL_MAPS
 from jarvis_agent.backends.transformers.loading import (
     LoadedModel,
@@ -47,6 +47,12 @@ class TransformersExpert:
         return draw(raw, self.loaded, call) if draw else raw
 
     @property
+    def modules(self) -> list[Any]:
+        """The torch modules that the pool measures."""
+        extras = self.loaded.extras.values()
+        return [self.loaded.model, *(getattr(extra, "model", extra) for extra in extras)]
+
+    @property
     def batch(self) -> Callable[[Sequence[Call]], list[Any]] | None:
         """The function that computes several calls at once, or None."""
         return None if self.pipeline.batch is None else partial(self.pipeline.batch, self.loaded)
@@ -71,7 +77,7 @@ class TransformersBackend(FileBackend):
 
         silence_library()
         remote = settings.trust_remote_code
-        folder = model_folder(candidate, settings) if remote else config_file(candidate, settings).parent
+        folder = (model_folder if remote else marker_folder)(candidate, settings)
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=remote)
         pipeline = choose_pipeline(PIPELINES[spec.name], config)
         if pipeline is None:

@@ -37,7 +37,12 @@ _NO_TILES = {"do_image_splitting": False, "crop_to_patches": False}
 
 
 def reply(loaded: LoadedModel, call: Call) -> str:
-    """Return a chat model's reply to a text with the image, video and recording of the call.
+    """Return a chat model's reply to a text with the image, video and recording of the call."""
+    return _reply(loaded, call, text_of(call), REPLY_TOKENS)
+
+
+def _reply(loaded: LoadedModel, call: Call, text: str, max_new_tokens: int) -> str:
+    """Return the reply to a text.
 
     Raises:
         UnsupportedError: the model is not a chat model, or lacks the modality.
@@ -47,7 +52,7 @@ def reply(loaded: LoadedModel, call: Call) -> str:
     media = [part for name, show in _SHOW.items() if call.inputs.get(name) for part in show(loaded, call)]
     eye = getattr(loaded.processor, "image_processor", None) if call.inputs.get("video") else None
     settings = {name: off for name, off in _NO_TILES.items() if hasattr(eye, name)}
-    return chat(loaded, [*media, {"type": "text", "text": text_of(call)}], REPLY_TOKENS, settings)
+    return chat(loaded, [*media, {"type": "text", "text": text}], max_new_tokens, settings)
 
 
 def reply_or_continue(loaded: LoadedModel, call: Call) -> str:
@@ -103,7 +108,7 @@ def caption(loaded: LoadedModel, call: Call) -> str:
     limit = READ_TOKENS if reads else CAPTION_TOKENS
     if is_chat_model(loaded):
         text = "Write out all the text in this image." if reads else "Describe this image in one sentence."
-        return _ask(loaded, call, text, limit)
+        return _reply(loaded, call, text, limit)
     batch = loaded.processor(images=image_of(call), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=limit))
 
@@ -126,11 +131,4 @@ def answer_question(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 
 def answer_by_chat(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     """Return [{answer}] from a chat model that sees images."""
-    if not is_chat_model(loaded):
-        raise UnsupportedError(f"{loaded.id} is not a chat model, so it cannot be asked about an image")
-    return [{"answer": _ask(loaded, call, text_of(call), ANSWER_TOKENS)}]
-
-
-def _ask(loaded: LoadedModel, call: Call, text: str, max_new_tokens: int) -> str:
-    content: list[Content] = [{"type": "image", "image": image_of(call)}, {"type": "text", "text": text}]
-    return chat(loaded, content, max_new_tokens)
+    return [{"answer": _reply(loaded, call, text_of(call), ANSWER_TOKENS)}]

@@ -24,7 +24,7 @@ from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.cli.progress import shorten
-from jarvis_agent.selection.registry import ModelRegistry
+from jarvis_agent.selection.model_registry import ModelRegistry
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 A source is a class with a `name` and one method, `candidates`. It is passed as `JarvisAgent(sources=[...])`
 or found through the entry-point group `jarvis_agent.model_sources` and called with the settings.
-The optional protocols `ModelLookup`, `CardProvider` and `RemoteSource` each add one method.
 """
 
 from __future__ import annotations
@@ -35,29 +34,19 @@ class ModelSource(Protocol):
 
 
 @runtime_checkable
-class ModelLookup(Protocol):
-    """A source that also finds models that its lists leave out."""
+class RemoteSource(ModelSource, Protocol):
+    """A source behind a network: its lists are short, and asking for all tasks at once would be slow."""
+
+    def estimate(self, spec: TaskSpec) -> list[Candidate]:
+        """Return placeholders for what it would list, without a request; [] if it would list nothing."""
+        ...
 
     async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
         """Return the model with that id, or None. Raises what `candidates` raises."""
         ...
 
-
-@runtime_checkable
-class CardProvider(Protocol):
-    """A source that can describe a model better than its list does, at the cost of a request."""
-
     async def describe(self, candidate: Candidate) -> str:
         """Return the first paragraph of the model card; "" if there is none."""
-        ...
-
-
-@runtime_checkable
-class RemoteSource(Protocol):
-    """A source that is too slow to be asked about every task at once."""
-
-    def estimate(self, spec: TaskSpec) -> list[Candidate]:
-        """Return placeholders for what it would list, without a request; [] if it would list nothing."""
         ...
 
 

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from jarvis_agent import __version__
@@ -70,10 +69,9 @@ class HubApi:
         self._timeout = timeout
         self._ttl = ttl
         self._clock = clock
-        self._cache: dict[str, tuple[float, Any]] = {}
-        self._pending: dict[str, Future[Any]] = {}
-        self._lock = threading.RLock()  # a request may end while it is registered
+        self._replies: dict[str, tuple[float, Future[Any]]] = {}
         self._failures: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
 
     @property
     def endpoint(self) -> str:
@@ -98,41 +96,32 @@ class HubApi:
         """
         key = json.dumps([self.endpoint, path, params], sort_keys=True)
         with self._lock:
-            expires, value = self._cache.get(key, (0.0, None))
-            if self._clock() < expires:
-                return value
-            request = self._pending.get(key)
-            if request is None:
-                request = self._pending[key] = start_daemon_thread(self._fetch, key, path, params, parse)
-                request.add_done_callback(partial(self._forget, key))
+            expires, reply = self._replies.get(key, (0.0, None))
+            if reply is None or self._clock() >= expires:
+                until, message = self._failures.get(_scope(path), (0.0, ""))
+                if self._clock() < until:
+                    # A new exception each time: one raised repeatedly keeps the frames of all callers.
+                    raise TransientError(message)
+                reply = start_daemon_thread(self._fetch, path, params, parse)
+                self._replies[key] = (self._clock() + self._ttl, reply)
+                for oldest in list(self._replies)[:-MAX_CACHED]:
+                    del self._replies[oldest]
         try:
             async with asyncio.timeout(2 * self._timeout):
-                return await asyncio.wrap_future(request)
-        except TimeoutError as error:
-            self._forget(key, request)
-            raise self._fail(path, "it did not answer in time") from error
+                return await asyncio.wrap_future(reply)
+        except Exception as error:
+            with self._lock:
+                if self._replies.get(key, (0.0, None))[1] is reply:
+                    del self._replies[key]
+            if isinstance(error, TimeoutError):
+                raise self._fail(path, "it did not answer in time") from error
+            raise
 
-    def _forget(self, key: str, request: Future[Any]) -> None:
-        with self._lock:
-            if self._pending.get(key) is request:
-                del self._pending[key]
-
-    def _fetch(
-        self, key: str, path: str, params: Mapping[str, Any] | None, parse: Callable[[str], Any]
-    ) -> Any:
-        until, message = self._failures.get(_scope(path), (0.0, ""))
-        if self._clock() < until:
-            # A new exception each time: one raised repeatedly keeps the frames of all callers.
-            raise TransientError(message)
+    def _fetch(self, path: str, params: Mapping[str, Any] | None, parse: Callable[[str], Any]) -> Any:
         try:
-            value = parse(self._request(path, params))
+            return parse(self._request(path, params))
         except ValueError as error:
             raise self._fail(path, "its response is not JSON") from error
-        with self._lock:
-            self._cache[key] = (self._clock() + self._ttl, value)
-            for oldest in list(self._cache)[:-MAX_CACHED]:
-                del self._cache[oldest]
-        return value
 
     def _request(self, path: str, params: Mapping[str, Any] | None) -> str:
         from huggingface_hub.errors import HfHubHTTPError

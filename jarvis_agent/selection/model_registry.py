@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -65,15 +64,6 @@ def _return_pool() -> ModelPool | None:
         return pool
 
 
-@dataclass(frozen=True, slots=True)
-class _Available:
-    """The runnable ones of some task types, and when that was determined."""
-
-    specs: Sequence[TaskSpec]
-    time: float
-    runnable: Mapping[str, TaskSpec]
-
-
 class ModelRegistry:
     """Sources, backends and selector; the settings give those that are not passed.
 
@@ -103,7 +93,7 @@ class ModelRegistry:
         self.settings = settings
         self._closed = False
         self._clock = clock
-        self._available: _Available | None = None
+        self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
         self._pinned = read_pins(pins or {}).keys()
         given = default_sources(settings) if sources is None else sources
         self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
@@ -123,15 +113,16 @@ class ModelRegistry:
 
     async def available_tasks(self) -> Mapping[str, TaskSpec]:
         """Return the task types that a local or hosted model can run, by name."""
-        specs, known = tuple(TASKS.values()), self._available
-        if known and known.specs == specs and self._clock() - known.time < AVAILABLE_TTL_S:
-            return known.runnable
-        now = self._clock()
+        specs, now = tuple(TASKS.values()), self._clock()
+        if self._available is not None:
+            known, expires, runnable = self._available
+            if known == specs and now < expires:
+                return runnable
         found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
         names = self._pinned | set().union(*(names for names, _ in found))
         runnable = MappingProxyType({spec.name: spec for spec in specs if spec.name in names})
         if all(complete for _, complete in found):
-            self._available = _Available(specs, now, runnable)
+            self._available = specs, now + AVAILABLE_TTL_S, runnable
         return runnable
 
     async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
@@ -141,18 +132,23 @@ class ModelRegistry:
         if failed:
             # The selector asks again and records the error.
             logger.warning("the model source %s failed: %s", source.name, failed)
-        listed = [(spec, found) for spec, found in zip(specs, lists, strict=True) if isinstance(found, list)]
-        return await asyncio.to_thread(self._runnable_names, listed), failed is None
+
+        def names() -> set[str]:
+            listed = [
+                (spec, one)
+                for spec, found in zip(specs, lists, strict=True)
+                if isinstance(found, list)
+                for one in found
+            ]
+            return {spec.name for spec, one in listed if self._is_supported(spec, one)}
+
+        return await asyncio.to_thread(names), failed is None  # backends look for weights on the disk
 
     async def _list(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
         if isinstance(source, RemoteSource):
             estimated = _estimate(source, spec)
             return await run_with_timeout(self.settings.run_timeout, estimated, f"the source {source.name}")
         return await list_candidates(source, spec, self.settings.top_k, self.settings)
-
-    def _runnable_names(self, listed: Iterable[tuple[TaskSpec, list[Candidate]]]) -> set[str]:
-        """Return the tasks with a candidate that a backend supports. Blocks: backends look for weights."""
-        return {spec.name for spec, found in listed if any(self._is_supported(spec, one) for one in found)}
 
     def _is_supported(self, spec: TaskSpec, candidate: Candidate) -> bool:
         backends = [one for one in self.backends.values() if candidate.backend in (None, one.name)]

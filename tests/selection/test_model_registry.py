@@ -14,8 +14,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection import registry as module
-from jarvis_agent.selection.registry import AVAILABLE_TTL_S, ModelRegistry
+from jarvis_agent.selection import model_registry as module
+from jarvis_agent.selection.model_registry import AVAILABLE_TTL_S, ModelRegistry
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.testing import FakeBackend, FakeSource, HubDouble, fake_candidate
 
@@ -93,6 +93,12 @@ async def test_a_distant_source_that_fails_leaves_the_others(error: BaseExceptio
     class RemoteSource(Source):
         def estimate(self, spec: TaskSpec) -> list[Candidate]:
             raise error
+
+        async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
+            return None
+
+        async def describe(self, candidate: Candidate) -> str:
+            return ""
 
     experts = experts_of(RemoteSource(), Source(SPEECH))
     assert set(await experts.available_tasks()) == {SPEECH}
