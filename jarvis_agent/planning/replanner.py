@@ -20,6 +20,7 @@ from jarvis_agent.core import errors
 from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
@@ -65,7 +66,10 @@ def replanning_chain(
             return Plan(notes=[f"the language model could not plan again: {error}"])
         return _added(str(reply.text), value["plan"], results, failed, request.specs)
 
-    return RunnableLambda(replan, name="replan")
+    def replan_sync(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
+        return run_sync(lambda: replan(value, config))
+
+    return RunnableLambda(replan_sync, replan, name="replan")
 
 
 def _added(
