@@ -173,7 +173,7 @@ class RunPipeline:
             files=tuple(files),
             specs={name: runner.spec for name, runner in runners.items()},
             config=self._config,
-            confined=not self._settings.allow_request_paths,
+            restricted=not self._settings.allow_request_paths,
         )
         return runners, context
 
@@ -254,7 +254,7 @@ class RunPipeline:
             if plan.notes == [REJECTED]:
                 show(phrases(context.request).rejected)
             else:
-                inputs = _inputs(context, plan=plan, results=results, restricted=context.confined)
+                inputs = _inputs(context, plan=plan, results=results, restricted=context.restricted)
                 limit = self._limit(self._settings.respond_timeout, "2 × JARVIS_LLM_TIMEOUT")
                 await write_answer(self._stages.responder, inputs, self._config, show, limit)
             return "".join(pieces)
