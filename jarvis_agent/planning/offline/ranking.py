@@ -167,7 +167,7 @@ class Ranker:
                 wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
             )
             worth += WEIGHTS.needs_bridge * (len(kinds) if is_made_of_text else 3)
-        elif not _files_needed(spec) <= at_hand:
+        elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):
             worth += WEIGHTS.lacks_file
         return near.cosines[name] + worth, near.odds.get(name, math.inf)
 
@@ -179,6 +179,12 @@ class Ranker:
             return True
         is_same = last is not None and last.name == spec.name and not self._masked.within(step.text)
         return is_same and any(arg.required and arg.kind in spec.outputs for arg in spec.inputs)
+
+    def _lacks_text(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether a task works on a text, and only a file that could be turned into one is in sight."""
+        if wording(spec).text != "content" or spec.arg("text") is None or self._masked.within(step.text):
+            return False
+        return not self._discourse.has("text", "") and any(self._discourse.has(kind, "") for kind in BRIDGES)
 
     def _chooses_among(self, step: Step, spec: TaskSpec) -> bool:
         """Whether the step asks which of several files, and the task compares them."""
