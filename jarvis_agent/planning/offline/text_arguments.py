@@ -16,7 +16,7 @@ from jarvis_agent.planning.offline import extraction
 from jarvis_agent.planning.offline.clauses import without_lead_in
 from jarvis_agent.planning.offline.masking import MARK
 from jarvis_agent.planning.offline.phrases import bank_name, clause_class, wording
-from jarvis_agent.planning.offline.sources import Supply
+from jarvis_agent.planning.offline.sources import StepInputs
 
 _CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
 
@@ -28,7 +28,7 @@ class TextArguments:
         found: the other arguments, as far as they are known.
     """
 
-    def __init__(self, spec: TaskSpec, supply: Supply, found: Mapping[str, list[Any]]) -> None:
+    def __init__(self, spec: TaskSpec, supply: StepInputs, found: Mapping[str, list[Any]]) -> None:
         self._spec = spec
         self._supply = supply
         self._text = supply.text
