@@ -14,10 +14,7 @@ from jarvis_agent.core.types import Resource
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """An earlier turn of the chat: what was asked, what was answered, what was made or given.
-
-    `blocks` are content blocks of its message that are no files of this machine yet.
-    """
+    """An earlier turn of the chat; `blocks` are content blocks that are not stored as files yet."""
 
     request: str
     answer: str
@@ -27,16 +24,15 @@ class ChatTurn:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class RunContext:
-    """All that the stages know of a request.
+    """The data of a run.
 
     Attributes:
-        request: its words.
-        files: its files, those that its words name too. `name` is the spelling by which the request (and
-            so the plan) names each of them.
+        request: the text of the request.
+        files: its files, including those that its text mentions; `name` is their spelling there.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
         config: LangChain's config of the run, for callbacks and tracing.
-        confined: whether the request is untrusted, and must not learn which files exist here.
+        restricted: whether the request is untrusted, and must not learn which files exist here.
     """
 
     request: str
@@ -44,4 +40,4 @@ class RunContext:
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     config: RunnableConfig | None = None
-    confined: bool = False
+    restricted: bool = False

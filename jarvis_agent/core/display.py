@@ -1,9 +1,7 @@
-"""Show a file in a notebook, by its kind, and open it as an image.
+"""Files as HTML for notebooks, and as PIL images.
 
 to_html(Path("sales.csv"), "table")     # a <table> of the first rows, and the path
 open_image(Path("a.jpg"), "image")      # a PIL image, upright
-
-Content of files is escaped. Images, sounds and videos are embedded in the page as data URLs.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ROWS, COLUMNS = 10, 12
-"""Rows and columns of a table that are shown."""
+"""Limits of a table that is shown."""
 _MAX_CELL_CHARS = 80
 
 MAX_EMBEDDED_BYTES = 20_000_000
-"""A larger file is not embedded; only its path is shown."""
+"""Of a larger file only the path is shown."""
 
 IMAGE_ERRORS = (
     OSError,
@@ -49,10 +47,10 @@ _ELEMENTS = {
 
 
 def open_image(path: Path | None, kind: str) -> Image:
-    """The image of a file, turned upright, in RGB or RGBA.
+    """The image of a file, upright, in RGB or RGBA.
 
     Raises:
-        BadInputError: there is no file, or it cannot be read as an image. The message names `kind`.
+        BadInputError: there is no file, or it cannot be read as an image.
     """
     from PIL import Image, ImageOps
 
@@ -87,7 +85,7 @@ def to_html(path: Path | None, kind: str, *, mime: str | None = None, label: str
 
 
 def _table(path: Path, mime: str) -> str:
-    """The first rows of a CSV file, its first line as the head; "" if it cannot be read."""
+    """The header and first rows of a CSV file; "" if it cannot be read."""
     delimiter = "\t" if mime.endswith("tab-separated-values") else ","
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:

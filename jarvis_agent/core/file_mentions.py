@@ -1,4 +1,4 @@
-"""The files and URLs that a text names.
+"""Find the files and URLs that a text mentions.
 
 mentions("What is in a.jpg and 'my photo.png'?")     # ["a.jpg", "my photo.png"]
 mentions("描述照片1.jpg")                             # ["1.jpg"]: no space separates words and name
@@ -31,16 +31,15 @@ _LAST_STRETCH = re.compile(rf"(?:[{_EAST}]+|[^{_EAST}]*)$")
 _STOPS = ".,;:!?"
 
 MOST_NAMES = 256
-"""Files and addresses that the words of a request may name: no plan has more tasks."""
+"""The most files and URLs of one text; no plan has more tasks."""
 
 
 def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> list[str]:
-    """The URLs and file names that a text names, in its order, each once.
+    """The first `MOST_NAMES` URLs and file names in a text, in order, each once.
 
     File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
-    ("my photo.png"). Where words stand before a name without a space ("描述照片1.jpg"), it is the longest
-    that `is_file` knows; if there is none, letters and digits end where another script begins ("1.jpg").
-    Of a text that names more than `MOST_NAMES` the first ones count.
+    ("my photo.png"). If words precede a name without a space ("描述照片1.jpg"), the longest suffix that
+    `is_file` accepts is used, else the part in the last script ("1.jpg").
     """
     found: list[tuple[int, str, bool]] = []
     taken = bytearray(len(text))
@@ -60,7 +59,6 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
 
 
 def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
-    """What a match names; None if that is nothing."""
     if pattern is _RUN:
         path = _PATH.match(match.group())
         return path.group() if path and path.end() <= _LONGEST_PATH else None
@@ -69,7 +67,7 @@ def _name_in(match: re.Match[str], pattern: re.Pattern[str]) -> str | None:
 
 
 def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
-    """The file name at the end of a run of characters that may begin with words of the request."""
+    """The file name at the end of a run of characters that may begin with other words."""
     words = re.match(rf".*[{_EAST}]", run)
     if words is None:
         return run
@@ -87,7 +85,7 @@ def _name_at_end(run: str, is_file: Callable[[str], bool]) -> str:
 
 
 def _without_stops(word: str) -> str:
-    """A word without the punctuation after it; a bracket that it opens itself is a part of it."""
+    """A word without trailing punctuation and unbalanced brackets."""
     end = len(word.rstrip(_STOPS))
     surplus = word.count(")") - word.count("(")
     while surplus > 0 and word[end - 1] == ")":

@@ -1,4 +1,4 @@
-"""The fixed words of reports, in English and Chinese.
+"""The fixed texts of reports, in English and Chinese.
 
 phrases("这张图片里有什么？").failed      # "失败"
 """

@@ -1,4 +1,4 @@
-"""What an agent is asked: a Request, made from text, a dict or LangChain messages.
+"""Requests to an agent, made from text, a dict or LangChain messages.
 
 Request.of("How many cats are in a.jpg?")
 Request.of({"input": "…", "files": ["a.jpg"], "chat_history": [HumanMessage("hi"), AIMessage("hello")]})
@@ -32,11 +32,11 @@ class Request(Frozen):
     """A request to the agent.
 
     Attributes:
-        input: the request in plain words.
-        files: paths or http(s) URLs that come with it; a single one may stand without a list.
+        input: the text of the request.
+        files: paths or http(s) URLs; a single one needs no list.
         chat_history: earlier messages of the chat, oldest first.
-        messages: LangChain messages instead of `input`; the last human one is the request, with its image
-            and audio content blocks as files, and the ones before it are the history.
+        messages: LangChain messages instead of `input`. The last human one is the request, its image and
+            audio content blocks are files, and earlier messages are the history.
     """
 
     input: str = ""
@@ -49,11 +49,10 @@ class Request(Frozen):
     def _as_messages(cls, value: Any) -> Any:
         if not isinstance(value, list):
             return value
-        # A dict with a "type" is a dumped message, which pydantic reads; others are short forms.
-        dumped = [isinstance(item, dict) and "type" in item for item in value]
+        # Dumped messages, which have a "type", are validated by pydantic.
         return [
-            item if is_dumped else convert_to_messages([item])[0]
-            for item, is_dumped in zip(value, dumped, strict=True)
+            item if isinstance(item, dict) and "type" in item else convert_to_messages([item])[0]
+            for item in value
         ]
 
     @field_validator("files", mode="before")
@@ -65,27 +64,25 @@ class Request(Frozen):
 
     @classmethod
     def of(cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage) -> Request:
-        """Anything that `JarvisAgent.invoke` takes, as a Request.
+        """Convert any input of `JarvisAgent.invoke`.
 
         Raises:
-            InputError: the value has another form; the message names the field, and what it takes.
+            InputError: the value has another form; the message names the field and its accepted values.
         """
         if isinstance(value, Request):
             return value
         if isinstance(value, str):
             return cls(input=value)
-        if isinstance(value, BaseMessage):
-            value = [value]
-        if isinstance(value, list):
-            value = {"messages": value}
+        if isinstance(value, list | BaseMessage):
+            value = {"messages": value if isinstance(value, list) else [value]}
         try:
             return cls.model_validate(value)
-        except (ValidationError, NotImplementedError, ValueError, KeyError, TypeError) as error:
+        except (NotImplementedError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{_FORMS}; {_fault(error)}") from error
 
     @property
     def text(self) -> str:
-        """The request's words, whichever field they came in."""
+        """The text of the request, from `input` or the last human message."""
         if self.input.strip():
             return self.input.strip()
         last = self._last_human()
@@ -100,7 +97,7 @@ class Request(Frozen):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """Content blocks of the request's message that are not text: images, audio, video, files."""
+        """Content blocks of the request's message other than text."""
         last = self._last_human()
         return [] if last is None or self.input.strip() else media_blocks(self.messages[last])
 
@@ -110,9 +107,8 @@ class Request(Frozen):
 
 
 def _fault(error: Exception) -> str:
-    """The message for a value that is not a request."""
     if not isinstance(error, ValidationError):
-        # LangChain adds an address of its manual in the lines below the first.
+        # The lines after LangChain's first one link to its manual.
         return f"a message of this one cannot be read: {_shown(describe_error(error).splitlines()[0])}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
@@ -128,7 +124,7 @@ def _shown(text: str) -> str:
 
 
 def media_blocks(message: BaseMessage) -> list[dict[str, Any]]:
-    """The content blocks of a message that are not text, in LangChain's standard form if they have one."""
+    """The content blocks of a message other than text, in LangChain's standard form if possible."""
     try:
         blocks: list[Any] = list(message.content_blocks)
     except (KeyError, TypeError, ValueError):

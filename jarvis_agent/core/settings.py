@@ -1,4 +1,4 @@
-"""One frozen Settings object; every field can be set from the environment with the prefix JARVIS_.
+"""Settings from arguments and JARVIS_ environment variables.
 
 Settings(policy="local-only", task_timeout=60)
 JARVIS_POLICY=local-only jarvis "…"
@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.core.errors import ConfigError
@@ -26,13 +26,13 @@ Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
 
 class Settings(BaseSettings):
-    """What a user may decide. Times are seconds, sizes bytes."""
+    """All settings. Times are in seconds, sizes in bytes."""
 
     model_config = SettingsConfigDict(
         env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
     )
 
-    # The language model (see jarvis_agent.llm.client for the order in which one is looked for).
+    # The language model.
     model: str | None = Field(None, description="init_chat_model string, or a model name for base_url")
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
     api_key: SecretStr | None = Field(None, description="key for base_url, if it wants one")
@@ -123,41 +123,33 @@ class Settings(BaseSettings):
         86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
-    @field_validator("licenses", "allowed_dirs", mode="before")
+    @field_validator("licenses", "allowed_dirs", "policies", mode="before")
     @classmethod
-    def _listed(cls, value: Any, info: Any) -> Any:
-        """The variables hold lists as a shell would write them ("mit,bsd", "/a:/b"), or as JSON."""
+    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read a variable: JSON, or "mit,bsd", "/a:/b" and "task=policy,task=policy"."""
         if not isinstance(value, str):
             return value
-        if value.lstrip().startswith("["):
+        if value.lstrip().startswith(("[", "{")):
             return json.loads(value)
         parts = value.split(os.pathsep if info.field_name == "allowed_dirs" else ",")
-        return [part.strip() for part in parts if part.strip()]
-
-    @field_validator("policies", mode="before")
-    @classmethod
-    def _paired(cls, value: Any) -> Any:
-        """The variable holds pairs as a shell would write them ("a=b,c=d"), or JSON."""
-        if not isinstance(value, str):
-            return value
-        if value.lstrip().startswith("{"):
-            return json.loads(value)
-        pairs = (part.partition("=") for part in value.split(",") if part.strip())
-        return {task.strip(): policy.strip() for task, _, policy in pairs}
+        parts = [part.strip() for part in parts if part.strip()]
+        if info.field_name != "policies":
+            return parts
+        return {task.strip(): policy.strip() for task, _, policy in (part.partition("=") for part in parts)}
 
     def model_post_init(self, context: Any) -> None:
-        """The keys are masked from now on."""
+        """Register the keys as secrets."""
         for key in (self.api_key, self.hf_token):
             if key is not None:
                 register_secret(key.get_secret_value())
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """What is printed: an address without its login and its query."""
+        """Fields for `repr`, without secrets in URLs."""
         for name, value in super().__repr_args__():
             yield name, redact(value) if isinstance(value, str) else value
 
     def policy_for(self, task: str) -> Policy:
-        """Where models of a task run: the task's own policy, else the general one."""
+        """The policy for a task, else the general one."""
         return self.policies.get(task, self.policy)
 
     @property
@@ -200,15 +192,15 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """The settings that are given, and those of the environment for the fields that are absent or None.
+    """The given settings; absent fields and None are read from the environment.
 
     Variables that look like a misspelt setting are logged.
 
     Raises:
-        ConfigError: one of them cannot be used; the message names the field, or the variable.
+        ConfigError: a value is invalid; the message names the field or the variable.
     """
-    for strange, nearest in misspelt_variables(os.environ).items():
-        logger.warning("%s is no setting and changes nothing; did you mean %s?", strange, nearest)
+    for name, nearest in misspelt_variables(os.environ).items():
+        logger.warning("%s is no setting and changes nothing; did you mean %s?", name, nearest)
     given = {field: value for field, value in given.items() if value is not None}
     try:
         return Settings(**given)
@@ -220,11 +212,8 @@ def load_settings(**given: Any) -> Settings:
 
 
 def misspelt_variables(names: Iterable[str]) -> dict[str, str]:
-    """Those of the variables that look like a setting and are none, each with the one that it is nearest to.
-
-    What merely begins like ours (`JARVIS_HOME` of another program) is left alone.
-    """
+    """Variables that look like a misspelt setting, each with the nearest setting."""
     ours = [f"JARVIS_{field.upper()}" for field in Settings.model_fields]
-    strange = (name for name in names if name.startswith("JARVIS_") and name not in ours)
-    nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in strange}
+    unknown = (name for name in names if name.startswith("JARVIS_") and name not in ours)
+    nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in unknown}
     return {name: close[0] for name, close in nearest.items() if close}

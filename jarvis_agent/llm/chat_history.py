@@ -20,44 +20,33 @@ _MAX_TURN_CHARS = 600
 
 def shorten_history(turns: Sequence[ChatTurn]) -> Truncator:
     """A truncator for the chat history (see `jarvis_agent.llm.budget`)."""
-    return lambda limit: format_chat_history(turns, budget=limit) or "(none)"
+    return lambda limit: format_chat_history(turns, limit) or "(none)"
 
 
-def format_chat_history(
-    turns: Sequence[ChatTurn], recent: int | None = HISTORY_TURNS, budget: int | None = None
-) -> str:
+def format_chat_history(turns: Sequence[ChatTurn], budget: int | None = None) -> str:
     """Earlier turns, oldest first; each resource is one line with its kind, path or text, and name.
 
     Args:
         turns: oldest first.
-        recent: number of turns shown in words; None: all.
         budget: maximum number of tokens. The words of old turns are dropped first, then their resources.
     """
-    in_words = len(turns) if recent is None else recent
-    kept: list[list[str]] = []
+    in_words = HISTORY_TURNS
+    kept: list[str] = []
     left = budget
     for age, turn in enumerate(reversed(turns)):
+        title = f"Turn {len(turns) - age}"
         made = [f"- {_resource(resource)}" for resource in turn.resources]
         said = [f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
-        entry = [f"Turn {len(turns) - age}", *(said if age < in_words else []), *made]
-        if left is not None and count_tokens("\n".join(entry)) > left:
+        lines = [title, *(said if age < in_words else []), *made]
+        if left is not None and count_tokens("\n".join(lines)) > left:
             in_words = min(in_words, age)
-            entry = _first_that_fit([f"Turn {len(turns) - age}", *made], left)
-        if len(entry) < 2:
-            continue
-        kept.append(entry)
-        left = None if left is None else left - count_tokens("\n".join(entry))
-    return "\n".join(line for entry in reversed(kept) for line in entry)
-
-
-def _first_that_fit(lines: Sequence[str], budget: int) -> list[str]:
-    fitting: list[str] = []
-    for line in lines:
-        budget -= count_tokens(line)
-        if budget < 0:
-            break
-        fitting.append(line)
-    return fitting
+            lines = [title, *made]
+            while lines and count_tokens("\n".join(lines)) > left:
+                lines.pop()
+        if len(lines) > 1:
+            kept.append("\n".join(lines))
+            left = None if left is None else left - count_tokens(kept[-1])
+    return "\n".join(reversed(kept))
 
 
 def _resource(resource: Resource) -> str:

@@ -47,8 +47,8 @@ class Example:
         """Read an example.
 
         Args:
-            value: an Example, or a dict with "input" (or "request") and "plan", and optionally "chat_history"
-                (or "chat"): messages, or dicts with "request", "answer" and "resources". A plan is a list of
+            value: an Example, or a dict with "input", "plan" and optionally "chat_history": messages, or
+                dicts with "request", "answer" and "resources". A plan is a list of
                 `{"task": …, "id": 0, "dep": [-1], "args": {…}}`, or JSON text of it.
 
         Raises:
@@ -59,8 +59,8 @@ class Example:
         try:
             plan = json.loads(value["plan"]) if isinstance(value["plan"], str) else value["plan"]
             tasks = [Task.model_validate(task).model_dump() for task in plan]
-            text = _text(value["input"] if "input" in value else value["request"])
-            chat = turns_of(map(_turn, value.get("chat_history", value.get("chat", ()))))
+            text = _text(value["input"])
+            chat = turns_of(map(_turn, value.get("chat_history", ())))
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise ConfigError(_explained(wrong)) from error

@@ -22,7 +22,7 @@ from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
+from jarvis_agent.planning.parser import StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
 
@@ -97,11 +97,6 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         yield _conclusion(parser)
-
-
-def broken_tasks(errors: list[PlanParseError]) -> list[dict[str, Any]]:
-    """The errors as plain data for the repair prompt."""
-    return [{"written": error.raw, "error": error.error} for error in errors]
 
 
 def _plans(tasks: list[Task]) -> Iterator[Plan]:

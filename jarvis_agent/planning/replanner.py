@@ -4,8 +4,8 @@
     more = chain.invoke({"input": "…", "files": […], "plan": plan, "results": results})
     more.tasks      # new ids; they may refer to finished tasks. An empty plan is a valid answer
 
-The LLM is asked only if another plan could help. It is told what happened but not what the tasks produced, so
-that words in an image or a recording cannot become tasks. Its reply is parsed like any plan.
+The LLM is asked only if another plan could help. The prompt has the errors but not the results, so that words
+in an image or a recording cannot become tasks. The reply is parsed like any plan.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jarvis_agent.core import errors
 from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
@@ -65,7 +66,10 @@ def replanning_chain(
             return Plan(notes=[f"the language model could not plan again: {error}"])
         return _added(str(reply.text), value["plan"], results, failed, request.specs)
 
-    return RunnableLambda(replan, name="replan")
+    def replan_sync(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
+        return run_sync(lambda: replan(value, config))
+
+    return RunnableLambda(replan_sync, replan, name="replan")
 
 
 def _added(

@@ -26,7 +26,7 @@ from small_agents import (
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.media.audio import write_audio
-from jarvis_agent.selection import registry as experts
+from jarvis_agent.selection import model_registry as experts
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
 pytestmark = pytest.mark.usefixtures("home")

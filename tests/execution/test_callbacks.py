@@ -1,4 +1,4 @@
-"""Tasks as tool runs in LangChain's callbacks: what LangSmith, `astream_events` and LangGraph see."""
+"""Tasks as tool runs in LangChain's callbacks, for LangSmith, `astream_events` and LangGraph."""
 
 from __future__ import annotations
 
@@ -30,19 +30,30 @@ def _tools(events: list[Any]) -> list[tuple[str, str]]:
     return [(event["event"], event["name"]) for event in events if event["event"].startswith("on_tool")]
 
 
-async def test_each_task_starts_and_ends_in_the_stream_of_events() -> None:
+TOOL_EVENTS = [
+    ("on_tool_start", "image-to-text"),
+    ("on_tool_end", "image-to-text"),
+    ("on_tool_start", "text-to-speech"),
+    ("on_tool_end", "text-to-speech"),
+]
+
+
+async def test_each_task_starts_and_ends_below_the_agent_also_inside_langgraph() -> None:
+    from langgraph.func import entrypoint
+
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    events = await _events(agent, REQUEST)
-    assert _tools(events) == [
-        ("on_tool_start", "image-to-text"),
-        ("on_tool_end", "image-to-text"),
-        ("on_tool_start", "text-to-speech"),
-        ("on_tool_end", "text-to-speech"),
-    ]
-    root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
-    started = [event for event in events if event["event"] == "on_tool_start"]
-    assert all(event["parent_ids"][0] == root for event in started)
-    assert [event["metadata"]["jarvis_task_id"] for event in started] == [0, 1]
+
+    @entrypoint()
+    async def flow(request: str) -> str:
+        return (await agent.ainvoke(request)).answer
+
+    for runnable in (agent, flow):
+        events = await _events(runnable, REQUEST)
+        assert _tools(events) == TOOL_EVENTS
+        root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
+        started = [event for event in events if event["event"] == "on_tool_start"]
+        assert all(event["parent_ids"][0] == root for event in started)
+        assert [event["metadata"]["jarvis_task_id"] for event in started] == [0, 1]
 
 
 async def test_inputs_and_outputs_are_plain_json() -> None:
@@ -59,18 +70,18 @@ async def test_inputs_and_outputs_are_plain_json() -> None:
 
 async def test_a_task_that_fails_is_an_error_and_a_skipped_one_never_starts() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": RuntimeError("it broke")})
-    told: list[Any] = []
+    seen: list[Any] = []
 
     class Handler(AsyncCallbackHandler):
         async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
-            told.append(kwargs["name"])
+            seen.append(kwargs["name"])
 
         async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
-            told.append(str(error))
+            seen.append(str(error))
 
     run = await agent.ainvoke(REQUEST, {"callbacks": [Handler()]})
     assert [result.status for result in run.results] == ["failed", "skipped"]
-    assert told == ["image-to-text", run.results[0].error]
+    assert seen == ["image-to-text", run.results[0].error]
 
 
 def test_a_run_is_one_tree_in_a_tracer() -> None:
@@ -97,23 +108,7 @@ def _has_llm_call(run: Any) -> bool:
     return run.run_type == "llm" or any(map(_has_llm_call, run.child_runs))
 
 
-async def test_a_node_of_langgraph_shows_them_below_itself() -> None:
-    from langgraph.func import entrypoint
-
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
-
-    @entrypoint()
-    async def flow(request: str) -> str:
-        return (await agent.ainvoke(request)).answer
-
-    events = await _events(flow, REQUEST)
-    root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
-    started = [event for event in events if event["event"] == "on_tool_start"]
-    assert [event["name"] for event in started] == ["image-to-text", "text-to-speech"]
-    assert all(event["parent_ids"][0] == root for event in started)
-
-
-async def test_another_langchain_tool_is_told_once() -> None:
+async def test_another_langchain_tool_is_reported_once() -> None:
     @tool
     def weather(place: str) -> str:
         """The weather at a place."""
@@ -126,33 +121,28 @@ async def test_another_langchain_tool_is_told_once() -> None:
     ]
 
 
-async def test_a_durable_run_shows_its_tasks_too() -> None:
+async def test_a_durable_run_reports_its_tasks() -> None:
     from langgraph.checkpoint.memory import InMemorySaver
 
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
     graph = agent.with_checkpointer(InMemorySaver()).graph
     config = {"configurable": {"thread_id": "talk"}}
     events = [event async for event in graph.astream_events({"input": REQUEST}, config, version="v2")]
-    assert _tools(events) == [
-        ("on_tool_start", "image-to-text"),
-        ("on_tool_end", "image-to-text"),
-        ("on_tool_start", "text-to-speech"),
-        ("on_tool_end", "text-to-speech"),
-    ]
+    assert _tools(events) == TOOL_EVENTS
 
 
-async def test_a_task_that_is_stopped_is_told_as_an_error() -> None:
+async def test_a_cancelled_task_is_reported_as_an_error() -> None:
     started = asyncio.Event()
 
     async def forever(call: Any) -> Any:
         started.set()
         await asyncio.Event().wait()
 
-    told: list[str] = []
+    seen: list[str] = []
 
     class Handler(AsyncCallbackHandler):
         async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
-            told.append(type(error).__name__)
+            seen.append(type(error).__name__)
 
     agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": forever})
     running = asyncio.create_task(agent.ainvoke(REQUEST, {"callbacks": [Handler()]}))
@@ -160,4 +150,4 @@ async def test_a_task_that_is_stopped_is_told_as_an_error() -> None:
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    assert told == ["CancelledError"]
+    assert seen == ["CancelledError"]

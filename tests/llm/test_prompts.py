@@ -230,8 +230,8 @@ class TestChatHistory:
         assert "request 199" in log
         assert "request 190" not in log
         assert log.index("/out/190.png") < log.index("/out/199.png")
-        log = format_chat_history(CHAT[-30:], recent=2)
-        assert re.findall(r"request (\d+) ", log) == ["198", "199"]
+        log = format_chat_history(CHAT[-30:])
+        assert re.findall(r"request (\d+) ", log) == [str(n) for n in range(190, 200)]
         assert all(f'image "/out/{n}.png"' in log for n in range(170, 200))
 
     def test_turns_become_messages_and_messages_turns(self) -> None:

@@ -1,4 +1,4 @@
-"""The bank's examples are valid and varied, and those that suit a request are found."""
+"""Examples and tools are selected by similarity to the request."""
 
 import json
 import re
@@ -53,23 +53,19 @@ def nearest(bank, asked, similarity, count):
     return list(map(Example.of, selected))
 
 
-def test_every_example_is_a_plan_that_needs_no_repair():
-    for demo in BANK:
-        check(demo)
+def test_every_example_is_a_valid_plan_that_only_names_given_files():
+    for example in BANK:
+        plan = Plan.parse(example.to_json())
+        assert json.loads(plan.to_json()) == example.plan
+        assert plan.notes == []
+        assert all(sorted(refs_in(task.args)) == sorted(task.deps) for task in plan.tasks)
+        known = {file.name for file in example.files}
+        for turn in example.chat:
+            known |= {str(resource.path) for resource in turn.resources} | set(turn.request.split())
+        assert known >= set(re.findall(r'"([^"<]+\.(?:jpg|png|wav|mp3|mp4|csv))"', example.to_json()))
 
 
-def check(demo):
-    plan = Plan.parse(demo.to_json())
-    assert json.loads(plan.to_json()) == demo.plan
-    assert plan.notes == []
-    for task in plan.tasks:
-        assert sorted(refs_in(task.args)) == sorted(task.deps)
-    named = {file.name for file in demo.files} | {str(r.path) for turn in demo.chat for r in turn.resources}
-    given = set(re.findall(r'"([^"<]+\.(?:jpg|png|wav|mp3|mp4|csv))"', demo.to_json()))
-    assert given <= named | {name for turn in demo.chat for name in turn.request.split()}
-
-
-def test_the_bank_shows_every_task_chains_graphs_chinese_follow_ups_and_nothing_to_do():
+def test_the_bank_covers_every_task_and_kind_of_request():
     plans = [demo.plan for demo in BANK]
     assert len(BANK) >= 60
     assert {task["task"] for plan in plans for task in plan} == set(TASKS)
@@ -81,7 +77,7 @@ def test_the_bank_shows_every_task_chains_graphs_chinese_follow_ups_and_nothing_
     assert len({demo.input for demo in BANK}) == len(BANK)
 
 
-def test_no_example_is_a_request_of_an_evaluation():
+def test_no_example_is_an_evaluation_request():
     def plain(text):
         return "".join(filter(str.isalnum, text.casefold()))
 
@@ -90,33 +86,28 @@ def test_no_example_is_a_request_of_an_evaluation():
     assert not [demo.input for demo in BANK if plain(demo.input) in evaluated]
 
 
-@pytest.mark.parametrize(
-    ("request_", "task"),
-    [
-        ("How many objects can you see in b.jpg?", "object-detection"),
-        ("Write down what she says in talk.wav", "automatic-speech-recognition"),
-        ("把“晚安”翻译成法文", "translation"),
-        ("Take the depth map of b.jpg and draw a castle after it", "depth-text-to-image"),
-    ],
-)
-def test_the_nearest_example_shows_the_task_that_is_asked_for(request_, task, by_words):
-    assert task in nearest(BANK, brief(request_), by_words, 4)[-1].tasks
+def test_the_nearest_example_has_the_requested_task(by_words):
+    requests = {
+        "How many objects can you see in b.jpg?": "object-detection",
+        "Write down what she says in talk.wav": "automatic-speech-recognition",
+        "把“晚安”翻译成法文": "translation",
+        "Take the depth map of b.jpg and draw a castle after it": "depth-text-to-image",
+    }
+    for request, task in requests.items():
+        assert task in nearest(BANK, brief(request), by_words, 4)[-1].tasks, request
 
 
-def test_the_chosen_are_varied_and_no_more_than_asked_for(by_words):
+def test_the_selected_examples_vary_and_match_the_script(by_words):
     chosen = nearest(BANK, brief("Take the edges of b.jpg and draw a bridge after it"), by_words, 6)
     assert len(chosen) == 6
-    tasks = [demo.tasks for demo in chosen]
+    tasks = [example.tasks for example in chosen]
     assert all(tasks.count(each) <= 2 for each in tasks)
     assert nearest(BANK, brief("hello"), by_words, 0) == []
+    chinese = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 2)
+    assert all(re.search("[\u4e00-\u9fff]", example.input) for example in chinese)
 
 
-def test_chinese_requests_are_shown_chinese_examples(by_words):
-    nearest_two = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 2)
-    assert all(re.search("[\u4e00-\u9fff]", demo.input) for demo in nearest_two)
-
-
-def test_a_chain_is_shown_a_chain_of_the_same_tasks():
+def test_a_chain_gets_an_example_with_the_same_chain():
     asked = "Extract the audio of b.mp4, then transcribe the recording"
     assert nearest(BANK, brief(asked), TextSimilarity(), 1)[0].tasks == (
         "extract-audio",
@@ -131,13 +122,13 @@ def test_each_step_of_a_request_is_compared_with_each_task(by_words):
     assert by_words.task_scores(brief("")) == []
 
 
-def test_a_follow_up_turn_is_shown_one_and_other_requests_are_not(by_words):
+def test_only_a_follow_up_request_gets_examples_with_a_chat(by_words):
     turn = ChatTurn("Draw a boat", "Here it is")
     assert nearest(BANK, brief("Now make it red", turns=(turn,)), by_words, 4)[-1].chat
     assert not any(demo.chat for demo in nearest(BANK, brief("Now make it red"), by_words, 20))
 
 
-def test_examples_use_the_names_and_arguments_under_which_tasks_are_offered(by_words):
+def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
     mine = TaskSpec("Object Detection", "tool", "Find objects.", (Arg("image", "image"),), ("image",))
     chosen = nearest(BANK, brief("How many cars are in b.jpg?", {mine.name: mine}), by_words, 3)
     assert {name for demo in chosen for name in demo.tasks} == {"Object Detection"}
@@ -145,19 +136,16 @@ def test_examples_use_the_names_and_arguments_under_which_tasks_are_offered(by_w
     assert not any(demo.plan for demo in nearest(BANK, brief("How many?", {other.name: other}), by_words, 3))
 
 
-def test_a_narrowed_list_keeps_the_order_and_what_the_request_names(by_words):
+def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(by_words):
     shown = list(select_tools(brief("Do an unconditional image generation for me"), by_words))
     assert "unconditional-image-generation" in shown
     assert len(shown) < len(TASKS)
     assert shown == [name for name in TASKS if name in shown]
-
-
-def test_a_short_list_is_not_select_tools(by_words):
     few = dict(list(TASKS.items())[:SHOWN_BY_WORDS])
     assert select_tools(brief("Speak", few), by_words) == few
 
 
-def test_the_right_tasks_are_nearly_always_among_those_shown(by_words):
+def test_filtering_keeps_the_right_tasks_of_95_percent_of_the_requests(by_words):
     rows = [row for file in EVALUATED for row in json.loads(file.read_text("utf-8"))]
     missed = [
         row["request"]
@@ -199,7 +187,7 @@ def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
             return [own]
 
     file = tmp_path / "examples.json"
-    file.write_text(json.dumps([{"request": "From a file", "plan": []}]))
+    file.write_text(json.dumps([{"input": "From a file", "plan": []}]))
     (tmp_path / "plan.md").write_text("Rules\n---\n{{ User Input }}")
     cases = {
         "Do the thing to z.jpg": {"examples": Mine()},
@@ -219,7 +207,7 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
     for wrong, message in (
         (7, "a BaseExampleSelector, not 7"),
         ("knn", '"nearest"'),
-        ([{"plan": []}], "input|request"),
+        ([{"plan": []}], "input"),
         ([{"input": 7, "plan": []}], "7 is not text"),
         ([{"input": "fly", "plan": [{"id": 0}]}], "task: Field required"),
         ([{"input": "fly", "plan": "["}], "Expecting value"),
@@ -233,7 +221,7 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
     assert FixedExamples([]).select_examples({}) == []
 
 
-def test_files_are_called_by_their_kinds():
+def test_file_names_are_replaced_by_their_kinds():
     expected = {
         "Describe cat.jpg": "Describe the image",
         "Dub a.mp4 with b.wav": "Dub the video with the audio",
@@ -245,7 +233,7 @@ def test_files_are_called_by_their_kinds():
     assert (kind_by_name("a.xyz"), kind_by_name("A.TSV")) == ("file", "table")
 
 
-def test_without_embeddings_shared_words_are_compared_and_scripts_kept_apart(by_words):
+def test_without_embeddings_shared_words_and_scripts_are_compared(by_words):
     others = ["Count the cows in b.jpg", "Read this out", "数一数图里的羊"]
     near, far, other = by_words.scores("Count the sheep in a.jpg", others)
     assert 1 > near > far > other

@@ -1,4 +1,4 @@
-"""The schema holds a plan to what can be meant: tasks, arguments, files, earlier tasks."""
+"""The JSON schema allows only available tasks, their arguments, given files and references."""
 
 import json
 
@@ -39,10 +39,6 @@ def test_every_built_in_task_has_its_own_arguments_in_a_closed_schema():
     assert args["visual-document-retrieval"]["properties"]["image"]["type"] == "array"
     assert {"type": "number"} in args["resize-image"]["properties"]["width"]["anyOf"]
     assert schema["additionalProperties"] is False
-
-
-def test_the_schema_lets_no_list_of_dependencies_go_on_for_ever():
-    forms = plan_schema(TASKS)["properties"]["tasks"]["items"]["anyOf"]
     assert all(form["properties"]["dep"]["maxItems"] == 8 for form in forms)
 
 
@@ -56,42 +52,31 @@ def test_a_tool_with_arguments_of_any_kind_opens_the_schema(inputs):
     assert all(form["properties"]["args"]["required"] == [] for form in forms)
 
 
-def test_without_tasks_there_is_no_schema():
-    assert plan_schema({}) is None
-
-
 def forms_of(schema):
     forms = schema["properties"]["tasks"]["items"]["anyOf"]
     return {name: form["properties"] for form in forms for name in form["properties"]["task"]["enum"]}
 
 
-def test_with_files_an_argument_is_one_of_its_kind_or_what_an_earlier_task_made():
+def test_with_files_a_file_argument_is_a_file_of_its_kind_or_a_reference():
     schema = plan_schema(TASKS, {"image": ["a.jpg"], "audio": ["b.wav"]})
     image = schema["$defs"]["image"]["enum"]
     assert image[:3] == ["a.jpg", "<resource>-0", "<resource>-1"]
     assert "b.wav" not in image
-    look = forms_of(schema)["object-detection"]["args"]["properties"]
-    assert look == {"image": {"$ref": "#/$defs/image"}}
-    assert forms_of(schema)["image-to-image"]["args"]["properties"]["mask"]["anyOf"][1] == {"type": "null"}
+    forms = forms_of(schema)
+    assert forms["object-detection"]["args"]["properties"] == {"image": {"$ref": "#/$defs/image"}}
+    assert forms["image-to-image"]["args"]["properties"]["mask"]["anyOf"][1] == {"type": "null"}
+    assert forms["text-to-speech"]["args"]["properties"] == {"text": {"type": "string"}}
 
 
-def test_without_files_only_what_tasks_make_can_stand_for_one():
-    schema = plan_schema(TASKS, {})
-    assert all(value.startswith("<resource>-") for value in schema["$defs"]["video"]["enum"])
-
-
-def test_texts_stay_free():
-    schema = plan_schema(TASKS, {"image": ["a.jpg"]})
-    assert forms_of(schema)["text-to-speech"]["args"]["properties"] == {"text": {"type": "string"}}
-
-
-def test_ids_are_as_many_as_the_files_may_need():
+def test_without_files_a_file_argument_is_a_reference_and_the_number_of_ids_is_limited():
     few, many = plan_schema(TASKS, {}), plan_schema(TASKS, {"image": [f"{n}.jpg" for n in range(10)]})
+    assert all(value.startswith("<resource>-") for value in few["$defs"]["video"]["enum"])
     assert few["$defs"]["id"]["enum"] == list(range(16))
     assert many["$defs"]["dep"]["enum"] == list(range(-1, 40))
+    assert plan_schema({}) is None
 
 
-def test_the_files_are_those_of_the_request_and_of_the_chat_as_plans_name_them():
+def test_files_are_those_of_the_request_and_the_chat():
     made = Resource(kind="image", path="/out/zoo.png", name="text-to-image")
     said = Resource(kind="text", text="a zoo")
     given = Resource(kind="image", path="/home/a.jpg", name="a.jpg")

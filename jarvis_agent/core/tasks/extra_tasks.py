@@ -1,12 +1,13 @@
-"""Task types that the Hub has no name for: the paper's control maps, and tools for media that are no models.
+"""Task types beside those of the Hub: the paper's control maps, and media tools without models.
 
-A control map (edges, depth, a pose, …) is made from an image by `X-control`; `X-text-to-image` makes a new
-image from such a map and a text, with a ControlNet.
+`X-control` makes a control map (edges, depth, a pose, …) from an image; `X-text-to-image` makes an image from
+such a map and a text, with a ControlNet.
 """
 
 from __future__ import annotations
 
-from jarvis_agent.core.tasks.spec import AUDIO, IMAGE, PROMPT, VIDEO, Arg, TaskSpec
+from jarvis_agent.core.tasks.rows import task_rows
+from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 
 _MAPPED_BY = {
     "depth": "depth-estimation",
@@ -14,17 +15,17 @@ _MAPPED_BY = {
     "openpose": "keypoint-detection",
     "seg": "image-segmentation",
 }
-"""The task types whose models make a control map; the other maps are made by algorithms."""
+"""Task types whose models make a control map; algorithms make the others."""
 
 
 def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
-    """The pair of tasks for one kind of control map: image → map, and map + text → image."""
+    """The tasks image → map and map + text → image for one kind of control map."""
     return (
         TaskSpec(
             f"{name}-control",
             "control",
             f"Make the {what} of an image.",
-            (IMAGE,),
+            (Arg("image", "image"),),
             ("image",),
             (
                 f"control-{name}",
@@ -40,7 +41,7 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
             f"{name}-text-to-image",
             "control",
             f"Make a new image from a text and the {what} of another image.",
-            (PROMPT, Arg("image", "image", description=f"the {what}")),
+            (Arg("text", "text", description="the prompt"), Arg("image", "image", description=f"the {what}")),
             ("image",),
             (f"{name}-to-image", *(f"{a}-text-to-image" for a in aliases)),
             listing=(("filter", "controlnet"), ("search", name)),
@@ -48,55 +49,39 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
     )
 
 
-OWN_TASKS: tuple[TaskSpec, ...] = (
-    # media tools
-    TaskSpec(
-        "combine-video-audio",
+EXTRA_TASKS: tuple[TaskSpec, ...] = (
+    *task_rows(
         "media",
-        "Put a sound under a video, such as speech that dubs it.",
-        (VIDEO, AUDIO),
-        ("video",),
-        ("dub-video", "video-dubbing"),
-        needs_model=False,
-    ),
-    TaskSpec(
-        "extract-audio",
-        "media",
-        "Take the sound out of a video, as a sound file.",
-        (VIDEO,),
-        ("audio",),
-        ("video-to-audio",),
-        needs_model=False,
-    ),
-    TaskSpec(
-        "extract-frames",
-        "media",
-        "Take pictures out of a video, evenly spread over its length.",
-        (VIDEO, Arg("count", "data", required=False, description="how many; 8 if not said")),
-        ("image", "data"),
-        ("video-to-images", "video-frames"),
-        needs_model=False,
-    ),
-    TaskSpec(
-        "resize-image",
-        "media",
-        "Make an image larger or smaller; with one side given, the other follows.",
         (
-            IMAGE,
-            Arg("width", "data", required=False, description="pixels"),
-            Arg("height", "data", required=False, description="pixels"),
+            "combine-video-audio",
+            "video, audio -> video",
+            "Put a sound under a video, such as speech that dubs it.",
+            "dub-video, video-dubbing",
         ),
-        ("image",),
-        ("image-resizing",),
-        needs_model=False,
-    ),
-    TaskSpec(
-        "crop-image",
-        "media",
-        "Cut a part out of an image: a box, such as that of a detected object.",
-        (IMAGE, Arg("box", "data", description="[xmin, ymin, xmax, ymax] in pixels, or a detection")),
-        ("image",),
-        ("image-cropping",),
+        (
+            "extract-audio",
+            "video -> audio",
+            "Take the sound out of a video, as a sound file.",
+            "video-to-audio",
+        ),
+        (
+            "extract-frames",
+            "video, count? -> image, data",
+            "Take pictures out of a video, evenly spread over its length.",
+            "video-to-images, video-frames",
+        ),
+        (
+            "resize-image",
+            "image, width?, height? -> image",
+            "Make an image larger or smaller; with one side given, the other follows.",
+            "image-resizing",
+        ),
+        (
+            "crop-image",
+            "image, box -> image",
+            "Cut a part out of an image: a box, such as that of a detected object.",
+            "image-cropping",
+        ),
         needs_model=False,
     ),
     # control maps (the paper's controlnet-sd)

@@ -1,4 +1,4 @@
-"""The one table of task types: `TASKS`, by name, and the way to add to it.
+"""The registry of task types.
 
     register_task(TaskSpec(name="sketch-cleanup", category="vision", …))
     find_task("ASR")  →  TASKS["automatic-speech-recognition"]
@@ -15,32 +15,30 @@ from functools import lru_cache
 from typing import get_args
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.tasks.extra_tasks import OWN_TASKS
+from jarvis_agent.core.tasks.extra_tasks import EXTRA_TASKS
 from jarvis_agent.core.tasks.hub_tasks import HUB_TASKS, NOT_CALLABLE
 from jarvis_agent.core.tasks.spec import Category, Modality, TaskSpec
 
 TASKS: dict[str, TaskSpec] = {}
-"""Every known task type, by its name."""
+"""All task types by name."""
 
 _ALIASES: dict[str, str] = {}
 _NAME = re.compile("[a-z0-9_-]{1,64}")
 
 
 def canonical(name: str) -> str:
-    """The spelling that names are compared in: lower case, words joined by dashes."""
+    """A name in lower case with its words joined by dashes."""
     return re.sub(r"[\s_/]+", "-", name.strip().lower())
 
 
-# The names on offer are a fixed stock; what a model or a user wrote is nothing to keep.
-_kept_canonical = lru_cache(maxsize=1024)(canonical)
+_cached_canonical = lru_cache(maxsize=1024)(canonical)
 
 
 def register_task(spec: TaskSpec) -> TaskSpec:
     """Add a task type, or replace the one of the same name. Returns the spec.
 
     Raises:
-        ValueError: the name or a kind of its inputs or outputs is none that can be used, or an alias belongs
-            to another task already.
+        ValueError: the name, category or a kind is invalid, or an alias belongs to another task.
     """
     if not _NAME.fullmatch(spec.name):
         raise ValueError(f"the name of a task has up to 64 letters (a-z), digits, - and _, not {spec.name!r}")
@@ -61,18 +59,18 @@ def register_task(spec: TaskSpec) -> TaskSpec:
 
 
 def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpec | None:
-    """The task of that name or alias, in any spelling; None if there is none.
+    """The task type of a name or alias in any spelling; None if there is none.
 
     Args:
         name: "object-detection", "Object Detection", "object_detection", "object-det", …
-        extra: further task types (such as the user's own tools), which come first.
+        extra: further task types, such as the user's tools, which come first.
     """
     extra = extra or {}
     if name in extra:
         return extra[name]
     key = canonical(name)
     for table in (extra, TASKS):
-        found = next((spec for known, spec in table.items() if _kept_canonical(known) == key), None)
+        found = next((spec for known, spec in table.items() if _cached_canonical(known) == key), None)
         if found:
             return found
     owner = _ALIASES.get(key)
@@ -80,25 +78,20 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
 
 
 def known_task(name: str) -> TaskSpec:
-    """The task of that name or alias, in any spelling.
+    """The task type of a name or alias in any spelling.
 
     Raises:
-        ConfigError: there is none, and those that are close to it are named; or it cannot be run.
+        ConfigError: there is none (the message suggests similar names), or it cannot be run.
     """
     spec = find_task(name)
     if spec is None:
         if reason := NOT_CALLABLE.get(canonical(name)):
             raise ConfigError(f"the Hub's task type {canonical(name)} cannot be run: {reason}")
-        close = ", ".join(closest_tasks(name))
+        close = ", ".join(get_close_matches(canonical(name), TASKS, n=3, cutoff=0.5))
         hint = f"close to it: {close}" if close else "`jarvis tasks` lists them all"
         raise ConfigError(f"there is no task {name!r}; {hint}")
     return spec
 
 
-def closest_tasks(name: str, count: int = 3) -> list[str]:
-    """Names of tasks that are spelt nearly like `name`, the nearest first."""
-    return get_close_matches(canonical(name), TASKS, n=count, cutoff=0.5)
-
-
-for _spec in (*HUB_TASKS, *OWN_TASKS):
+for _spec in (*HUB_TASKS, *EXTRA_TASKS):
     register_task(_spec)

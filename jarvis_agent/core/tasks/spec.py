@@ -1,4 +1,4 @@
-"""What a task type is: its name, what it takes, what it makes.
+"""TaskSpec: the name, inputs and outputs of a task type.
 
 TaskSpec(
     name="object-detection",
@@ -25,52 +25,28 @@ Category = Literal["text", "vision", "audio", "multimodal", "tabular", "control"
 MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "table", "3d", "file"})
 """The kinds that are files."""
 
-ARG_ALIASES: dict[str, str] = {
-    "question": "text",
-    "query": "text",
-    "prompt": "text",
-    "input": "text",
-    "inputs": "text",
-    "sentence": "text",
-    "img": "image",
-    "picture": "image",
-    "image_path": "image",
-    "image_url": "image",
-    "speech": "audio",
-    "sound": "audio",
-    "audio_path": "audio",
-    "video_path": "video",
-    "candidate_labels": "labels",
-    "classes": "labels",
-    "source_language": "src_lang",
-    "source_lang": "src_lang",
-    "target_language": "tgt_lang",
-    "target_lang": "tgt_lang",
-    "language": "tgt_lang",
-    "document": "image",
-    "csv": "table",
-    "dataframe": "table",
-    "documents": "sentences",
-    "images": "image",
-    "steps": "horizon",
-    "prediction_length": "horizon",
-    "num_frames": "count",
-    "bbox": "box",
-    "texts": "sentences",
-    "mask_image": "mask",
-    "control_image": "image",
-    "control": "image",
+_ALIASES = {
+    "text": "question query prompt input inputs sentence",
+    "image": "img picture image_path image_url document images control_image control",
+    "audio": "speech sound audio_path",
+    "video": "video_path",
+    "labels": "candidate_labels classes",
+    "src_lang": "source_language source_lang",
+    "tgt_lang": "target_language target_lang language",
+    "table": "csv dataframe",
+    "sentences": "documents texts",
+    "horizon": "steps prediction_length",
+    "count": "num_frames",
+    "box": "bbox",
+    "mask": "mask_image",
 }
-"""Other spellings of argument names → the one canon. An alias is used only where the task has the
-canonical argument and lacks one of the alias's own name."""
+ARG_ALIASES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
+"""Other spellings of argument names. An alias is used only if the task has no argument of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """One argument of a task.
-
-    `many` says that the task takes a list as a whole; elsewhere a list fans out into separate tasks.
-    """
+    """One argument of a task; with `many` the task takes a list, else a list fans out into several tasks."""
 
     name: str
     kind: ArgKind
@@ -84,19 +60,16 @@ class TaskSpec:
     """A type of task.
 
     Attributes:
-        name: the Hub's name of the task (`pipeline_tag`), or one of ours where the Hub has none.
+        name: the Hub's name (`pipeline_tag`), or our own if the Hub has none.
         category: the group under which `jarvis tasks` lists it.
         description: one sentence for the planner.
-        inputs: its arguments, the principal ones first.
-        outputs: the kinds that it makes, the principal one first; "any" means that it may make others too.
-            `<resource>-N` in an argument of kind K stands for the resource of kind K that task N made.
-            "text" is last where the text merely sums up data ("2 cats and 1 dog").
-        aliases: other names, those of the paper among them.
-        needs_model: False for algorithms, which have no models to choose from.
-        models_of: name of the task type whose models do this one too: depth-control is done by those of
-            depth-estimation. Empty: it has models of its own.
-        listing: what the Hub is asked for its models, where that is not `pipeline_tag=name`: ControlNets
-            are known by a tag and by their names.
+        inputs: its arguments, the main ones first.
+        outputs: the kinds that it makes, the main one first; "any" means that it may make others too.
+            "text" is last if it summarises data ("2 cats and 1 dog").
+        aliases: other names, including those of the paper.
+        needs_model: False for algorithms.
+        models_of: name of the task type whose models are used; empty: its own.
+        listing: query parameters of the Hub's model list, if not `pipeline_tag=name`.
     """
 
     name: str
@@ -110,7 +83,7 @@ class TaskSpec:
     listing: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        # What is made for a task is kept by its spec, and a list cannot be a key.
+        # Specs are dict keys, so that lists become tuples.
         for name in ("inputs", "outputs", "aliases"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "listing", tuple(map(tuple, self.listing)))
@@ -121,29 +94,14 @@ class TaskSpec:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes arguments of any name: a tool that does not say which it has."""
+        """Whether it is a tool without an argument schema, which takes arguments of any name."""
         return self.category == "tool" and not self.inputs
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the arguments without which the task cannot run."""
+        """Names of the required arguments."""
         return tuple(arg.name for arg in self.inputs if arg.required)
 
     def makes(self, kind: str) -> bool:
-        """Whether the task's result can stand in an argument of this kind."""
+        """Whether it may make a resource of this kind."""
         return kind in self.outputs or "any" in self.outputs
-
-
-# Arguments that several task types share, each in the one spelling that plans use.
-TEXT = Arg("text", "text")
-IMAGE = Arg("image", "image")
-AUDIO = Arg("audio", "audio")
-VIDEO = Arg("video", "video")
-QUESTION = Arg("text", "text", description="the question")
-PROMPT = Arg("text", "text", description="the prompt")
-LABELS = Arg("labels", "data", many=True, description="list of candidate labels")
-SENTENCES = Arg("sentences", "text", many=True, description="list of texts to compare with")
-MASK = Arg("mask", "image", required=False, description="white where the image may change")
-SRC_LANG = Arg("src_lang", "text", required=False, description='language of the text, for example "en"')
-TABLE = Arg("table", "table", description="path or URL of a CSV file, its first line the column names")
-TGT_LANG = Arg("tgt_lang", "text", required=False, description='language to translate into, for example "fr"')

@@ -17,29 +17,14 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.planning.offline.chinese_slots import Found, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
-from jarvis_agent.planning.offline.limits import MOST_READ
-from jarvis_agent.planning.offline.masking import MARK, MOST_SEARCHED, Entity, MaskedText
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
+from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import UNKNOWN
+
+_RE = Patterns("chinese")
 
 LONGEST_ORDER = 150
 """A clause of more letters is a text that somebody pasted, not an order."""
-_HAN = pattern("chinese.HAN")
-_CUT = pattern("chinese.CUT")
-_LISTED = pattern("chinese.LISTED")
-"""Results in a row ("做摘要和情感分析"); each is a step of its own."""
-_CHAINED = pattern("chinese.CHAINED")
-"""A verb after which the next one follows at once ("翻译成法语念给我听")."""
-_BESIDE = pattern("chinese.BESIDE")
-"""What says that a step goes beside the one before it, rather than on with what that one makes."""
-_PARTICLES = pattern("chinese.PARTICLES")
-_GOES_BY = pattern("chinese.GOES_BY")
-_MAKES = pattern("chinese.MAKES")
-_ONLY_MARKS = pattern("chinese.ONLY_MARKS")
-_TAIL = pattern("chinese.TAIL")
-_MORE = pattern("chinese.MORE")
-_REFUSED = pattern("chinese.REFUSED")
-_FIELD = pattern("chinese.FIELD")
 _FIELDS = {
     "question": re.compile(r"问题$|提问$"),
     "labels": re.compile(r"(?:标签|类别|选项|候选)(?:有|是|为|之一|中|里)?$"),
@@ -50,12 +35,11 @@ _FIELDS = {
     ),
 }
 """By the role of a text after a colon: what stands before it."""
-_NEXT = pattern("chinese.NEXT")
 
 
 def is_chinese(text: str) -> bool:
     """Whether the words of a text, its marks aside, are mostly Chinese."""
-    return len(_HAN.findall(text)) > len(re.findall(r"[A-Za-z]+", text))
+    return len(_RE.HAN.findall(text)) > len(re.findall(r"[A-Za-z]+", text))
 
 
 def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
@@ -68,8 +52,8 @@ def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
         masked.take(_mark_fields(masked.whole, masked, until=MOST_READ // 2))
     text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", masked.text)
     masked.text = _mark_fields(text, masked, until=len(text))
-    masked.text = _LISTED.sub(r"\1，另外", _CHAINED.sub(r"\1，", _PARTICLES.sub("", masked.text)))
-    texts = _joined([text.strip() for text in _CUT.split(masked.text) if text.strip()])
+    masked.text = _RE.LISTED.sub(r"\1，另外", _RE.CHAINED.sub(r"\1，", _RE.PARTICLES.sub("", masked.text)))
+    texts = _joined([text.strip() for text in _RE.CUT.split(masked.text) if text.strip()])
     reading = _Reading(masked, set(at_hand))
     for text in texts:
         reading.add(text)
@@ -92,11 +76,11 @@ class _Reading:
 
     def add(self, text: str) -> None:
         """Make a step of a clause, or add it to the one before, or keep it as context."""
-        is_beside = bool(_BESIDE.match(text))
-        text = _BESIDE.sub("", text)
-        hit = None if _REFUSED.match(text) else self._found(text)
+        is_beside = bool(_RE.BESIDE.match(text))
+        text = _RE.BESIDE.sub("", text)
+        hit = None if _RE.REFUSED.match(text) else self._found(text)
         last = self._last
-        if last and last.rule.is_open and not re.search(MARK, text) and (hit is None or _MORE.match(text)):
+        if last and last.rule.is_open and not re.search(MARK, text) and (hit is None or _RE.MORE.match(text)):
             longer = self._found(f"{last.clause.text}，{text}")
             if longer is not None and longer.rule.task == last.rule.task:
                 self.steps.pop()
@@ -144,10 +128,10 @@ def _joined(texts: list[str]) -> list[str]:
     joined: list[str] = []
     opening = ""
     for place, text in enumerate(texts):
-        is_opening = _GOES_BY.match(text) and not _MAKES.search(text)
-        if place + 1 < len(texts) and (is_opening or (not joined and _ONLY_MARKS.fullmatch(text))):
+        is_opening = _RE.GOES_BY.match(text) and not _RE.MAKES.search(text)
+        if place + 1 < len(texts) and (is_opening or (not joined and _RE.ONLY_MARKS.fullmatch(text))):
             opening += f"{text}，"
-        elif joined and not opening and (_ONLY_MARKS.fullmatch(text) or _TAIL.match(text)):
+        elif joined and not opening and (_RE.ONLY_MARKS.fullmatch(text) or _RE.TAIL.match(text)):
             joined[-1] += f"，{text}"
         else:
             joined.append(opening + text)
@@ -159,12 +143,12 @@ def _mark_fields(text: str, masked: MaskedText, until: int) -> str:
     """`翻译成英文：今天天气很好`: what stands after a colon before `until` becomes a mark."""
     start = 0
     for _ in range(MOST_SEARCHED // (len(text) + 1)):
-        match = _FIELD.search(text, start)
+        match = _RE.FIELD.search(text, start)
         if match is None or match.start() >= until:
             break
         start = match.end()
         role = next((role for role, words in _FIELDS.items() if words.search(match["word"])), None)
-        stop = _NEXT.search(text, start)
+        stop = _RE.NEXT.search(text, start)
         end = stop.start() if stop else len(text)
         value = text[start:end]
         if role is None or any(mark.is_file for mark in masked.within(value)):

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from jarvis_agent.planning.offline.classifier import NONE, Classifier
 from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.delexicalise import clause_words
-from jarvis_agent.planning.offline.intents import START
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
-from jarvis_agent.planning.offline.patterns import pattern, word
+from jarvis_agent.planning.offline.patterns import START, Patterns, word
 from jarvis_agent.planning.offline.phrases import load_clauses
 from jarvis_agent.planning.offline.weights import WEIGHTS
+
+_RE = Patterns("clause_cuts")
 
 _VERBS = str(load_clauses()["verbs"]).split()
 _NAMES = [name.replace("-", "[- ]") for name in load_clauses()["tasks"] if "-" in name]
@@ -61,14 +62,11 @@ _CUTS = (
     rf"(?:{_VERB}|(?:the )?\w*(?:tion|ment|ing|sis)\b))",
 )
 _CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
-REFERS_BACK = pattern("clause_cuts.REFERS_BACK")
-_LATER = pattern("clause_cuts.LATER")
+REFERS_BACK = _RE.REFERS_BACK
 _ALONE = re.compile(
     rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})[\s,.;:]*$",
     re.IGNORECASE,
 )
-_GENERIC = pattern("clause_cuts.GENERIC")
-"""Verbs that say little: with the verb after them they make one clause ("identify and label the objects")."""
 _LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
 
 
@@ -147,7 +145,7 @@ def parts_of(text: str) -> list[Part]:
     pieces = [piece.strip(" ,;:-–") for piece in _CUT.split(text)]
     pieces = _with_objects([piece for piece in pieces if re.search(rf"\w|{MARK}", piece)])
     return [
-        Part(piece, bool(REFERS_BACK.match(piece)), place > 0 and bool(_LATER.match(piece)))
+        Part(piece, bool(REFERS_BACK.match(piece)), place > 0 and bool(_RE.LATER.match(piece)))
         for place, piece in enumerate(pieces)
     ]
 
@@ -159,7 +157,7 @@ def _with_objects(pieces: list[str]) -> list[str]:
         rest = _LED.match(done[-1]) if done else None
         if rest is None or not _ALONE.match(piece):
             done.append(piece)
-        elif _GENERIC.search(piece):
+        elif _RE.GENERIC.search(piece):
             done[-1] = f"{piece} and {done[-1]}"
         else:
             done.append(f"{piece} {rest['rest']}")

@@ -16,36 +16,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
-from jarvis_agent.planning.offline.intents import ACTIONS, OPENERS, REFUSES, START
 from jarvis_agent.planning.offline.masking import MARK
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import ACTIONS, OPENERS, REFUSES, START, Patterns
 from jarvis_agent.planning.offline.phrases import results
 
-_LEAD_IN = pattern("clauses.LEAD_IN")
-_INTRO = pattern("clauses.INTRO")
-_STATES = pattern("clauses.STATES")
-"""A piece that says something by itself ("\ue000 is a sketch") and does not lead to the next."""
-_ONE = pattern("clauses.ONE")
-_LAST_NOUN = pattern("clauses.LAST_NOUN")
-_SETTING = pattern("clauses.SETTING")
-
-_REGARD = pattern("clauses.REGARD")
-"""A piece that only turns to a file ("listen to \ue000")."""
-_ANSWERS = pattern("clauses.ANSWERS")
-_BARE_VERB = pattern("clauses.BARE_VERB")
-_SENTENCE = pattern("clauses.SENTENCE")
-_BESIDE = pattern("clauses.BESIDE")
-"""What says that a step goes beside the one before it, rather than on with what that one makes."""
-_CUT = pattern("clauses.CUT")
-_SEEN = pattern("clauses.SEEN")
-_FOLLOWING = pattern("clauses.FOLLOWING")
-"""Where several steps stand before the text that the first one works on."""
-_GROUNDS = pattern("clauses.GROUNDS")
-"""How a clause begins that says of what something is to be made."""
-_WISH_AFTER = pattern("clauses.WISH_AFTER")
-"""Where what is wanted begins after such a clause ("From \ue000 I need …")."""
-_INTO = pattern("clauses.INTO")
-"""Two results of one verb ("turn it into a video and into a model")."""
+_RE = Patterns("clauses")
 
 
 MOST_STEPS, MOST_LETTERS = 50, 5000
@@ -79,8 +54,8 @@ def split(text: str, verbs: Sequence[str] = ()) -> list[Step]:
     """
     own = re.compile(rf"(?i)\W*{OPENERS}(?:{'|'.join(map(re.escape, verbs)) or '(?!)'})\b")
     text = re.sub(rf"(?i),? and (?={own.pattern.removeprefix('(?i)')})", ". ", text) if verbs else text
-    text = _FOLLOWING.sub(r"\2\1", _SEEN.sub("the description of ", text))
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
+    text = _RE.FOLLOWING.sub(r"\2\1", _RE.SEEN.sub("the description of ", text))
+    sentences = [sentence.strip() for sentence in _RE.SENTENCE.split(text) if sentence.strip(" \t.,;!?-–")]
     clauses = [
         [(c, bool(asks or own.match(c)) and not REFUSES.match(c)) for c, asks in _clauses(sentence)]
         for sentence in sentences
@@ -94,7 +69,7 @@ def split(text: str, verbs: Sequence[str] = ()) -> list[Step]:
             waiting.append(clause)
             continue
         context = " ".join(waiting)
-        steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_BESIDE.search(clause))))
+        steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_RE.BESIDE.search(clause))))
         waiting = []
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
@@ -109,19 +84,19 @@ def first_of(steps: Sequence[Step]) -> Sequence[Step]:
 
 def without_lead_in(text: str) -> str:
     """A clause without "please", "can you", "then" and the like before it, and without its full stop."""
-    return _LEAD_IN.sub("", text).strip().rstrip(".,;!?。！？；").strip()
+    return _RE.LEAD_IN.sub("", text).strip().rstrip(".,;!?。！？；").strip()
 
 
 def _clauses(sentence: str) -> list[tuple[str, bool]]:
     """The clauses of a sentence, each with whether it asks for something."""
-    pieces = [piece.strip() for piece in _CUT.split(sentence) if without_lead_in(f"{piece} ")]
+    pieces = [piece.strip() for piece in _RE.CUT.split(sentence) if without_lead_in(f"{piece} ")]
     if not pieces:
         return [(sentence, False)]
     clauses: list[tuple[str, bool]] = []
     opening = ""
     for place, piece in enumerate(pieces):
         if place + 1 < len(pieces) and _is_opening(piece, is_first=place == 0):
-            if _STATES.search(piece) and not opening:
+            if _RE.STATES.search(piece) and not opening:
                 clauses.append((piece, False))
             else:
                 opening = f"{piece}, "
@@ -139,7 +114,7 @@ def _joined(clauses: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
     """Clauses with a bare verb that says little joined to the next one ("identify and label the objects")."""
     found: list[tuple[str, bool]] = []
     for clause, asks in clauses:
-        if found and _BARE_VERB.fullmatch(without_lead_in(found[-1][0])):
+        if found and _RE.BARE_VERB.fullmatch(without_lead_in(found[-1][0])):
             clause = f"{found.pop()[0]} and {clause}"
         found.append((clause, asks))
     return found
@@ -147,16 +122,16 @@ def _joined(clauses: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
 
 def _with_noun(clause: str, context: str) -> str:
     """A clause that speaks of "one", with what the sentence before it ends with ("a depth map")."""
-    noun = _LAST_NOUN.search(context)
-    return _ONE.sub(noun[1].strip(), clause, count=1) if noun else clause
+    noun = _RE.LAST_NOUN.search(context)
+    return _RE.ONE.sub(noun[1].strip(), clause, count=1) if noun else clause
 
 
 def _with_verb(clause: str) -> list[str]:
     """The results that one verb asks for, each with the verb ("make a caption of \ue000 and a depth map")."""
-    if both := _INTO.match(clause):
+    if both := _RE.INTO.match(clause):
         return [f"{both[1]} {both[2]}", f"{both[1]} {both[3]}"]
-    grounds = _GROUNDS.match(clause)
-    wish = _WISH_AFTER.search(clause) if grounds else None
+    grounds = _RE.GROUNDS.match(clause)
+    wish = _RE.WISH_AFTER.search(clause) if grounds else None
     if grounds and wish is None:
         return [clause]
     lead, wanted = (clause[: wish.end()], clause[wish.end() :]) if wish else ("", clause)
@@ -186,9 +161,9 @@ def _another() -> re.Pattern[str]:
 
 def _is_opening(piece: str, *, is_first: bool) -> bool:
     """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
-    if _SETTING.match(piece) or _REGARD.match(piece) or _ANSWERS.match(piece):
+    if _RE.SETTING.match(piece) or _RE.REGARD.match(piece) or _RE.ANSWERS.match(piece):
         return True
-    return not START.search(piece) and bool(_INTRO.match(piece) or (is_first and re.search(MARK, piece)))
+    return not START.search(piece) and bool(_RE.INTRO.match(piece) or (is_first and re.search(MARK, piece)))
 
 
 def _with_object(clause: str, following: list[str]) -> str:

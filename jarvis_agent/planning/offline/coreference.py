@@ -1,6 +1,6 @@
 """What a request has spoken of so far, so that "it" and "the recording" can be understood.
 
-    discourse = Discourse(masked, brief)
+    discourse = Discourse(masked, request)
     discourse.give(step_text)                    # the files and texts that a step names
     discourse.make(spec, ["<resource>-0"])       # what a task makes
     discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
@@ -10,30 +10,26 @@ What the words do not decide, recency does.
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
+from jarvis_agent.core.tasks.spec import Modality, TaskSpec
+from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline.masking import Entity, MaskedText, spelling, without_references
-from jarvis_agent.planning.offline.patterns import pattern, word
+from jarvis_agent.planning.offline.patterns import Patterns, word
 from jarvis_agent.planning.offline.phrases import bank_name, wording
 
+_RE = Patterns("coreference")
+
 _DETERMINER = word("coreference.DETERMINER")
-_EARLIER = pattern("coreference.EARLIER")
-_ORIGINAL = pattern("coreference.ORIGINAL")
-_PLURAL = pattern("coreference.PLURAL")
-_POINTS = pattern("coreference.POINTS")
-_QUESTION = pattern("coreference.QUESTION")
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
 ORDINAL = rf"(?:{'|'.join(_PLACES)})"
-_ONE_OF = pattern("coreference.ONE_OF")
-_VIEW = pattern("coreference.VIEW")
 LABELLING = frozenset(
     {
         "text-classification",
@@ -92,14 +88,14 @@ class Discourse:
         fed: the text that the last task worked on, if it works on one.
     """
 
-    def __init__(self, masked: MaskedText, brief: RunContext) -> None:
+    def __init__(self, masked: MaskedText, request: PlanRequest) -> None:
         self.things: list[Thing] = []
         self.fed: Thing | None = None
         self._masked = masked
         named = {mark.value for mark in masked.marks.values() if mark.is_file}
-        attached = [Entity(file.kind, spelling(file), is_file=True) for file in brief.files]
-        self._unnamed = [m for m in attached if m.value not in named and m.value not in brief.request]
-        self._turns = brief.turns
+        attached = [Entity(file.kind, spelling(file), is_file=True) for file in request.files]
+        self._unnamed = [m for m in attached if m.value not in named and m.value not in request.text]
+        self._turns = request.turns
 
     @property
     def at_hand(self) -> set[Modality]:
@@ -155,9 +151,9 @@ class Discourse:
             called = None
         if called is not None:
             return self._whole(called, text)
-        if _ORIGINAL.search(text) and (given := next((t for t in known if t.maker is None), None)):
+        if _RE.ORIGINAL.search(text) and (given := next((t for t in known if t.maker is None), None)):
             return given
-        if _EARLIER.search(text) and not any(thing.maker for thing in known):
+        if _RE.EARLIER.search(text) and not any(thing.maker for thing in known):
             earlier = self.earlier(kind, text)
             if earlier is not None:
                 return earlier
@@ -175,9 +171,9 @@ class Discourse:
         if (
             kind == "text"
             and turns
-            and _POINTS.search(text)
+            and _RE.POINTS.search(text)
             and _candidates_in_words(turns[0])
-            and not _QUESTION.search(turns[0].request)
+            and not _RE.QUESTION.search(turns[0].request)
         ):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         adjective = re.search(
@@ -192,10 +188,10 @@ class Discourse:
             if found := [thing for thing in things if thing.kind == kind]:
                 values = tuple(dict.fromkeys(value for thing in reversed(found) for value in thing.values))
                 one = _one_of(values, text)
-                if one is None and not _PLURAL.search(text):
+                if one is None and not _RE.PLURAL.search(text):
                     return found[0]
                 return replace(found[0], values=(one,) if one else values)
-        if kind == "text" and turns and (_EARLIER.search(text) or _candidates_in_words(turns[0])):
+        if kind == "text" and turns and (_RE.EARLIER.search(text) or _candidates_in_words(turns[0])):
             return Thing("text", (without_references(turns[0].answer),), from_turn=True)
         return None
 
@@ -206,7 +202,7 @@ class Discourse:
 
     def _latest(self, known: list[Thing], text: str) -> Thing | None:
         plain = [thing for thing in known if not thing.is_view]
-        found = next(reversed(known if _VIEW.search(text) or not plain else plain), None)
+        found = next(reversed(known if _RE.VIEW.search(text) or not plain else plain), None)
         return self._whole(found, text) if found else None
 
     def _whole(self, thing: Thing, text: str) -> Thing:
@@ -214,7 +210,7 @@ class Discourse:
         like = [t for t in self.things if t.kind == thing.kind and t.maker == thing.maker]
         values = tuple(dict.fromkeys(value for t in like for value in t.values))
         one = _one_of(values, text)
-        if one is None and not _PLURAL.search(text):
+        if one is None and not _RE.PLURAL.search(text):
             return thing
         return replace(thing, values=(one,) if one else values)
 
@@ -240,7 +236,7 @@ def _fits(thing: Thing, kind: Modality) -> bool:
 
 def _one_of(values: Sequence[str], text: str) -> str | None:
     """The value that a step means by its place among several."""
-    match = _ONE_OF.search(text)
+    match = _RE.ONE_OF.search(text)
     place = _PLACES[match[1].lower()] if match else 0
     return values[place] if match and place < len(values) else None
 
@@ -257,7 +253,6 @@ def _things_of(turn: ChatTurn) -> Iterator[Thing]:
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
         yield Thing(resource.kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
-        mime = mimetypes.guess_type(re.split(r"[?#]", name, maxsplit=1)[0])[0] or ""
-        kind = mime.partition("/")[0]
-        if kind in MEDIA:
-            yield Thing(kind, (name,), from_turn=True, asked=turn.request)  # type: ignore[arg-type]
+        kind = kind_by_name(name)
+        if kind in ("image", "audio", "video"):
+            yield Thing(kind, (name,), from_turn=True, asked=turn.request)

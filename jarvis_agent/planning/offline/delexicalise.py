@@ -16,7 +16,9 @@ from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.planning.offline.clauses import without_lead_in
 from jarvis_agent.planning.offline.extraction import language_phrase, prompt
 from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
-from jarvis_agent.planning.offline.patterns import pattern, word
+from jarvis_agent.planning.offline.patterns import Patterns, word
+
+_RE = Patterns("delexicalise")
 
 _WORDS: Mapping[Modality, str] = {
     "image": "the image",
@@ -25,20 +27,12 @@ _WORDS: Mapping[Modality, str] = {
     "text": "the text",
     "table": "the table",
 }
-_DOCUMENT = pattern("delexicalise.DOCUMENT")
 SPEAKER = word("words.SPEAKER")
 """The user, who may speak of himself in the third person."""
 _LONGEST_CLAUSE = 300
 _NOUN = word("delexicalise.NOUN")
-_LEFT_OVER = pattern("delexicalise.LEFT_OVER")
 
-_GROUNDS = pattern("delexicalise.GROUNDS")
-"""On what grounds something is to be made ("an image based on the summary") is not what is to be made."""
 _KIND = word("delexicalise.KIND")
-_OF_ANOTHER = pattern("delexicalise.OF_ANOTHER")
-"""Words for a text that is made; a language is the one that it shall be in ("a summary in Polish")."""
-_IT = pattern("delexicalise.IT")
-_ONE_OF_THEM = pattern("delexicalise.ONE_OF_THEM")
 _STOCK_PROMPT = "a zeppelin"
 """Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
 
@@ -61,11 +55,11 @@ class Readings:
 
 def readings(text: str, masked: MaskedText, context: str = "") -> Readings:
     """The readings of a step's text, after a context that may say what "it" is."""
-    words = _ONE_OF_THEM.sub("it", without_lead_in(text))
+    words = _RE.ONE_OF_THEM.sub("it", without_lead_in(text))
     if len(of := masked.within(context)) == 1 and not masked.within(text):
-        words = _IT.sub(_kind_of(of[0]), words, count=1)
+        words = _RE.IT.sub(_kind_of(of[0]), words, count=1)
     words = _several(words, masked)
-    if (language := language_phrase(words)) and _OF_ANOTHER.search(words):
+    if (language := language_phrase(words)) and _RE.OF_ANOTHER.search(words):
         words = words.replace(language, "").strip()
     as_text = re.sub(rf"(?:\b(?:the |this |an? )?{_KIND}\s+)?{MARK}", "the text", words, flags=re.IGNORECASE)
     named = re.sub(rf"\b({_KIND})\s+(?:named |called )?{MARK}", r"\1", words, flags=re.IGNORECASE)
@@ -93,7 +87,7 @@ def _with_kinds(text: str, masked: MaskedText) -> str:
 
 def is_document(mark: Entity) -> bool:
     """Whether it is an image whose name says that it is one of a document."""
-    return mark.kind == "image" and _DOCUMENT.search(mark.value) is not None
+    return mark.kind == "image" and _RE.DOCUMENT.search(mark.value) is not None
 
 
 def _kind_of(mark: Entity) -> str:
@@ -104,8 +98,8 @@ def _kind_of(mark: Entity) -> str:
 
 def clause_words(text: str, masked: MaskedText) -> str:
     """A clause without what leads to it, and with nouns in place of its marks."""
-    words = _LEFT_OVER.sub("", without_lead_in(text)) or text
-    words = _GROUNDS.sub(r"\1", words)
+    words = _RE.LEFT_OVER.sub("", without_lead_in(text)) or text
+    words = _RE.GROUNDS.sub(r"\1", words)
     words = re.sub(rf"\(\s*({MARK})\s*\)", r"\1", words)
     words = re.sub(
         rf"{_NOUN}({MARK})", lambda m: f" {_noun_of(masked.marks[m[1]])} ", words, flags=re.IGNORECASE

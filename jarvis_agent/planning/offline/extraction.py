@@ -17,81 +17,42 @@ from functools import lru_cache
 from jarvis_agent.core.languages import LANGUAGES, find_language
 from jarvis_agent.planning.offline.clauses import without_lead_in
 from jarvis_agent.planning.offline.masking import MARK
-from jarvis_agent.planning.offline.patterns import pattern, patterns
+from jarvis_agent.planning.offline.patterns import Patterns, patterns
 
-_FILE_PHRASE = pattern("extraction.FILE_PHRASE")
-_PLACE = pattern("extraction.PLACE")
-_ANY_VARIATION = pattern("extraction.ANY_VARIATION")
-
-_QUESTION = pattern("extraction.QUESTION")
-_HANGS = pattern("extraction.HANGS")
-
+_RE = Patterns("extraction")
 _PROMPTS = patterns("extraction.PROMPTS")
-_HEARD = pattern("extraction.HEARD")
-_FOR_ME = pattern("extraction.FOR_ME")
-_WITH_WHAT = pattern("extraction.WITH_WHAT")
-_DRAWN = pattern("extraction.DRAWN")
-"""What is made where a control map is there, so that no picture need be spoken of."""
-_PROMPT_END = pattern("extraction.PROMPT_END")
-
-
-_REFERENCE = pattern("extraction.REFERENCE")
-_REFERS = pattern("extraction.REFERS")
-QUERY = pattern("extraction.QUERY")
+QUERY = _RE.QUERY
 """What stands before a text that others are to be ranked by."""
-_CUT_OUT = pattern("extraction.CUT_OUT")
-_DRAWN_FROM = pattern("extraction.DRAWN_FROM")
-_FOUND = pattern("extraction.FOUND")
-_REWRITING = pattern("extraction.REWRITING")
 
-_LABELS = pattern("extraction.LABELS")
-_CHOICE = pattern("extraction.CHOICE")
-_EITHER = pattern("extraction.EITHER")
-"""A question that ends with one word or another ("is it ripe, unripe or rotten")."""
-_THING_SOUGHT = pattern("extraction.THING_SOUGHT")
-_THINGS_SOUGHT = pattern("extraction.THINGS_SOUGHT")
-_TOPICS = pattern("extraction.TOPICS")
-_SOUGHT = pattern("extraction.SOUGHT")
-_QUOTED_LABELS = pattern("extraction.QUOTED_LABELS")
-_BETWEEN_LABELS = pattern("extraction.BETWEEN_LABELS")
-_IN_WORDS = {
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "eight": "8",
-    "ten": "10",
-    "twelve": "12",
-}
+_NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10, "twelve": 12}
 
 
 def question(text: str, place: str = "it") -> str | None:
     """The question that a step asks, without the file it is about, which `place` stands for where it must."""
-    clause = _FILE_PHRASE.sub("", without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text))
-    match = _QUESTION.search(clause)
+    clause = _RE.FILE_PHRASE.sub("", without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text))
+    match = _RE.QUESTION.search(clause)
     if match is None:
         return None
     words = re.sub(r"\s+", " ", match.group()).strip(" .,;:!?")
-    if _HANGS.search(words) and re.search(MARK, text):
+    if _RE.HANGS.search(words) and re.search(MARK, text):
         words = f"{words} in {place}"
     return f"{words}?" if not re.search(MARK, words) else None
 
 
 def asked(text: str) -> str | None:
     """The question of a step that is an order ("find the total in \ue000")."""
-    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub("", without_lead_in(text))).strip(" .,:;")
+    words = re.sub(r"\s+", " ", _RE.FILE_PHRASE.sub("", without_lead_in(text))).strip(" .,:;")
     return words if len(words.split()) > 2 else None
 
 
 def prompt(text: str) -> str | None:
     """What is to be seen in the picture or video that a step asks for."""
-    clause = _WITH_WHAT.sub("", _FOR_ME.sub("", without_lead_in(text)))
+    clause = _RE.WITH_WHAT.sub("", _RE.FOR_ME.sub("", without_lead_in(text)))
     for form in _PROMPTS:
         match = form.search(clause)
         if match is None:
             continue
-        found = _PROMPT_END.sub("", match.group(1)).strip(" .,;:!?")
+        found = _RE.PROMPT_END.sub("", match.group(1)).strip(" .,;:!?")
         if found and not is_reference(found) and not re.search(MARK, found):
             return found
     return None
@@ -101,30 +62,30 @@ def drawn(text: str) -> str | None:
     """What is to be made of a control map ("draw a samurai standing like that", "make it a castle")."""
     if found := prompt(text):
         return found
-    match = _DRAWN.search(_FILE_PHRASE.sub("", _WITH_WHAT.sub("", without_lead_in(text))))
+    match = _RE.DRAWN.search(_RE.FILE_PHRASE.sub("", _RE.WITH_WHAT.sub("", without_lead_in(text))))
     if match is None:
         return None
-    words = _PROMPT_END.sub("", match.group(1).split(",")[0]).strip(" .,;:!?")
+    words = _RE.PROMPT_END.sub("", match.group(1).split(",")[0]).strip(" .,;:!?")
     return words if words and not is_reference(words) else None
 
 
 def heard(text: str) -> str | None:
     """What is to be heard in what a step adds to something ("add a sound of wind to the clip")."""
-    match = _HEARD.search(text)
+    match = _RE.HEARD.search(text)
     return match.group(1).strip(" .,;:!?") if match else None
 
 
 def scene(text: str) -> str | None:
     """What is to happen in the video that a step makes of a file."""
-    return prompt(re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", text)))
+    return prompt(re.sub(r"\s+", " ", _RE.FILE_PHRASE.sub(" ", text)))
 
 
 def instruction(text: str, noun: str = "the image") -> str | None:
     """What is to be done with a file (`noun`), in the step's own words; None where any variation will do."""
     clause = re.sub(rf"\s*\b(?:using|with|and)\s+(?:the |a )?mask\s*{MARK}", "", without_lead_in(text))
-    clause = _PLACE.sub("", clause)
-    clause = re.sub(r"\s+", " ", _FILE_PHRASE.sub(f" {noun} ", clause)).strip()
-    return None if _ANY_VARIATION.search(clause) else clause
+    clause = _RE.PLACE.sub("", clause)
+    clause = re.sub(r"\s+", " ", _RE.FILE_PHRASE.sub(f" {noun} ", clause)).strip()
+    return None if _RE.ANY_VARIATION.search(clause) else clause
 
 
 def inline_text(text: str, task: str) -> str | None:
@@ -139,44 +100,42 @@ def inline_text(text: str, task: str) -> str | None:
 
 def refers_to_text(text: str) -> bool:
     """Whether the words of a step point to a text somewhere ("a story about it", "from the caption")."""
-    return bool(_REFERS.search(text))
+    return bool(_RE.REFERS.search(text))
 
 
 def refers_to_found(text: str) -> bool:
     """Whether the words of a step point to something that was found before ("the largest object")."""
-    return bool(_FOUND.search(text))
+    return bool(_RE.FOUND.search(text))
 
 
 def cut_out(text: str) -> str | None:
     """What a step wants cut out of an image ("crop the red car out of it"); None if it names nothing."""
-    match = _CUT_OUT.search(text)
+    match = _RE.CUT_OUT.search(text)
     return match.group(1).lower() if match else None
-
-
-def subject(text: str) -> str:
-    """What a step is about: its words after the last preposition ("the weather in Paris"), or all of them."""
-    clause = without_lead_in(text)
-    match = re.search(r".*\b(?:in|at|for|of|on|about|from|to|with)\s+(.+)$", clause, re.IGNORECASE)
-    return match.group(1) if match else clause
 
 
 def is_rewriting(text: str) -> bool:
     """Whether a step asks for a text to be worked on, so that the text alone would not say what is wanted."""
-    return bool(_REWRITING.match(without_lead_in(text)))
+    return bool(_RE.REWRITING.match(without_lead_in(text)))
 
 
 def is_reference(words: str) -> bool:
     """Whether the words point to a text rather than being one ("it", "the caption")."""
-    return bool(_REFERENCE.match(words.strip()))
+    return bool(_RE.REFERENCE.match(words.strip()))
 
 
 def labels(text: str) -> list[str]:
     """The labels that a step lists; a list of fewer than two is none."""
-    words = _FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
-    match = _LABELS.search(words)
+    words = _RE.FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
+    match = _RE.LABELS.search(words)
     if match is not None:
         return split_labels(match.group(1))
-    choice = _CHOICE.search(words) or _TOPICS.search(words) or _EITHER.search(words) or _SOUGHT.search(words)
+    choice = (
+        _RE.CHOICE.search(words)
+        or _RE.TOPICS.search(words)
+        or _RE.EITHER.search(words)
+        or _RE.SOUGHT.search(words)
+    )
     return (
         [re.sub(r"^(?:more (?:of|like) )?an? ", "", label) for label in split_labels(choice.group(1))]
         if choice
@@ -186,8 +145,8 @@ def labels(text: str) -> list[str]:
 
 def thing_sought(text: str) -> str | None:
     """The kind of thing that a step looks for in a picture ("where are the fire hoses"), in the singular."""
-    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
-    match = _THING_SOUGHT.search(words)
+    words = re.sub(r"\s+", " ", _RE.FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
+    match = _RE.THING_SOUGHT.search(words)
     if match is None or is_reference(match.group(1)):
         return None
     return re.sub(r"(?<=[^s])s$", "", match.group(1).strip().lower())
@@ -195,20 +154,17 @@ def thing_sought(text: str) -> str | None:
 
 def things_sought(text: str) -> list[str]:
     """The kinds of things that a step looks for, if there are several ("mark the hammer and the saw")."""
-    words = re.sub(r"\s+", " ", _FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
-    match = _THINGS_SOUGHT.match(words)
-    return (
-        [re.sub(r"^(?:the|an?|all|any)\s+", "", thing) for thing in split_labels(match.group(1))]
-        if match
-        else []
-    )
+    words = re.sub(r"\s+", " ", _RE.FILE_PHRASE.sub(" ", without_lead_in(text))).strip()
+    match = _RE.THINGS_SOUGHT.match(words)
+    listed = split_labels(match.group(1)) if match else []
+    return [re.sub(r"^(?:the|an?|all|any)\s+", "", thing) for thing in listed]
 
 
 def offers_choice(text: str) -> bool:
     """Whether a step asks which of several things something is ("is it a cat or a dog")."""
-    words = _FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
-    choice = _CHOICE.search(words) or _TOPICS.search(words)
-    several = _EITHER.search(words)
+    words = _RE.FILE_PHRASE.sub(" ", without_lead_in(text)).strip()
+    choice = _RE.CHOICE.search(words) or _RE.TOPICS.search(words)
+    several = _RE.EITHER.search(words)
     if several is not None and len(split_labels(several.group(1))) > 2:
         return True
     return choice is not None and len(split_labels(choice.group(1))) > 1
@@ -216,18 +172,18 @@ def offers_choice(text: str) -> bool:
 
 def drawn_from_text(text: str) -> bool:
     """Whether what a step wants made is what a text says ("something new from that caption")."""
-    return bool(_DRAWN_FROM.search(text))
+    return bool(_RE.DRAWN_FROM.search(text))
 
 
 def quoted_labels(text: str) -> list[str]:
     """The marks of labels that stand in quotation marks ('as "cat" or "dog"')."""
-    match = _QUOTED_LABELS.search(text)
+    match = _RE.QUOTED_LABELS.search(text)
     return re.findall(MARK, match.group(1)) if match else []
 
 
 def split_labels(text: str) -> list[str]:
     """A list in words as a list: "sports, politics or science"."""
-    found = [label.strip(" .:\"'“”") for label in _BETWEEN_LABELS.split(text)]
+    found = [label.strip(" .:\"'“”") for label in _RE.BETWEEN_LABELS.split(text)]
     found = [label for label in found if label and not re.search(MARK, label)]
     return found if len(found) > 1 else []
 
@@ -267,7 +223,7 @@ def _code(name: str) -> str:
 def amount(name: str, text: str) -> int | list[int] | None:
     """The number, or the list of numbers, that a step gives for an argument; None if it gives none."""
     if name in ("count", "horizon"):
-        text = re.sub(r"\w+", lambda word: _IN_WORDS.get(word[0].lower(), word[0]), text)
+        text = re.sub(r"\w+", lambda word: str(_NUMBERS.get(word[0].lower(), word[0])), text)
     for form in patterns(f"quantities.{name}"):
         if found := form.search(text):
             numbers = [int(group) for group in found.groups()]

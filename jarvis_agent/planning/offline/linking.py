@@ -1,10 +1,8 @@
-"""The tasks of a plan while it is built, each once, with references to those that go before.
+"""Linking: the tasks of a plan while it is built, each once, with references to those before it.
 
-    linker = PlanLinker(masked, brief)
-    linker.add(Step("read the text in \\ue000 aloud"), TASKS["text-to-speech"])
-    linker.tasks     # image-to-text of the file, then text-to-speech of <resource>-0
-
-A step whose task lacks an argument adds nothing.
+linker = PlanLinker(masked, request, specs)
+linker.emit(TASKS["image-to-text"], {"image": ["page.png"]})         # ["<resource>-0"]
+linker.emit(TASKS["text-to-speech"], {"text": ["<resource>-0"]})     # ["<resource>-1"]
 """
 
 from __future__ import annotations
@@ -12,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.normalise import MAX_TASKS
-from jarvis_agent.planning.offline.arguments import ArgumentFiller
-from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.coreference import Discourse
 from jarvis_agent.planning.offline.masking import MaskedText
 from jarvis_agent.planning.offline.phrases import bank_name
-from jarvis_agent.planning.offline.sources import Supply
 
 
 class PlanLinker:
@@ -36,32 +31,12 @@ class PlanLinker:
         offered: the task types that may be used, by their name in the phrase bank, else their own.
     """
 
-    def __init__(self, masked: MaskedText, brief: RunContext) -> None:
+    def __init__(self, masked: MaskedText, request: PlanRequest, specs: Mapping[str, TaskSpec]) -> None:
         self.tasks: list[Task] = []
         self.left_out = 0
-        self.discourse = Discourse(masked, brief)
-        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in brief.specs.values()}
+        self.discourse = Discourse(masked, request)
+        self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in specs.values()}
         self._masked = masked
-
-    def add(self, step: Step, spec: TaskSpec, text_after: str = "") -> list[str]:
-        """Add the step's task, and those that must go before it. Returns references to what it makes.
-
-        Args:
-            text_after: the rest of the request, which may name what the step leaves out.
-
-        Raises:
-            PlanError: an argument is missing, or the plan is full; nothing has been added then.
-        """
-        planned, spoken, left_out = len(self.tasks), len(self.discourse.things), self.left_out
-        supply = Supply(step.text, text_after, self._masked, self, step.context, is_beside=step.is_beside)
-        try:
-            args = ArgumentFiller(spec, supply).args()
-            self.discourse.give(step.text)
-            return self.emit(spec, args)
-        except PlanError:
-            del self.tasks[planned:], self.discourse.things[spoken:]
-            self.left_out = left_out
-            raise
 
     def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
         """Add a task for each set of arguments: several values of an argument are several tasks.

@@ -15,10 +15,10 @@ from pathlib import PurePath
 
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
-from jarvis_agent.planning.offline.intents import START
-from jarvis_agent.planning.offline.limits import MOST_READ, bounded, ends, single_spaced
 from jarvis_agent.planning.offline.pasted_text import Span, above, below
-from jarvis_agent.planning.offline.patterns import pattern, word
+from jarvis_agent.planning.offline.patterns import START, Patterns, word
+
+_RE = Patterns("masking")
 
 FIRST_MARK, LAST_MARK = "\ue000", "\uf8ff"
 MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
@@ -26,7 +26,6 @@ MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
 
 _PAIRS = word("masking.PAIRS")
 _QUOTES = re.compile(_PAIRS)
-_APOSTROPHES = pattern("masking.APOSTROPHES")
 MOST_APOSTROPHES = 2000
 """In a text of more of them they are no quotation marks: each might end at any of those after it."""
 MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
@@ -34,17 +33,31 @@ MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
 more would take time without end."""
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[\w/\\]", re.ASCII), re.compile(r"\.?\w", re.ASCII)
 _LONGEST_SENTENCE = 1000
-_FIELD = pattern("masking.FIELD")
 _ROLES = {
     "question": "question",
     "query": "question",
     "context": "context",
     "passage": "context",
 } | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
-_NEXT_FIELD = pattern("masking.NEXT_FIELD")
-_AFTER_COLON = pattern("masking.AFTER_COLON")
-_ORDERS = pattern("masking.ORDERS")
-_NEXT_STEP = pattern("masking.NEXT_STEP")
+
+
+_MOST_LETTERS = 600
+"""What is longer than that without a line break gets one: after a sentence, else between words."""
+
+MOST_READ = 10_000
+"""The most letters of a text that are read: half of them from its beginning, half from its end."""
+
+_BLANKS = re.compile(r"[^\S\n]+")
+_BREAKS = re.compile(r"\n[ \n]+")
+_LONG = re.compile(rf"[^\n]{{{_MOST_LETTERS + 1},}}")
+_PIECE = re.compile(
+    rf"[^\n]{{1,{_MOST_LETTERS}}}(?:(?<=[.!?;])(?=\s)|(?<=[。！？；])|$)"
+    rf"|[^\n]{{{_MOST_LETTERS // 2},{_MOST_LETTERS}}}(?=[\s,，、])"
+    rf"|[^\n]{{{_MOST_LETTERS}}}"
+)
+_TORN_LAST, _TORN_FIRST = re.compile(r"\s\S{0,50}\Z"), re.compile(r"\A\S{0,50}\s")
+"""The word that a cut went through. What is longer is no word: Chinese may be thousands of letters without a
+blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +142,10 @@ def mask_entities(request: str, files: Iterable[Resource]) -> MaskedText:
     masked = MaskedText(text)
     names = dict(islice(_names(files), MOST_NAMES))
     text = _mark_span(text, below(text), masked)
-    quotes = _APOSTROPHES if text.count("'") <= MOST_APOSTROPHES else _QUOTES
+    quotes = _RE.APOSTROPHES if text.count("'") <= MOST_APOSTROPHES else _QUOTES
     text = quotes.sub(lambda match: _quoted(match, names, masked), text)
     text = _mark_files(text, names, masked)
-    text = _AFTER_COLON.sub(lambda match: _after_colon(match, masked), _mark_fields(text, masked))
+    text = _RE.AFTER_COLON.sub(lambda match: _after_colon(match, masked), _mark_fields(text, masked))
     if not names and not masked.marks:
         text = _mark_span(text, above(text), masked)
     masked.take(single_spaced(text))
@@ -207,11 +220,11 @@ def _mark_fields(text: str, masked: MaskedText) -> str:
     """`Summarize this text: …` and `Question: …`: what stands after the colon becomes a mark."""
     start = 0
     for _ in range(min(MOST_FIELDS, MOST_SEARCHED // (len(text) + 1))):
-        match = _FIELD.search(text, start)
+        match = _RE.FIELD.search(text, start)
         if match is None:
             break
         value = match["value"]
-        for stop in (_NEXT_FIELD, _NEXT_STEP):
+        for stop in (_RE.NEXT_FIELD, _RE.NEXT_STEP):
             if cut := stop.search(value):
                 value = value[: cut.start()]
         start = match.end("label") + 1
@@ -227,7 +240,7 @@ def _mark_fields(text: str, masked: MaskedText) -> str:
             continue
         begin = match.start("value")
         rest = text[begin + len(value) :]
-        if _NEXT_FIELD.match(rest):
+        if _RE.NEXT_FIELD.match(rest):
             rest = f" {rest.lstrip(' ,;')}"
         text = f"{text[:begin]}{masked.add(Entity('text', value.strip(), role=role))}{rest}"
         start = begin + 1
@@ -238,13 +251,31 @@ def _leads_to_order(text: str, match: re.Match[str], value: str) -> bool:
     """Whether what stands before a colon asks for nothing, and what stands after it does."""
     end = match.end("label")
     sentence = re.split(r"[.!?;\n]\s", text[max(0, end - _LONGEST_SENTENCE) : end])[-1]
-    return bool(_ORDERS.match(value)) and not START.match(sentence)
+    return bool(_RE.ORDERS.match(value)) and not START.match(sentence)
 
 
 def _after_colon(match: re.Match[str], masked: MaskedText) -> str:
     """`Who is named here: Marta left Oslo.`: after a clause that asks for something, a text to work on."""
     asks, value = match["asks"], match["value"]
-    is_order = _ORDERS.match(value) is not None
+    is_order = _RE.ORDERS.match(value) is not None
     if re.search(MARK, asks + value) or is_order or not START.match(asks.strip()) or len(value.split()) < 3:
         return match.group()
     return f"{match['label']}{asks}: {masked.add(Entity('text', value.strip()))}"
+
+
+def bounded(text: str) -> str:
+    """A text with line breaks in its overlong lines."""
+    return _LONG.sub(lambda line: "\n".join(_PIECE.findall(line.group())), text)
+
+
+def single_spaced(text: str) -> str:
+    """A text with single blanks and line breaks."""
+    return _BREAKS.sub("\n", _BLANKS.sub(" ", text))
+
+
+def ends(text: str) -> str:
+    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, in whole words."""
+    if len(text) <= MOST_READ:
+        return text
+    half = MOST_READ // 2
+    return "\n".join((_TORN_LAST.sub("", text[:half]), _TORN_FIRST.sub("", text[-half:])))

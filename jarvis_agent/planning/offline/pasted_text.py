@@ -11,14 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from jarvis_agent.planning.offline.intents import START
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import START, Patterns
 
-_BELOW = pattern("pasted_text.BELOW")
-_GOES_ON = pattern("pasted_text.GOES_ON")
-_LAST = pattern("pasted_text.LAST")
-_THIS = pattern("pasted_text.THIS")
-_TOLD = pattern("pasted_text.TOLD")
+_RE = Patterns("pasted_text")
+
 _FEWEST_WORDS, LONGEST_ORDER = 6, 150
 
 
@@ -35,13 +31,13 @@ def below(request: str) -> Span | None:
 
     After one that ends in "this email" they may be orders.
     """
-    found = _BELOW.match(request)
+    found = _RE.BELOW.match(request)
     if found is None or (
         not found["original"] and START.match(request[found.start("text") :][:LONGEST_ORDER])
     ):
         return None
     start = found.start("text")
-    goes_on = _GOES_ON.search(request, start)
+    goes_on = _RE.GOES_ON.search(request, start)
     return Span(start, goes_on.start() if goes_on else len(request.rstrip()))
 
 
@@ -50,11 +46,11 @@ def above(request: str) -> Span | None:
 
     Only where none of them asks for anything, or tells what the user has.
     """
-    found = _LAST.search(request, max(0, len(request) - LONGEST_ORDER))
-    if found is None or not START.match(found["order"]) or not _THIS.search(found["order"]):
+    found = _RE.LAST.search(request, max(0, len(request) - LONGEST_ORDER))
+    if found is None or not START.match(found["order"]) or not _RE.THIS.search(found["order"]):
         return None
     text = request[: found.start()]
     sentences = re.split(r"(?<=[.!?])\s+|\n+", text.strip())
-    if len(text.split()) < _FEWEST_WORDS or _TOLD.match(text) or any(map(START.match, sentences)):
+    if len(text.split()) < _FEWEST_WORDS or _RE.TOLD.match(text) or any(map(START.match, sentences)):
         return None
     return Span(0, found.start())

@@ -1,7 +1,7 @@
 """The patterns of data/patterns.toml.
 
-    pattern("extraction.QUESTION")     # a compiled pattern
-    word("intents.ACTIONS")             # a part of patterns, as a string
+    Patterns("extraction").QUESTION     # the entry QUESTION of the table [extraction], compiled
+    START.match("could you please describe it")     # how a clause begins that asks for something
 
 `<NAME>` in an entry stands for the entry NAME of its own table, of [words], or of [intents].
 """
@@ -25,15 +25,24 @@ def _tables() -> Mapping[str, Mapping[str, Any]]:
     return tables
 
 
+class Patterns:
+    """The patterns of one table as attributes. Each is compiled at first use."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __getattr__(self, name: str) -> re.Pattern[str]:
+        if name not in _tables()[self._table]:
+            raise AttributeError(f"data/patterns.toml has no entry {name} in [{self._table}]")
+        compiled = re.compile(word(f"{self._table}.{name}"))
+        setattr(self, name, compiled)
+        return compiled
+
+
 def word(name: str) -> str:
-    """The entry of that name, e.g. "intents.ACTIONS", with all its parts."""
+    """The entry of that name, e.g. "words.ACTIONS", as a part of other patterns."""
     table, _, key = name.partition(".")
     return _expanded(_tables()[table][key], table)
-
-
-def pattern(name: str) -> re.Pattern[str]:
-    """The entry of that name, compiled."""
-    return re.compile(word(name))
 
 
 @lru_cache
@@ -49,3 +58,11 @@ def _expanded(text: str, table: str) -> str:
         return _expanded(_tables()[home][match[1]], home)
 
     return re.sub(r"<([A-Z_]+)>", part, text)
+
+
+ACTIONS = word("words.ACTIONS")
+OPENERS = word("intents.OPENERS")
+START = Patterns("intents").START
+"""How a clause begins that asks for something: with a verb of action, a question word, or a wish."""
+REFUSES = Patterns("intents").REFUSES
+"""A clause that says what is not to be done."""

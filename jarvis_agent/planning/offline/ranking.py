@@ -15,33 +15,27 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
 from jarvis_agent.planning.offline.classifier import Classifier, Nearness
-from jarvis_agent.planning.offline.clauses import Step, without_lead_in
+from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.coreference import Discourse
+from jarvis_agent.planning.offline.cues import Cues
 from jarvis_agent.planning.offline.delexicalise import is_document, readings
 from jarvis_agent.planning.offline.extraction import (
-    amount,
-    drawn,
-    offers_choice,
     question,
     refers_to_text,
-    thing_sought,
 )
 from jarvis_agent.planning.offline.masking import Entity, MaskedText
 from jarvis_agent.planning.offline.phrases import (
-    DATA,
     OUT_OF_SCOPE,
     SMALL_TALK,
     UNKNOWN,
     bank_name,
     clause_class,
-    verbs,
     wording,
 )
-from jarvis_agent.planning.offline.sources import BRIDGES, DETECTOR, FINDER
+from jarvis_agent.planning.offline.sources import BRIDGES
 from jarvis_agent.planning.offline.tool_ranking import ToolRanker
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
@@ -58,7 +52,6 @@ DOCUMENT = "document-question-answering"
 _WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
 _WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of)\b", re.IGNORECASE)
-_MAP = re.compile(r"\b(?:it|them|this|that|these|the (?:map|result|drawing))\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +74,7 @@ class Ranker:
         self._discourse = discourse
         self._specs = tuple(specs)
         self._tools = ToolRanker(classifier, masked, discourse)
+        self._cues = Cues(masked, discourse)
         self._needed = {kind for spec in self._specs for kind in _files_needed(spec)}
         self._offered = {bank_name(spec) or spec.name for spec in self._specs}
 
@@ -125,11 +119,10 @@ class Ranker:
         top = max(known, default=0.0)
         found = [(spec, self._tools.score(step, spec)) for spec in recognised]
         for spec, (cosine, log_odds) in feasible:
-            has_map = self._has_its_map(step, spec)
-            score = cosine - (0.0 if has_map else _behind(log_odds, top)) + self._worth_of_words(step, spec)
+            has_map = self._cues.has_its_map(step, spec)
+            score = cosine + self._cues.worth(step, spec) - (0.0 if has_map else _behind(log_odds, top))
             score += WEIGHTS.sure if step.task == (bank_name(spec) or spec.name) else 0.0
             score += WEIGHTS.repeats if self._repeats(step, spec) else 0.0
-            score += self._worth_of_thing(step, spec) + WEIGHTS.quantity * _says_amount(step, spec)
             least = WEIGHTS.question if bank_name(spec) == answers is not None else 0.0
             found.append((spec, max(score, least, WEIGHTS.map_said if has_map else 0.0)))
         return sorted(found, key=lambda item: -item[1])
@@ -166,7 +159,7 @@ class Ranker:
         """
         if step.task == UNKNOWN and bank_name(spec) is not None:
             return None
-        is_named = self._is_named(step, spec)
+        is_named = self._cues.is_named(step, spec)
         if not is_named and spec.category == "control":
             return None
         name = bank_name(spec) or spec.name
@@ -213,16 +206,6 @@ class Ranker:
         takes = [arg.kind for arg in spec.inputs if arg.many and kinds.count(arg.kind) > 1]
         return bool(takes) and _WHICH.search(step.text) is not None
 
-    def _worth_of_thing(self, step: Step, spec: TaskSpec) -> float:
-        """What it is worth that a detector knows, or does not know, what the step looks for in a picture."""
-        if bank_name(spec) not in (DETECTOR, FINDER):
-            return 0.0
-        sought = thing_sought(step.text)
-        if sought is None:
-            return 0.0
-        is_known = sought.rpartition(" ")[2] in _detected() or sought in _detected()
-        return WEIGHTS.thing if is_known == (bank_name(spec) == DETECTOR) else -WEIGHTS.thing
-
     def _asks_about(self, step: Step) -> str | None:
         """The task that answers the step's question about what is at hand; None if it is no such question."""
         if question(step.text) is None:
@@ -238,76 +221,8 @@ class Ranker:
                 return DOCUMENT
         return ANSWERS[kinds[0]] if kinds else None
 
-    def _worth_of_words(self, step: Step, spec: TaskSpec) -> float:
-        clause = without_lead_in(step.text.rpartition(", ")[2] if self._opens(step) else step.text)
-        share = verbs().get(clause.partition(" ")[0].lower(), {}).get(bank_name(spec) or spec.name, 0.0)
-        named = wording(spec).named
-        is_of_map = (
-            wording(spec).map is not None and named is not None and self._says_what_to_make(step, named)
-        )
-        is_own = bank_name(spec) is None
-        is_choice = spec.arg("labels") is not None and offers_choice(step.text)
-        holds = WEIGHTS.holds * self._holds(step, spec) + WEIGHTS.choice * is_choice
-        holds += WEIGHTS.map_at_hand * self._has_its_map(step, spec)
-        return (
-            holds
-            + WEIGHTS.verb * share
-            + (WEIGHTS.speaks_of_map if is_of_map else 0.0)
-            + (WEIGHTS.described if is_own else 0.0)
-        )
-
-    def _holds(self, step: Step, spec: TaskSpec) -> bool:
-        holds = wording(spec).holds
-        texts = [m.value for m in self._masked.within(f"{step.text} {step.context}") if not m.is_file]
-        return holds is not None and any(holds.search(text) for text in texts)
-
-    def _opens(self, step: Step) -> bool:
-        return bool(re.match(r"\W*(?:based|using|from|with|in|given|use|take)\b", step.text, re.IGNORECASE))
-
-    def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
-        """Whether a step says what is to be made of a control map that is called by `words`."""
-        texts = [mark for mark in self._masked.within(step.text) if not mark.is_file]
-        if texts:
-            return True
-        wanted = drawn(step.text)
-        is_map = rf"(?:{words.pattern})(?: \w+)?(?: (?:of|from|for) .*)?$"
-        return wanted is not None and not re.search(is_map, wanted, re.IGNORECASE)
-
-    def _is_named(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
-        words = wording(spec)
-        if words.named is None or words.named.search(step.text) or self._holds(step, spec):
-            return True
-        if step.task and step.task == bank_name(spec):
-            return True
-        return self._has_its_map(step, spec)
-
-    def _has_its_map(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether "it" is the map that the task takes, as it was made or named before."""
-        words = wording(spec)
-        if words.map is None or words.named is None:
-            return False
-        if words.named.search(step.context) and self._says_what_to_make(step, words.named):
-            return True
-        if not _MAP.search(step.text):
-            return False
-        made = self._discourse.made_last("image")
-        is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)
-        return is_its_map and self._says_what_to_make(step, words.named)
-
     def _files(self, step: Step) -> list[str]:
         return [mark.kind for mark in self._masked.within(step.text) if mark.is_file]
-
-
-@lru_cache(maxsize=1)
-def _detected() -> frozenset[str]:
-    """What models for object-detection know: the classes of COCO, and words for any of them."""
-    return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
-
-
-def _says_amount(step: Step, spec: TaskSpec) -> bool:
-    """Whether the step says numbers that only some tasks take: a box, a size, how far ahead."""
-    return any(arg.kind == "data" and amount(arg.name, step.text) is not None for arg in spec.inputs)
 
 
 def _nearest(readings: Sequence[Nearness]) -> Nearness:

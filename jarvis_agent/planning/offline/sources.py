@@ -1,6 +1,6 @@
 """What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
 
-    supply = Supply("translate the summary of \\ue000", "", masked, linker)
+    supply = Supply(Step("translate the summary of \\ue000"), "", masked, linker)
     supply.made_of_files("translation")      # plans the summary and gives the reference to it
 
 Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
-from jarvis_agent.core.types import Task
-from jarvis_agent.planning.offline.coreference import LABELLING, Discourse, Thing
+from jarvis_agent.planning.offline.clauses import Step
+from jarvis_agent.planning.offline.coreference import LABELLING, Thing
 from jarvis_agent.planning.offline.extraction import QUERY
+from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
 from jarvis_agent.planning.offline.phrases import bank_name, wording
 
@@ -46,38 +47,17 @@ DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
 
-class Plans(Protocol):
-    """What adds a task to the plan (a PlanLinker)."""
-
-    tasks: list[Task]
-    discourse: Discourse
-    offered: Mapping[str, TaskSpec]
-
-    def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
-        """Add a task for each set of arguments; returns references to what they make."""
-        ...
-
-
 class Supply:
     """The things that one step can feed. What is taken is gone."""
 
-    def __init__(
-        self,
-        text: str,
-        text_after: str,
-        masked: MaskedText,
-        plans: Plans,
-        context: str = "",
-        *,
-        is_beside: bool = False,
-    ) -> None:
-        self.text = text
-        self.context = context
-        self._is_beside = is_beside
+    def __init__(self, step: Step, text_after: str, masked: MaskedText, plans: PlanLinker) -> None:
+        self.text = step.text
+        self.context = step.context
+        self._is_beside = step.is_beside
         self._text_after = text_after
         self._masked = masked
         self._plans = plans
-        self._left = [character for character in dict.fromkeys(text) if character in masked.marks]
+        self._left = [character for character in dict.fromkeys(step.text) if character in masked.marks]
 
     def own(self, kind: Modality) -> list[str]:
         """The step's own marks that can stand in an argument of that kind and are not taken yet."""
@@ -96,6 +76,10 @@ class Supply:
         """Take marks; returns their values."""
         self._left = [c for c in self._left if c not in characters]
         return [self.mark(c).value for c in characters]
+
+    def take_texts(self) -> list[str]:
+        """Take the step's own texts; returns them."""
+        return self.take(self.own("text"))
 
     def take_after(self, word: str) -> list[str]:
         """Take the file that follows a word ("with the mask m.png")."""

@@ -8,33 +8,62 @@ Steps are taken in their order, since each may speak of what the ones before it 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
+from jarvis_agent.planning.offline.arguments import add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.planning.offline.clauses import Step, first_of
-from jarvis_agent.planning.offline.implied import IMPLIED, Implied
-from jarvis_agent.planning.offline.intents import START
+from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import START, Patterns
 from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
 from jarvis_agent.planning.offline.ranking import Ranker, Scores
 from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
+_RE = Patterns("steps")
+_IMPLIED = Patterns("implied")
+
 _MOST_QUOTED = 200
 """Letters of a step that a note repeats."""
 
-_AGAIN = pattern("steps.AGAIN")
-_IN_ALL = pattern("steps.IN_ALL")
-"""A step that only sums up, or puts in order, what the others ask for."""
-_BOXES = pattern("steps.BOXES")
-_CHART = pattern("steps.CHART")
-"""What tables are drawn as, which no task does."""
+
+class Implied(NamedTuple):
+    """A task that words of a step ask for beside its own task ("describe a.jpg in French": translation).
+
+    Attributes:
+        after: the tasks of the bank that it goes with; empty: every task that makes a text.
+        cue: finds the words that ask for it.
+        tasks: the tasks of the bank that are added.
+        on_result: whether they work on the task's result, or on its input.
+        several: only where the task runs for several files.
+    """
+
+    after: tuple[str, ...]
+    cue: Callable[[str], re.Match[str] | str | None]
+    tasks: tuple[str, ...]
+    on_result: bool = True
+    several: bool = False
+
+
+_DETAILS = ("image-classification", "object-detection", "image-segmentation", "visual-question-answering")
+IMPLIED = (
+    Implied(("image-to-text",), _IMPLIED.IN_DETAIL.search, _DETAILS, on_result=False),
+    Implied(
+        ("object-detection",), _IMPLIED.COUNTING.search, ("image-to-text",), on_result=False, several=True
+    ),
+    Implied(
+        ("image-to-text", "automatic-speech-recognition", "summarization"), language_phrase, ("translation",)
+    ),
+    Implied((), _IMPLIED.ALOUD.search, ("text-to-speech",)),
+    Implied(("text-to-speech",), _IMPLIED.DUBBED.search, ("combine-video-audio",)),
+)
 
 
 class StepPlanner:
@@ -78,9 +107,9 @@ class StepPlanner:
             return False
         last = self._linker.discourse.things[-1].maker
         is_boxed = last is not None and bank_name(last) in (DETECTOR, FINDER)
-        if _IN_ALL.match(step.text) or (is_boxed and _BOXES.match(step.text)):
+        if _RE.IN_ALL.match(step.text) or (is_boxed and _RE.BOXES.match(step.text)):
             return True
-        if not _AGAIN.match(step.text):
+        if not _RE.AGAIN.match(step.text):
             return False
         return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
 
@@ -107,7 +136,7 @@ class StepPlanner:
         for spec, _ in likely:
             planned = len(self._linker.tasks)
             try:
-                made = self._linker.add(step, spec, text_after)
+                made = add_task(self._linker, self._masked, step, spec, text_after)
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
@@ -137,7 +166,7 @@ class StepPlanner:
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
             return None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
-        if is_of_table and not is_own and _CHART.search(step.text):
+        if is_of_table and not is_own and _RE.CHART.search(step.text):
             return f"{self._quoted(step)} is nothing that an expert model does"
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
@@ -166,7 +195,7 @@ class StepPlanner:
         if implied is None:
             return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
         try:
-            self._linker.add(Step(text), implied)
+            add_task(self._linker, self._masked, Step(text), implied)
         except PlanError as error:
             return f"{self._quoted(step)}: {error}"
         return None

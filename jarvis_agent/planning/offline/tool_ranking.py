@@ -17,18 +17,16 @@ from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.coreference import Discourse
 from jarvis_agent.planning.offline.delexicalise import clause_words
 from jarvis_agent.planning.offline.masking import MaskedText
-from jarvis_agent.planning.offline.patterns import pattern
+from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import clause_class
 from jarvis_agent.planning.offline.weights import WEIGHTS
+
+_RE = Patterns("tool_ranking")
 
 _KINDS = {
     "image": re.compile(r"\b(?:images?|pictures?|photos?|photograph|visual|drawing)\b", re.IGNORECASE),
     "audio": re.compile(r"\b(?:audio|recordings?|speech|voice|sound|spoken|speaker)\b", re.IGNORECASE),
 }
-_IT = pattern("tool_ranking.IT")
-_DOCUMENT = pattern("tool_ranking.DOCUMENT")
-_IMAGE = pattern("tool_ranking.IMAGE")
-_TEXT = pattern("tool_ranking.TEXT")
 _QUESTION = "question"
 """The class of all tools that answer questions; their inputs distinguish them."""
 
@@ -67,7 +65,7 @@ class ToolRanker:
         named = {kind for kind, words in _KINDS.items() if words.search(step.text)}
         named |= {mark.kind for mark in self._masked.within(step.text) if mark.is_file} & _KINDS.keys()
         latest = self._latest()
-        is_it = latest in MEDIA and not named and bool(_IT.search(step.text))
+        is_it = latest in MEDIA and not named and bool(_RE.IT.search(step.text))
         fit = WEIGHTS.kind_latest if is_it and takes == {latest} else 0.0
         if media and not media & self._present():
             fit += WEIGHTS.kind_mentioned if media & named else WEIGHTS.kind_absent
@@ -90,12 +88,12 @@ class ToolRanker:
         if "image" not in self._present():
             return "text"
         words = self._masked.restored(f"{step.text} {step.context}")
-        is_of_text = bool(_TEXT.search(step.text)) and self._latest() == "text"
-        if _DOCUMENT.search(words) and (not is_of_text or _DOCUMENT.search(step.text)):
+        is_of_text = bool(_RE.TEXT.search(step.text)) and self._latest() == "text"
+        if _RE.DOCUMENT.search(words) and (not is_of_text or _RE.DOCUMENT.search(step.text)):
             return "document"
-        if _IMAGE.search(words):
+        if _RE.IMAGE.search(words):
             return "image"
-        return "text" if _TEXT.search(step.text) or self._latest() == "text" else "image"
+        return "text" if _RE.TEXT.search(step.text) or self._latest() == "text" else "image"
 
     def _present(self) -> set[str]:
         files = {mark.kind for mark in self._masked.marks.values() if mark.is_file}

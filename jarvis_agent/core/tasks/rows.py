@@ -1,0 +1,59 @@
+"""Rows of the task tables, with inputs and outputs as a signature.
+
+    task_rows("vision", ("image-to-image", "image, change?, mask? -> image", "Change an image, …"))
+
+`?` marks an optional argument. `change` is an argument `text` with the description "what to change".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jarvis_agent.core.tasks.spec import Arg, Category, TaskSpec
+
+_ARGS = {
+    "text": Arg("text", "text"),
+    "question": Arg("text", "text", description="the question"),
+    "context": Arg("context", "text", description="the text that holds the answer"),
+    "table": Arg("table", "table", description="path or URL of a CSV file, its first line the column names"),
+    "masked-text": Arg("text", "text", description="a text with one [MASK]"),
+    "labels": Arg("labels", "data", many=True, description="list of candidate labels"),
+    "src_lang": Arg("src_lang", "text", description='language of the text, for example "en"'),
+    "tgt_lang": Arg("tgt_lang", "text", description='language to translate into, for example "fr"'),
+    "prompt": Arg("text", "text", description="the prompt"),
+    "sentences": Arg("sentences", "text", many=True, description="list of texts to compare with"),
+    "image": Arg("image", "image"),
+    "read": Arg("text", "text", description='"read" to read the text in the image'),
+    "change": Arg("text", "text", description="what to change"),
+    "mask": Arg("mask", "image", description="white where the image may change"),
+    "action": Arg("text", "text", description="what happens in the video"),
+    "video": Arg("video", "video"),
+    "sound": Arg("text", "text", description="what is to be heard"),
+    "audio": Arg("audio", "audio"),
+    "pages": Arg("image", "image", many=True, description="list of paths or URLs of page images"),
+    "horizon": Arg("horizon", "data", description="how many rows ahead; 12 if not said"),
+    "count": Arg("count", "data", description="how many; 8 if not said"),
+    "width": Arg("width", "data", description="pixels"),
+    "height": Arg("height", "data", description="pixels"),
+    "box": Arg("box", "data", description="[xmin, ymin, xmax, ymax] in pixels, or a detection"),
+}
+"""The arguments of signatures, by their name there; plans use `Arg.name`."""
+
+
+def task_rows(category: Category, *rows: tuple[str, ...], **common: Any) -> tuple[TaskSpec, ...]:
+    """The task types of rows (name, signature, description[, aliases]); `common` are fields of all."""
+    return tuple(_spec(category, *row, **common) for row in rows)
+
+
+def _spec(
+    category: Category, name: str, signature: str, description: str, aliases: str = "", **common: Any
+) -> TaskSpec:
+    inputs, outputs = (_split(side) for side in signature.split("->"))
+    args = (replace(_ARGS[key.removesuffix("?")], required=not key.endswith("?")) for key in inputs)
+    kinds: Any = outputs  # checked by `register_task`
+    return TaskSpec(name, category, description, tuple(args), kinds, tuple(_split(aliases)), **common)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,105 @@
+"""Cues: what the words of a step say for or against a task, beside its similarity to phrases.
+
+cues = Cues(masked, discourse)
+cues.worth_of_words(step, spec)     # 0.15 if only phrases of this task begin with the step's verb
+cues.has_its_map(step, spec)        # whether "it" is the control map that the task takes
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.planning.offline.clauses import Step, without_lead_in
+from jarvis_agent.planning.offline.coreference import Discourse
+from jarvis_agent.planning.offline.extraction import amount, drawn, offers_choice, thing_sought
+from jarvis_agent.planning.offline.masking import MaskedText
+from jarvis_agent.planning.offline.phrases import DATA, bank_name, verbs, wording
+from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
+from jarvis_agent.planning.offline.weights import WEIGHTS
+
+_MAP = re.compile(r"\b(?:it|them|this|that|these|the (?:map|result|drawing))\b", re.IGNORECASE)
+_OPENING = re.compile(r"\W*(?:based|using|from|with|in|given|use|take)\b", re.IGNORECASE)
+
+
+class Cues:
+    """What the words of the steps of one request say about tasks."""
+
+    def __init__(self, masked: MaskedText, discourse: Discourse) -> None:
+        self._masked = masked
+        self._discourse = discourse
+
+    def worth(self, step: Step, spec: TaskSpec) -> float:
+        """What the words of a step say for a task, on the scale of a cosine similarity."""
+        clause = without_lead_in(step.text.rpartition(", ")[2] if _OPENING.match(step.text) else step.text)
+        name, words = bank_name(spec), wording(spec)
+        share = verbs().get(clause.partition(" ")[0].lower(), {}).get(name or spec.name, 0.0)
+        is_choice = spec.arg("labels") is not None and offers_choice(step.text)
+        is_of_map = words.map and words.named and self._says_what_to_make(step, words.named)
+        return (
+            WEIGHTS.verb * share
+            + WEIGHTS.holds * self._holds(step, spec)
+            + WEIGHTS.choice * is_choice
+            + WEIGHTS.quantity * _says_amount(step, spec)
+            + WEIGHTS.described * (name is None)
+            + WEIGHTS.speaks_of_map * bool(is_of_map)
+            + WEIGHTS.map_at_hand * self.has_its_map(step, spec)
+            + WEIGHTS.thing * _knows_thing(step, name)
+        )
+
+    def _holds(self, step: Step, spec: TaskSpec) -> bool:
+        holds = wording(spec).holds
+        texts = [m.value for m in self._masked.within(f"{step.text} {step.context}") if not m.is_file]
+        return holds is not None and any(holds.search(text) for text in texts)
+
+    def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
+        """Whether a step says what is to be made of a control map that is called by `words`."""
+        texts = [mark for mark in self._masked.within(step.text) if not mark.is_file]
+        if texts:
+            return True
+        wanted = drawn(step.text)
+        is_map = rf"(?:{words.pattern})(?: \w+)?(?: (?:of|from|for) .*)?$"
+        return wanted is not None and not re.search(is_map, wanted, re.IGNORECASE)
+
+    def is_named(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
+        words = wording(spec)
+        if words.named is None or words.named.search(step.text) or self._holds(step, spec):
+            return True
+        if step.task and step.task == bank_name(spec):
+            return True
+        return self.has_its_map(step, spec)
+
+    def has_its_map(self, step: Step, spec: TaskSpec) -> bool:
+        """Whether "it" is the map that the task takes, as it was made or named before."""
+        words = wording(spec)
+        if words.map is None or words.named is None:
+            return False
+        if words.named.search(step.context) and self._says_what_to_make(step, words.named):
+            return True
+        if not _MAP.search(step.text):
+            return False
+        made = self._discourse.made_last("image")
+        is_its_map = made is not None and made.maker is not None and words.map == bank_name(made.maker)
+        return is_its_map and self._says_what_to_make(step, words.named)
+
+
+@lru_cache(maxsize=1)
+def _detected() -> frozenset[str]:
+    """What models for object-detection know: the classes of COCO, and words for any of them."""
+    return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
+
+
+def _says_amount(step: Step, spec: TaskSpec) -> bool:
+    """Whether the step says numbers that only some tasks take: a box, a size, how far ahead."""
+    return any(arg.kind == "data" and amount(arg.name, step.text) is not None for arg in spec.inputs)
+
+
+def _knows_thing(step: Step, name: str | None) -> int:
+    """1 if this detector suits what the step looks for in a picture, -1 if the other one does, else 0."""
+    sought = thing_sought(step.text) if name in (DETECTOR, FINDER) else None
+    if sought is None:
+        return 0
+    is_known = sought.rpartition(" ")[2] in _detected() or sought in _detected()
+    return 1 if is_known == (name == DETECTOR) else -1
