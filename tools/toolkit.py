@@ -18,7 +18,8 @@ from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
-from jarvis_agent.llm.client import LLMClient, resolve_model
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
