@@ -1,8 +1,8 @@
-"""A guard against calls that block an event loop, as `langgraph dev` has one.
+"""Detect calls that block an event loop, as `langgraph dev` does.
 
 with no_blocking() as blocked:
     await graph.ainvoke(…)          # BlockingCallError: os.mkdir blocks the event loop
-assert blocked == []                # whoever may have caught it
+assert blocked == []                # also if the error was caught
 """
 
 from __future__ import annotations
@@ -30,17 +30,15 @@ _CALLS: list[tuple[Any, str]] = [
 
 
 class BlockingCallError(Exception):
-    """Something that blocks was called in an event loop."""
+    """A blocking function was called in an event loop."""
 
 
 @contextmanager
 def no_blocking() -> Iterator[list[str]]:
-    """A block in which our own code may not touch a disk, or sleep, in a thread that runs an event loop.
+    """Refuse blocking calls of this package in threads that run an event loop; imports may block.
 
-    What libraries do by themselves is theirs, and so is what an import does.
-
-    Returns:
-        What was refused.
+    Yields:
+        The refused calls.
     """
     refused: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -60,7 +58,7 @@ def _guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callabl
 
 
 def _blamed() -> str | None:
-    """The line of ours that leads to a call; None where there is none, or an import stands between."""
+    """The line of this package that leads to a call; None if there is none, or in an import."""
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,8 +1,6 @@
-"""What every test stands on: no network, no keys, no settings of the machine, and an empty Hub cache.
+"""Every test runs without network, keys and settings of the machine, with an empty Hub cache.
 
-And what many of them ask for: a working directory, a pool, tiny models and files to run them on.
-
-The environment is prepared while this file is imported, since huggingface_hub reads it once, at import.
+The environment is prepared at import, since huggingface_hub reads it once.
 """
 
 from __future__ import annotations
@@ -44,9 +42,16 @@ def pytest_unconfigure() -> None:
     _HF_HOME.cleanup()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _short_graces() -> None:
+    from jarvis_agent.core.concurrency import limits
+
+    limits.CANCEL_GRACE_S = 1.0
+
+
 @pytest.fixture(autouse=True)
 def _no_network() -> Iterator[None]:
-    """A test that reaches for anything but this machine fails."""
+    """Connections to other machines fail."""
     from jarvis_agent.testing import forbid_network
 
     with forbid_network():
@@ -54,8 +59,8 @@ def _no_network() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_grudges() -> Iterator[None]:
-    """What failed in one test is asked in the next one."""
+def _closed_circuits() -> Iterator[None]:
+    """Close the circuit breaker after each test."""
     from jarvis_agent.backends import circuit_breaker as breaker
 
     yield
@@ -64,7 +69,7 @@ def _no_grudges() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _restored_environment() -> Iterator[None]:
-    """Environment variables that a test, or a library in it, sets are gone after it."""
+    """Restore environment variables."""
     before = dict(os.environ)
     yield
     for name in os.environ.keys() - before.keys():
@@ -75,7 +80,7 @@ def _restored_environment() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _restored_logging() -> Iterator[None]:
-    """Levels and propagation that a test sets are undone after it."""
+    """Restore levels and propagation of loggers."""
     before = {name: (log.level, log.propagate) for name in _LOGGERS if (log := logging.getLogger(name))}
     threshold = logging.root.manager.disable
     yield
@@ -88,7 +93,7 @@ def _restored_logging() -> Iterator[None]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a picture in it."""
+    """A working directory with the image a.jpg."""
     from small_agents import picture
 
     monkeypatch.chdir(tmp_path)
@@ -98,7 +103,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pool() -> Iterator[ModelPool]:
-    """A pool of its own for each test, with room for tiny models."""
+    """A pool for tiny models."""
     from jarvis_agent.backends.pool import ModelPool
 
     pool = ModelPool(limit_bytes=10**9)
@@ -108,7 +113,7 @@ def pool() -> Iterator[ModelPool]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server on this machine, for the tests of a module."""
+    """A server for the tests of a module."""
     from served import agent_of, serving
 
     script = {"plan": "[]"}
@@ -118,13 +123,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def served(running: Served) -> Served:
-    """The module's server without a past."""
+    """The module's server, reset."""
     return running.forget()
 
 
 @pytest.fixture(scope="session")
 def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A file of each kind, by name."""
+    """A file of each kind by name."""
     from task_case import make_media
 
     return make_media(tmp_path_factory.mktemp("media"))
@@ -132,7 +137,7 @@ def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a tiny model, which is built at its first use. Copy it before you change it."""
+    """The folder of a tiny model, built at first use. Copy it before changing it."""
 
     @cache
     def built(name: str) -> Path:

@@ -33,11 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class GraceLimits:
-    """Grace periods in seconds; tests shorten them.
-
-    Attributes:
-        CANCEL_GRACE_S: how long a cancelled coroutine may take to finish.
-    """
+    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish. Tests shorten it."""
 
     CANCEL_GRACE_S: float = 5.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,35 @@ def a_table(folder: Path) -> Resource:
     path = folder / "table.csv"
     path.write_text("month,sales\n1,10\n2,20\n3,30\n")
     return Resource(kind="table", path=path, mime="text/csv")
+
+
+def a_film(
+    path: Path,
+    codec: str = "libx264",
+    size: tuple[int, int] = (32, 16),
+    pix_fmt: str = "yuv420p",
+    shades: Iterable[int] = range(0, 200, 20),
+    sound: bool = False,
+) -> Path:
+    """A video of grey frames, ten a second, in the format of its suffix; its sound is silence."""
+    import av
+    import numpy as np
+
+    with av.open(path, "w") as made:
+        stream = made.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = *size, pix_fmt
+        heard = made.add_stream("libopus", rate=48_000, layout="mono") if sound else None
+        for shade in shades:
+            frame = av.VideoFrame.from_ndarray(
+                np.full((size[1], size[0], 3), shade, np.uint8), format="rgb24"
+            )
+            made.mux(stream.encode(frame.reformat(format=pix_fmt)))
+        made.mux(stream.encode(None))
+        if heard is not None:
+            silence = av.AudioFrame.from_ndarray(np.zeros((1, 24_000), np.int16), format="s16", layout="mono")
+            silence.rate = 48_000
+            made.mux([*heard.encode(silence), *heard.encode(None)])
+    return path
 
 
 def kinds(resources: list[Resource]) -> list[str]:

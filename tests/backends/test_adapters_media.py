@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from result_bench import ARM, Adapting, a_photo, adapting_in, joint, kinds, texts
+from result_bench import ARM, Adapting, a_film, a_photo, adapting_in, joint, kinds, texts
 
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
@@ -43,26 +43,7 @@ def pixels(path: str) -> Any:
 
 def fading(count: int = 6, width: int = 33, height: int = 17) -> Any:
     """Frames in grey, each brighter than the one before; uint8, shape (count, height, width, 3)."""
-    shades = np.arange(count, dtype=np.uint8) * 40
-    return np.broadcast_to(shades[:, None, None, None], (count, height, width, 3)).copy()
-
-
-def encoded(path: Path, codec: str, pix_fmt: str = "yuv420p", sound: bool = False) -> Path:
-    """A video of six frames of 32 × 16 pixels, 10 a second, in the format of its suffix."""
-    with av.open(path, "w") as made:
-        stream = made.add_stream(codec, rate=10)
-        stream.width, stream.height, stream.pix_fmt = 32, 16, pix_fmt
-        heard = made.add_stream("libopus", rate=48_000, layout="mono") if sound else None
-        for pixels in fading(6, 32, 16):
-            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            made.mux(stream.encode(frame.reformat(format=pix_fmt)))
-        made.mux(stream.encode(None))
-        if heard is not None:
-            tone = av.AudioFrame.from_ndarray(np.zeros((1, 28_800), np.int16), format="s16", layout="mono")
-            tone.rate = 48_000
-            made.mux(heard.encode(tone))
-            made.mux(heard.encode(None))
-    return path
+    return np.stack([np.full((height, width, 3), 40 * shade, np.uint8) for shade in range(count)])
 
 
 def test_images_are_written_as_png(adapting: Adapting, subtests: pytest.Subtests) -> None:
@@ -262,7 +243,7 @@ def test_frames_become_a_video_in_h264(adapting: Adapting, subtests: pytest.Subt
 def test_video_files_become_h264_unless_they_are(
     adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    plain = encoded(tmp_path / "plain.mp4", "libx264")
+    plain = a_film(tmp_path / "plain.mp4")
     assert adapting("text-to-video", {"path": str(plain)})[0]["path"] == str(plain)
     for name, codec, pix_fmt, sound in (
         ("web.webm", "libvpx", "yuv420p", True),
@@ -272,7 +253,7 @@ def test_video_files_become_h264_unless_they_are(
         ("moving.gif", "gif", "rgb8", False),
     ):
         with subtests.test(name):
-            path = encoded(tmp_path / name, codec, pix_fmt, sound)
+            path = a_film(tmp_path / name, codec, pix_fmt=pix_fmt, shades=range(0, 240, 40), sound=sound)
             output, resources = adapting("image-to-video", path)
             assert resources[0].mime == "video/mp4"
             assert output["duration"] == pytest.approx(0.6, abs=0.15)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from result_bench import a_call, a_photo
+from result_bench import a_call, a_film, a_photo
 
 from jarvis_agent.backends.algorithms.backend import ALGORITHMS
 from jarvis_agent.core.errors import BadInputError
@@ -26,22 +26,9 @@ np = pytest.importorskip("numpy")
 Working = Callable[..., Any]
 
 
-def film_at(path: Path, codec: str, size: tuple[int, int] = (32, 16)) -> Resource:
-    """A second of pictures without sound, ten, each brighter than the one before."""
-    with av.open(path, "w") as made:
-        stream = made.add_stream(codec, rate=10)
-        stream.width, stream.height = size
-        stream.pix_fmt = "yuv420p"
-        for shade in range(10):
-            pixels = np.full((size[1], size[0], 3), 20 * shade, np.uint8)
-            made.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        made.mux(stream.encode(None))
-    return Resource(kind="video", path=path)
-
-
 @pytest.fixture
 def film(tmp_path: Path) -> Resource:
-    return film_at(tmp_path / "film.mp4", "libx264")
+    return Resource(kind="video", path=a_film(tmp_path / "film.mp4"))
 
 
 @pytest.fixture
@@ -89,7 +76,7 @@ def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
         ("web.webm", "libvpx", (33, 17)),
     ):
         with subtests.test(name):
-            video = film_at(tmp_path / name, codec, size)
+            video = Resource(kind="video", path=a_film(tmp_path / name, codec, size))
             path = working("combine-video-audio", video=video, audio=tone)["path"]
             assert detect_media_type(path) == ("video", "video/mp4")
             assert pictures(path) == 10

@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from difflib import SequenceMatcher
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,15 +66,10 @@ def _resource(name: str, value: Any) -> Any:
     return Resource(kind=name, path=value) if isinstance(value, Path) else value  # type: ignore[arg-type]
 
 
-def word_errors(wanted: str, got: str) -> float:
-    """The word error rate of a transcript: edits for each word that was said."""
-    reference, heard = (re.findall(r"[a-z0-9']+", text.lower()) for text in (wanted, got))
-    row = list(range(len(heard) + 1))
-    for i, word in enumerate(reference, 1):
-        before, row[0] = row[0], i
-        for j, other in enumerate(heard, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != other))
-    return row[-1] / len(reference)
+def likeness(wanted: str, got: str) -> float:
+    """The share of words that two texts have in common, in order."""
+    said, heard = (re.findall(r"[a-z0-9']+", text.lower()) for text in (wanted, got))
+    return SequenceMatcher(None, said, heard).ratio()
 
 
 def line(text: str, left: float, top: float, right: float, height: float = 20) -> Line:
@@ -111,7 +107,7 @@ async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
     import numpy as np
 
     heard = await run("automatic-speech-recognition", audio=SPEECH)
-    assert word_errors(SAID, heard["text"]) <= 0.05
+    assert likeness(SAID, heard["text"]) >= 0.95
     assert " ".join(chunk["text"] for chunk in heard["chunks"]) == heard["text"]
     times = [at for chunk in heard["chunks"] for at in chunk["timestamp"]]
     assert times == sorted(times)
@@ -155,7 +151,7 @@ async def test_a_spoken_sentence_is_understood_again(run: Run, tmp_path: Path) -
     heard = await run("automatic-speech-recognition", audio=tmp_path / "spoken.wav")
     assert 4 < seconds < 12
     assert abs(spoken["audio"]).max() <= 1.0
-    assert word_errors(text, heard["text"]) <= 0.1
+    assert likeness(text, heard["text"]) >= 0.9
     # Brackets are not read as phonemes.
     plain = await run("text-to-speech", text="The list is one, two, three.")
     nested = await run("text-to-speech", text="The list is [[one, two, three]].")

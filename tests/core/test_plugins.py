@@ -36,38 +36,28 @@ class Named:
     name = "named"
 
 
-def plain(text: str) -> str:
-    """A function that is not a tool."""
-    return text
-
-
-def one_word(text: str) -> FakeBackend:
-    """Does not take (settings, pool)."""
-    return FakeBackend({}, text)
-
-
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"sources": [Named()]}, r"a source .* Named lacks `candidates`; see the protocol ModelSource in"),
         ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
         ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
         ({"backends": [Half]}, r"the backend Half cannot be made from \(settings, pool\): TypeError"),
-        ({"backends": [one_word]}, r"the backend one_word cannot be made"),
+        ({"backends": [lambda settings: None]}, r"the backend <lambda> cannot be made"),
         ({"backends": [lambda settings, pool: Half()]}, r"Half lacks `run`, `close`"),
         ({"planner": object()}, r"the planner is of type object; give a LangChain Runnable"),
         ({"selector": object()}, r"the selector of type object cannot be used"),
         ({"responder": object()}, r"the responder is of type object; give a LangChain Runnable"),
-        ({"tools": [plain]}, r"plain.* is no LangChain tool"),
+        ({"tools": [len]}, r"len.* is no LangChain tool"),
         ({"model": object()}, r"the language model is of type object; pass a LangChain chat model"),
         ({"settings": {"task_timeout": -1}}, r"task_timeout: .*greater than 0"),
         ({"settings": {"task_timout": 1}}, r"task_timout: "),
         ({"settings": object()}, r"the settings are of type object; give Settings"),
     ],
 )
-def test_an_unusable_part_is_refused_at_once(given: dict[str, Any], told: str) -> None:
+def test_an_unusable_part_is_refused_at_once(given: dict[str, Any], message: str) -> None:
     users = model_registry._users
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         JarvisAgent(**given)
     assert model_registry._users == users
 

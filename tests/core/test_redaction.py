@@ -132,26 +132,21 @@ def test_errors_mask_their_arguments() -> None:
     assert InputError(str(_LeakyError()), 7).args[1] == 7
 
 
-async def test_secrets_in_the_error_of_an_expert_are_masked(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="jarvis_agent")
-    agent, _, _ = small_agent(experts={"image-to-text": _LeakyError()})
-    events = [event async for event in agent.events("Describe a.jpg")]
-    messages = [event.model_dump_json() for event in events]
-    assert events[-1].run is not None
-    assert "_LeakyError: 401" in (events[-1].run.results[0].error or "")
-    assert "_LeakyError" in caplog.text
-    assert not _leaks(*messages, caplog.text, *map(str, agent.settings))
-
-
-@pytest.mark.parametrize("stage", ["plan", "respond"])
-async def test_secrets_in_the_error_of_a_language_model_are_masked(
+@pytest.mark.parametrize("stage", ["plan", "run", "respond"])
+async def test_secrets_in_the_errors_of_a_run_are_masked(
     stage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="jarvis_agent")
-    agent, _, _ = small_agent(**{stage: _LeakyError()})
-    run = await agent.ainvoke("Describe a.jpg")
+    parts: Any = {"experts": {"image-to-text": _LeakyError()}} if stage == "run" else {stage: _LeakyError()}
+    agent, _, _ = small_agent(**parts)
+    events = [event async for event in agent.events("Describe a.jpg")]
+    run = events[-1].run
+    assert run is not None
     assert run.answer
-    assert not _leaks(run.model_dump_json(), caplog.text)
+    if stage == "run":
+        assert "_LeakyError: 401" in (run.results[0].error or "")
+        assert "_LeakyError" in caplog.text
+    assert not _leaks(*(event.model_dump_json() for event in events), caplog.text, *map(str, agent.settings))
 
 
 async def test_a_failed_download_is_reported_without_login_and_signature(

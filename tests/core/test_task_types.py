@@ -34,7 +34,7 @@ def test_the_fields_of_a_spec_may_be_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "X Y"}, r"letters \(a-z\), digits, - and _, not 'X Y'"),
         ({"name": ""}, "not ''"),
@@ -50,8 +50,8 @@ def test_the_fields_of_a_spec_may_be_lists() -> None:
         ({"aliases": ("ASR",)}, "the alias 'ASR' .* belongs to 'automatic-speech-recognition'"),
     ],
 )
-def test_an_unusable_task_type_is_refused(change: dict[str, Any], told: str) -> None:
+def test_an_unusable_task_type_is_refused(change: dict[str, Any], message: str) -> None:
     before = dict(TASKS)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         register_task(replace(TIDY, **change))
     assert before == TASKS

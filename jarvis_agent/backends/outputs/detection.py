@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.outputs.files import save_image, to_image
-from jarvis_agent.backends.outputs.overlays import draw_boxes, draw_masks, draw_skeletons
+from jarvis_agent.backends.outputs.overlays import Skeleton, draw_boxes, draw_masks, draw_skeletons
 from jarvis_agent.backends.outputs.validators import (
     Adapted,
     UnexpectedError,
@@ -78,23 +78,18 @@ def people(raw: Any, call: Call) -> Adapted:
     """
     fields = {"score": score, "keypoints": _joints}
     found = best_first(read_rows(raw, fields, {"box": _box, "edges": _edges}))
-    skeletons = [
-        (
-            [
-                (joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None
-                for joint in row["keypoints"]
-            ],
-            row.pop("edges", []),
-        )
-        for row in found
-    ]
-    for joints, edges in skeletons:
-        if any(not 0 <= place < len(joints) for edge in edges for place in edge):
-            raise UnexpectedError(f"edges between the {len(joints)} keypoints")
+    skeletons = [_skeleton(row["keypoints"], row.pop("edges", [])) for row in found]
     picture = save_image(draw_skeletons(_input_image(call), skeletons), call, "people found")
     seen = [sum(joint is not None for joint in joints) for joints, _ in skeletons]
     counts = ", ".join(f"{quantity(count, 'joint')} seen" for count in seen)
     return Adapted(found, f"{quantity(len(found), 'person')}: {counts}" if found else "no people", (picture,))
+
+
+def _skeleton(joints: list[dict[str, Any]], edges: list[tuple[int, int]]) -> Skeleton:
+    if any(not 0 <= place < len(joints) for edge in edges for place in edge):
+        raise UnexpectedError(f"edges between the {len(joints)} keypoints")
+    seen = [(joint["x"], joint["y"]) if joint["score"] >= MIN_JOINT_SCORE else None for joint in joints]
+    return seen, edges
 
 
 def _joints(value: Any) -> list[dict[str, Any]]:

@@ -33,8 +33,8 @@ PALETTE: tuple[Colour, ...] = (
 
 _MASK_OPACITY = 0.5
 
-
 Point = tuple[float, float]
+
 Box = tuple[str, str, tuple[float, float, float, float]]
 """Label, caption, and (xmin, ymin, xmax, ymax) in pixels."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -107,35 +108,26 @@ def _rows(lines: list[Line]) -> list[list[Line]]:
 
 
 def _row_text(row: list[Line]) -> str:
-    text = row[0].text
-    for line in row[1:]:
-        text = text + _space(text, line.text) + line.text
-    return text
+    return reduce(_append, (line.text for line in row))
 
 
 def _join(text: str, following: str) -> str:
     if re.search(r"[a-z]-$", text) and following[:1].islower():
         return text[:-1] + following
-    return text + _space(text, following) + following
+    return _append(text, following)
 
 
-def _space(before: str, after: str) -> str:
-    """The separator of two texts: none between Chinese characters, else a space."""
-    return "" if _CJK.match(before[-1:]) and _CJK.match(after[:1]) else " "
+def _append(before: str, after: str) -> str:
+    """Two texts with a space between them, unless Chinese characters meet."""
+    space = "" if _CJK.match(before[-1:]) and _CJK.match(after[:1]) else " "
+    return before + space + after
 
 
 def _lines(found: Any) -> list[Line]:
     if found.txts is None:
         return []
     return [
-        Line(
-            text.strip(),
-            float(score),
-            float(box[:, 0].min()),
-            float(box[:, 1].min()),
-            float(box[:, 0].max()),
-            float(box[:, 1].max()),
-        )
+        Line(text.strip(), float(score), *box.min(axis=0).tolist(), *box.max(axis=0).tolist())
         for text, score, box in zip(found.txts, found.scores, found.boxes, strict=True)
         if text.strip()
     ]

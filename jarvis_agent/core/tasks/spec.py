@@ -25,42 +25,22 @@ Category = Literal["text", "vision", "audio", "multimodal", "tabular", "control"
 MEDIA: frozenset[str] = frozenset({"image", "audio", "video", "table", "3d", "file"})
 """The kinds that are files."""
 
-ARG_ALIASES: dict[str, str] = {
-    "question": "text",
-    "query": "text",
-    "prompt": "text",
-    "input": "text",
-    "inputs": "text",
-    "sentence": "text",
-    "img": "image",
-    "picture": "image",
-    "image_path": "image",
-    "image_url": "image",
-    "speech": "audio",
-    "sound": "audio",
-    "audio_path": "audio",
-    "video_path": "video",
-    "candidate_labels": "labels",
-    "classes": "labels",
-    "source_language": "src_lang",
-    "source_lang": "src_lang",
-    "target_language": "tgt_lang",
-    "target_lang": "tgt_lang",
-    "language": "tgt_lang",
-    "document": "image",
-    "csv": "table",
-    "dataframe": "table",
-    "documents": "sentences",
-    "images": "image",
-    "steps": "horizon",
-    "prediction_length": "horizon",
-    "num_frames": "count",
-    "bbox": "box",
-    "texts": "sentences",
-    "mask_image": "mask",
-    "control_image": "image",
-    "control": "image",
+_ALIASES = {
+    "text": "question query prompt input inputs sentence",
+    "image": "img picture image_path image_url document images control_image control",
+    "audio": "speech sound audio_path",
+    "video": "video_path",
+    "labels": "candidate_labels classes",
+    "src_lang": "source_language source_lang",
+    "tgt_lang": "target_language target_lang language",
+    "table": "csv dataframe",
+    "sentences": "documents texts",
+    "horizon": "steps prediction_length",
+    "count": "num_frames",
+    "box": "bbox",
+    "mask": "mask_image",
 }
+ARG_ALIASES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 """Other spellings of argument names. An alias is used only if the task has no argument of that name."""
 
 
