@@ -56,9 +56,7 @@ class OnDevice:
 @pytest.fixture
 def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Experts state their own size and device."""
-    monkeypatch.setattr(
-        "jarvis_agent.backends.pool.measure", lambda expert, size: {expert.device: expert.size}
-    )
+    monkeypatch.setattr("jarvis_agent.backends.pool.measure", lambda expert, *_: {expert.device: expert.size})
     monkeypatch.setattr("jarvis_agent.backends.pool.free_caches", lambda: None)
 
 
