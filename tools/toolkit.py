@@ -66,7 +66,8 @@ def open_experts(
     models: Mapping[str, str] | None = None,
 ) -> ModelRegistry:
     """The experts for a set of tools, with the language model that selects among them."""
-    from jarvis_agent.llm.client import LLMClient, resolve_model
+    from jarvis_agent.llm.chat_model import resolve_model
+    from jarvis_agent.llm.client import LLMClient
 
     chat = resolve_model(model, settings)
     return ModelRegistry(
