@@ -99,9 +99,9 @@ def test_a_model_that_sees_is_asked_as_a_chat_where_it_is_served_as_one(
     hub.answer("/novita/", body={"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
     page = Path(__file__).parents[2] / "examples" / "page.png"
     args = {"text": "What is it?", "image": str(page)}
-    told = use(tmp_path, "image-text-to-text", args=args, allowed_dirs=(page.parent,))
-    assert told.status == "success", told.content
-    assert told.artifact["output"] == {"generated_text": "A page."}
+    message = use(tmp_path, "image-text-to-text", args=args, allowed_dirs=(page.parent,))
+    assert message.status == "success", message.content
+    assert message.artifact["output"] == {"generated_text": "A page."}
     assert hub.requests[-1].json["messages"][0]["content"][1]["type"] == "image_url"
 
 
@@ -205,7 +205,7 @@ def test_a_gated_model_is_left_out_without_a_token(
 def test_without_a_network_what_was_downloaded_still_runs(
     hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Under a name of its own: a model that an earlier test left loaded would not be downloaded.
+    # Under another name: a model that an earlier test left loaded would not be downloaded.
     add_local(hub, classifier, "org/kept", card={"pipeline_tag": TASK})
     assert use(tmp_path).status == "success"
     with HubDouble() as away:
