@@ -37,7 +37,9 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource

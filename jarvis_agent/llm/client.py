@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
-__all__ = ["LLMClient", "describe_model", "open_client", "resolve_model"]
-
 log = logging.getLogger(__name__)
 
 MAX_REPLY_CHARS = 1_000_000

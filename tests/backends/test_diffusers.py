@@ -1,4 +1,4 @@
-"""The diffusers backend: what models make of a seed, a mask, options, a ControlNet, and what is refused."""
+"""The diffusers backend: seeds, masks, options, ControlNets, cancellation, and refused models."""
 
 from __future__ import annotations
 

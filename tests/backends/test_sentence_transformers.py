@@ -1,4 +1,4 @@
-"""The backend of sentence-transformers: what it compares and how, and which models it refuses."""
+"""The sentence-transformers backend: similarity, ranking, vectors, and refused models."""
 
 from __future__ import annotations
 

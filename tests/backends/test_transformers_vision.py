@@ -1,4 +1,4 @@
-"""Images and videos with transformers: what is found, masked, measured and drawn, and what is refused."""
+"""Images and videos with transformers: labels, masks, keypoints, depth, and refused inputs."""
 
 from __future__ import annotations
 
