@@ -18,6 +18,8 @@ from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.settings import Settings, load_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
@@ -48,34 +50,19 @@ def hf_tools(
         ConfigError: an unknown task name.
     """
     specs = [known_task(name) for name in tasks] if tasks is not None else list(TASKS.values())
-    experts = open_experts(
-        model, settings or load_settings(), sources=sources, backends=backends, models=models
-    )
-    if available_only:
-        offered = run_sync(experts.available_tasks)
-        specs = [spec for spec in specs if spec.name in offered]
-    return [HFTaskTool.of(spec, experts, files) for spec in specs]
-
-
-def open_experts(
-    model: BaseChatModel | str | None,
-    settings: Settings,
-    *,
-    sources: Iterable[ModelSource] | None = None,
-    backends: Iterable[Backend | Factory] | None = None,
-    models: Mapping[str, str] | None = None,
-) -> ModelRegistry:
-    """The experts for a set of tools, with the language model that selects among them."""
-    from jarvis_agent.llm.client import LLMClient, resolve_model
-
+    settings = settings or load_settings()
     chat = resolve_model(model, settings)
-    return ModelRegistry(
+    experts = ModelRegistry(
         settings,
         sources=sources,
         backends=backends,
         llm=LLMClient(chat, settings) if chat is not None else None,
         pins=models,
     )
+    if available_only:
+        offered = run_sync(experts.available_tasks)
+        specs = [spec for spec in specs if spec.name in offered]
+    return [HFTaskTool.of(spec, experts, files) for spec in specs]
 
 
 class JarvisToolkit(BaseToolkit):

@@ -37,7 +37,9 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run
-from jarvis_agent.llm.client import LLMClient, describe_model, resolve_model
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.client import LLMClient
+from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
@@ -108,20 +110,13 @@ class JarvisAgent(Runnable[Any, Run]):
         )
         self.stages = make_stages(self._runners, client, self.settings, *given)
 
+    InputType: Any = Input
+    OutputType = Run
+
     @property
     def model_name(self) -> str | None:
         """The language model's name; None without one."""
         return describe_model(self.model) if self.model is not None else None
-
-    @property
-    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """What `invoke` takes."""
-        return Input
-
-    @property
-    def OutputType(self) -> type[Run]:  # noqa: N802 - LangChain's name
-        """What `invoke` returns."""
-        return Run
 
     @cached_property
     def graph(self) -> JarvisGraph:
@@ -143,8 +138,7 @@ class JarvisAgent(Runnable[Any, Run]):
     async def aplan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """As `plan`."""
         request, _ = await read_history(request)
-        config = ensure_config(config)
-        turns = self.memory.turns(_thread(config))
+        turns = self.memory.turns(_thread(ensure_config(config)))
         return await RunPipeline(self.stages, config, turns=turns).plan(Request.of(request))
 
     async def events(self, request: Any, config: RunnableConfig | None = None) -> AsyncGenerator[Event, None]:
@@ -154,8 +148,7 @@ class JarvisAgent(Runnable[Any, Run]):
         None or a `Command`, and a run that stops for approval ends without "done".
         """
         request, history = await read_history(request)
-        config = ensure_config(config)
-        async with aclosing(self._events(request, config)) as events:
+        async with aclosing(self._events(request, ensure_config(config))) as events:
             async for event in events:
                 if event.run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
@@ -212,7 +205,9 @@ class JarvisAgent(Runnable[Any, Run]):
         async def arun(
             request: str, config: RunnableConfig, files: list[str] | None = None
         ) -> tuple[str, Any]:
-            run = await self.ainvoke({"input": request, "files": files or []}, _child(config))
+            # This run is no turn of the other agent's thread.
+            child: RunnableConfig = {**config, "configurable": {}}
+            run = await self.ainvoke({"input": request, "files": files or []}, child)
             return run.answer, run.model_dump(mode="json")
 
         def run(request: str, config: RunnableConfig, files: list[str] | None = None) -> tuple[str, Any]:
@@ -237,12 +232,13 @@ class JarvisAgent(Runnable[Any, Run]):
         shares loaded models with this agent (close this one, not the copy), has its own chat memory, and
         writes below `output_dir`.
         """
-        changed = {
-            "allow_request_paths": False,
-            "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
-            "output_dir": output_dir or self.settings.output_dir,
-        }
-        settings = self.settings.model_copy(update=changed)
+        settings = self.settings.model_copy(
+            update={
+                "allow_request_paths": False,
+                "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
+                "output_dir": output_dir or self.settings.output_dir,
+            }
+        )
         return self._copy(settings=settings, stages=replace(self.stages, settings=settings))
 
     def with_checkpointer(
@@ -285,7 +281,7 @@ class JarvisAgent(Runnable[Any, Run]):
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
             raise ConfigError("this needs an agent with a checkpointer: JarvisAgent(checkpointer=…)")
-        graph = self.graph
+        graph = self.graph  # reports a missing extra
         from jarvis_agent.agent.stored_runs import StoredRuns
 
         return StoredRuns(graph, self.settings, approve=self.approve)
@@ -296,20 +292,13 @@ class JarvisAgent(Runnable[Any, Run]):
         offered = await self.registry.available_tasks()
         return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
 
-    async def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
+    def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         if self.checkpointer is not None or self.approve:
-            stream = self._stored_runs.events(request, config)
-            async with aclosing(stream) as events:
-                async for event in events:
-                    yield event
-            return
+            return self._stored_runs.events(request, config)
         thread = _thread(config)
-        pipeline = RunPipeline(self.stages, config, turns=self.memory.turns(thread))
-        async with aclosing(pipeline.events(Request.of(request))) as events:
-            async for event in events:
-                if event.kind == "done" and thread and pipeline.turn is not None:
-                    self.memory.add(thread, pipeline.turn)
-                yield event
+        remember = partial(self.memory.add, thread) if thread else None
+        pipeline = RunPipeline(self.stages, config, turns=self.memory.turns(thread), remember=remember)
+        return pipeline.events(Request.of(request))
 
     async def _run(self, value: Any, run_manager: Any, config: RunnableConfig) -> Run:
         config = patch_config(config, callbacks=run_manager.get_child())
@@ -358,11 +347,6 @@ async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
             yield Run(answer=event.text)
         elif event.kind == "done" and event.run is not None:
             yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
-
-
-def _child(config: RunnableConfig) -> RunnableConfig:
-    """The config of a run below a tool of another agent, which is no turn of that agent's thread."""
-    return {**config, "configurable": {}}
 
 
 def _thread(config: RunnableConfig) -> str:

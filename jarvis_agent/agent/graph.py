@@ -147,7 +147,10 @@ def build_graph(
         turns = _TURNS.validate_python(state.get("turns") or [])
         saver = config["configurable"].get(SAVER_KEY)
         steps = Steps(ThreadedSaver.of(saver), config) if saver is not None else Steps()
-        pipeline = RunPipeline(stages, config, turns=turns, steps=steps, ask=interrupt if approve else None)
+        ask = interrupt if approve else None
+        pipeline = RunPipeline(
+            stages, config, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append
+        )
         given = {key: state[key] for key in GraphInput.__annotations__ if state.get(key)}  # type: ignore[literal-required]
         if "messages" in given:
             given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
@@ -163,11 +166,10 @@ def build_graph(
         except InputError as error:
             raise RequestError(*error.args) from error
         new: list[BaseMessage] = [HumanMessage(request.text)] if state.get("input") else []
-        turns = [*turns, *([pipeline.turn] if pipeline.turn else [])][-MAX_TURNS:]
         return {
             "messages": [*new, *run.messages],
             "run": run.model_dump(mode="json"),
-            "turns": _TURNS.dump_python(turns, mode="json"),
+            "turns": _TURNS.dump_python(turns[-MAX_TURNS:], mode="json"),
         }
 
     builder = StateGraph(GraphState, input_schema=GraphInput, output_schema=GraphOutput)

@@ -2,8 +2,6 @@
 
 memory = ChatMemory()
 memory.add("thread-1", ChatTurn("make a canny image of a.jpg", "Here it is: …", (canny,)))
-memory.turns("thread-1")
-
 agent.invoke({"input": "…", "chat_history": SQLChatMessageHistory("chat-1", connection="sqlite:///c.db")})
 """
 

@@ -1,8 +1,6 @@
-"""RunPipeline: one request from beginning to end. Plan, select, execute, respond.
+"""RunPipeline: one request from beginning to end. Plan, select, execute, respond (see `RunPipeline._run`).
 
-    pipeline = RunPipeline(stages, config)
-    async for event in pipeline.events(request):
-        ...                                   # the last event is "done" and has the Run
+    async for event in RunPipeline(stages, config).events(request): ...     # "done" is last, with the Run
 
 Without a checkpointer, tasks start while the planner still writes. With one (`Steps.is_stored`), planning is
 one stored step, and execution starts after it.
@@ -13,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -49,7 +47,7 @@ _TEXT = TypeAdapter(str)
 
 
 class RunPipeline:
-    """The run of one request. `turn` is its chat turn, for the memory, once the run has ended."""
+    """The run of one request."""
 
     def __init__(
         self,
@@ -59,8 +57,13 @@ class RunPipeline:
         turns: Sequence[ChatTurn] = (),
         steps: Steps | None = None,
         ask: Ask | None = None,
+        remember: Callable[[ChatTurn], None] | None = None,
     ) -> None:
-        """`turns` are earlier turns of the chat; `ask` lets someone approve the plan before it is run."""
+        """Prepare a run.
+
+        `turns` are earlier turns of the chat. `steps` stores the results of steps. `ask` shows the plan and
+        returns the decision on it. `remember` gets the run as a chat turn when it has ended.
+        """
         self._stages = stages
         self._settings = stages.settings
         self._steps = steps or Steps()
@@ -71,9 +74,9 @@ class RunPipeline:
         self._began = perf_counter()
         self._deadline = self._settings.run_timeout
         self._emit: Emit = lambda event: None
-        self._open_store: ResourceStore | None = None
+        self._store: ResourceStore
         self._timings: dict[str, float] = {}
-        self.turn: ChatTurn | None = None
+        self._remember = remember
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         """The events of a run as they happen. Closing the generator cancels the run.
@@ -96,6 +99,7 @@ class RunPipeline:
 
     async def plan(self, request: Request) -> Plan:
         """The plan only; nothing is run. Raises as `events`."""
+        await self._begin(request)
         try:
             _, context = await self._prepare(request, makes_files=False)
             return (await self._write_plan(context, lambda task: None))[0]
@@ -104,6 +108,7 @@ class RunPipeline:
 
     async def _run(self, request: Request) -> None:
         """Plan, select, execute, respond. The executor selects the model of each task when it is added."""
+        await self._begin(request)
         try:
             runners, context = await self._prepare(request)
             async with Executor(
@@ -112,50 +117,47 @@ class RunPipeline:
                 plan = await self._plan(context, executor)
                 results = await executor.join(plan.tasks, self._deadline)
                 plan, results = await self._replan(context, executor, plan, results)
-            self._time_execution(results)
+            self._timings["execute"] = _seconds(results)
             answer = await self._respond(context, plan, results)
         finally:
             await self._close_store()
-        self.turn = _turn_of(context, answer, results)
-        self._timings["total"] = self._clock()
+        if self._remember is not None:
+            self._remember(_turn_of(context, answer, results))
+        self._timings["total"] = now = self._clock()
         usage = self._steps.meter.usage
         run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=self._timings)
-        self._emit(Event(kind="done", seconds=self._clock(), run=run))
+        self._emit(Event(kind="done", seconds=now, run=run))
 
-    # Prepare
+    async def _begin(self, request: Request) -> None:
+        """Open the run's directory and start its clock. A resumed run keeps both, and gets its time again."""
+        if not request.text and not request.blocks:
+            raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
-    @property
-    def _store(self) -> ResourceStore:
-        assert self._open_store is not None
-        return self._open_store
+        def begin() -> tuple[str, float]:
+            return str(ResourceStore(self._settings).directory), time.time()
+
+        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
+        self._store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
+        elapsed = max(0.0, time.time() - began)
+        self._began -= elapsed
+        self._deadline += elapsed
 
     async def _prepare(
         self, request: Request, *, makes_files: bool = True
     ) -> tuple[Mapping[str, TaskRunner], RunContext]:
-        """The runners, and the request with its files opened. A resumed run keeps its directory and clock."""
-        if not request.text and not request.blocks:
-            raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
-        settings = self._settings
-
-        def begin() -> tuple[str, float]:
-            return str(ResourceStore(settings).directory), time.time()
-
-        directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
-        self._open_store = await asyncio.to_thread(ResourceStore, settings, directory=Path(directory))
-        elapsed = max(0.0, time.time() - began)
-        self._began -= elapsed
-        self._deadline += elapsed
+        """The runners, and the request with its files opened."""
         try:
             left = self._deadline - self._clock()
             return await run_with_timeout(left, self._open(request, makes_files), "preparing the run")
         except StageTimeoutError as error:
-            limit = f"{settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
+            limit = f"{self._settings.run_timeout:g} s (JARVIS_RUN_TIMEOUT)"
             raise DeadlineError(
                 f"the request's files could not be read within {limit}; "
                 "try again with fewer files, or files of this machine"
             ) from error
 
     async def _open(self, request: Request, makes_files: bool) -> tuple[Mapping[str, TaskRunner], RunContext]:
+        """Find the runners and open the files. The output directory is created first."""
         if makes_files:
             await asyncio.to_thread(self._store.prepare)
         runners = await self._stages.runners()
@@ -176,8 +178,6 @@ class RunPipeline:
             restricted=not self._settings.allow_request_paths,
         )
         return runners, context
-
-    # Plan
 
     async def _plan(self, context: RunContext, executor: Executor) -> Plan:
         """The plan. Its tasks are added to the executor as they come; a stored plan's, when it is stored."""
@@ -240,8 +240,6 @@ class RunPipeline:
         limit = self._limit(self._settings.plan_timeout, "5 × JARVIS_LLM_TIMEOUT")
         return await ask_planner(planner, what, inputs, self._config, add, limit)
 
-    # Respond
-
     async def _respond(self, context: RunContext, plan: Plan, results: list[TaskResult]) -> str:
         """The answer. If its writer fails or exceeds its time, the report completes it."""
         started, pieces = self._clock(), list[str]()
@@ -265,8 +263,6 @@ class RunPipeline:
         self._timings["respond"] = self._clock() - started
         return answer
 
-    # Time
-
     def _clock(self) -> float:
         return perf_counter() - self._began
 
@@ -277,16 +273,10 @@ class RunPipeline:
             return stage, f"{stage:g} s, {variable}"
         return left, f"{self._settings.run_timeout:g} s, JARVIS_RUN_TIMEOUT"
 
-    def _time_execution(self, results: Sequence[TaskResult]) -> None:
-        ended = max((result.ended for result in results), default=0.0)
-        self._timings["execute"] = ended - min((result.started for result in results), default=0.0)
-
     async def _close_store(self) -> None:
-        if self._open_store is None:
-            return
         try:
             async with asyncio.timeout(limits.CANCEL_GRACE_S):
-                await run_in_daemon_thread(self._open_store.close)
+                await run_in_daemon_thread(self._store.close)
         except TimeoutError:
             logger.warning("the directory of a run does not respond and is left")
 
@@ -295,8 +285,13 @@ def _inputs(context: RunContext, **more: Any) -> dict[str, Any]:
     return {"input": context.request, "files": context.files, "chat_history": context.turns, **more}
 
 
+def _seconds(results: Sequence[TaskResult]) -> float:
+    """From the start of the first task to the end of the last one."""
+    return max((r.ended for r in results), default=0.0) - min((r.started for r in results), default=0.0)
+
+
 def _turn_of(context: RunContext, answer: str, results: Sequence[TaskResult]) -> ChatTurn:
     """The run as a chat turn, with the files that it was given or produced."""
-    made = [resource for result in results for resource in result.resources if resource.path is not None]
-    given = [file for file in context.files if file.path is not None]
-    return ChatTurn(context.request, answer, (*given, *made))
+    made = [resource for result in results for resource in result.resources]
+    files = [resource for resource in (*context.files, *made) if resource.path is not None]
+    return ChatTurn(context.request, answer, tuple(files))

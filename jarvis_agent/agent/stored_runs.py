@@ -91,11 +91,11 @@ class StoredRuns:
     async def unfinished(self, config: RunnableConfig) -> Request | None:
         """The request of the thread's last run, if it has not ended; else None."""
         found = await self._stored(config)
-        values = found.checkpoint["channel_values"] if found is not None else {}
-        given = values.get(START)
-        if given is None and (await self._graph.aget_state(config)).tasks:
-            given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
-        return None if given is None else Request.of(given)
+        if found is None or not (await self._graph.aget_state(config)).tasks:
+            return None
+        values = found.checkpoint["channel_values"]
+        given = {key: values[key] for key in GraphInput.__annotations__ if values.get(key)}
+        return Request.of(values.get(START) or given)
 
     async def _graph_input(self, request: Any, config: RunnableConfig) -> Any:
         """What the graph gets: plain JSON, which can be stored. Raises for a malformed request."""
@@ -114,32 +114,25 @@ class StoredRuns:
     async def _queue(self, thread: str) -> AsyncIterator[None]:
         """A block for one run of a thread at a time: two of them would mix their steps."""
         # Several event loops may share the agent, so this is no asyncio.Lock.
-        mine: Future[None] = Future()
+        before, mine, seconds = Future[None](), Future[None](), self._settings.run_timeout
+        before.set_result(None)
         mine.set_running_or_notify_cancel()
         with self._lock:
-            before = self._running.get(thread)
+            before = self._running.get(thread, before)
             self._running[thread] = mine
-        if before is not None:
-            await self._wait_for(before, mine, thread)
-        try:
-            yield
-        finally:
-            mine.set_result(None)
-
-    async def _wait_for(self, before: Future[None], mine: Future[None], thread: str) -> None:
-        """Wait for the run before. A waiter that gives up passes its end on to the next waiter."""
-        seconds = self._settings.run_timeout
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.wrap_future(before)
-        except BaseException as error:
-            before.add_done_callback(lambda _: mine.set_result(None))
-            if not isinstance(error, TimeoutError):
+            yield
+        except TimeoutError as error:
+            if before.done():
                 raise
             raise ConfigError(
                 f"another run of the thread {thread!r} was still running after {seconds:g} s "
                 "(JARVIS_RUN_TIMEOUT); end it, or use another thread"
             ) from error
+        finally:  # a waiter that gives up passes the end of the run before on
+            before.add_done_callback(lambda _: mine.set_result(None))
 
     async def _stored(self, config: RunnableConfig) -> CheckpointTuple | None:
         saver: Any = self._graph.checkpointer

@@ -10,8 +10,7 @@ class TransformersBackend(FileBackend):
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Container
 from typing import ClassVar
 
 from jarvis_agent.backends.base import Expert
@@ -69,24 +68,14 @@ class FileBackend(LocalBackend):
         """
         if missing := self.lacking(candidate):
             raise missing
-        with load_errors(spec, candidate):
+        try:
             return self.load_files(spec, candidate, settings)
-
-
-@contextmanager
-def load_errors(spec: TaskSpec, candidate: Candidate) -> Iterator[None]:
-    """Raise errors of libraries as UnsupportedError with the model and the task.
-
-    Out-of-memory errors pass unchanged: the pool handles them.
-    """
-    try:
-        yield
-    except JarvisError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
+        except JarvisError:
             raise
-        raise UnsupportedError(_describe(spec, candidate, error)) from error
+        except Exception as error:
+            if is_out_of_memory(error):  # the pool handles it
+                raise
+            raise UnsupportedError(_describe(spec, candidate, error)) from error
 
 
 def _describe(spec: TaskSpec, candidate: Candidate, error: Exception) -> str:

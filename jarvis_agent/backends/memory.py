@@ -151,9 +151,12 @@ def total(parts: Iterable[Bytes]) -> dict[str, int]:
     return summed
 
 
-def measure(expert: Any, size: int | None) -> dict[str, int]:
-    """Bytes by device of an expert: of its `modules`, else its `nbytes`, else `size`, that of its files."""
+def measure(expert: Any, size: int | None, device: str = RAM) -> dict[str, int]:
+    """Bytes by device of an expert: of its `modules`, else its `nbytes`, else `size`, that of its files.
+
+    `device` is where a load was placed; it holds what is not counted by modules.
+    """
     if modules := getattr(expert, "modules", None):
         return bytes_by_device(*modules)
     nbytes: int | None = getattr(expert, "nbytes", None)
-    return {RAM: (size or 0) if nbytes is None else nbytes}
+    return {device: (size or 0) if nbytes is None else nbytes}

@@ -30,7 +30,7 @@ from jarvis_agent.backends.jobs import (
     run_jobs,
     running,
 )
-from jarvis_agent.backends.memory import Bytes, Key, ModelEntry, ModelTable, measure, total
+from jarvis_agent.backends.memory import RAM, Bytes, Key, ModelEntry, ModelTable, measure, total
 from jarvis_agent.backends.worker_threads import WorkerThreads
 from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.errors import JarvisError
@@ -49,7 +49,7 @@ class ModelPool:
     A model counts with the size of its files, unless the expert has one of the first two attributes:
 
     - `modules`: its torch modules, which are measured on the devices that hold them.
-    - `nbytes` (int): bytes of its weights in RAM.
+    - `nbytes` (int): bytes of its weights.
     - `batch(calls) -> list[raw]`: computes several calls at once, in their order. Small calls that wait in
       its queue are computed together, `MAX_BATCH` at most. If a batch raises, its calls run one by one.
 
@@ -215,7 +215,7 @@ class ModelPool:
         self._free()
         with choosing(lambda gpus, size: self._choose_gpu(entry, gpus, size)):
             expert = self._with_room(entry.load)
-        placed = measure(expert, call.candidate.size)
+        placed = measure(expert, call.candidate.size, next(iter(entry.placed), RAM))
         with self._lock:
             entry.expert, entry.placed = expert, placed
             self._models.make_room({})

@@ -33,19 +33,17 @@ async def run_as_tool(
 ) -> TaskResult:
     """Run a task as a tool run.
 
-    Args:
-        config: the agent's.
-        task: gives the run its name.
-        inputs: the task's arguments with references replaced.
-        work: runs the task with the config for its child runs. A failure is in its result.
+    `inputs` are its arguments with references replaced. `work` gets the config for child runs; a failure is
+    in its result.
     """
     manager = _manager(config)
     if manager is None:
         return await work(config)
     manager.add_metadata({"jarvis_task_id": task.id}, inherit=False)
-    shown = to_plain(dict(inputs))
-    text = json.dumps(shown, ensure_ascii=False)
-    run = await manager.on_tool_start({"name": task.task}, text, name=task.task, inputs=shown)
+    shown = _to_plain(dict(inputs))
+    run = await manager.on_tool_start(
+        {"name": task.task}, json.dumps(shown, ensure_ascii=False), name=task.task, inputs=shown
+    )
     try:
         result = await work(patch_config(config, callbacks=run.get_child()))
     except BaseException as error:  # a cancelled task has ended too
@@ -53,7 +51,7 @@ async def run_as_tool(
         raise
     if result.status == "ok":
         made = {"output": result.output, "resources": result.resources, "model": result.model}
-        await run.on_tool_end(to_plain(made))
+        await run.on_tool_end(_to_plain(made))
     else:
         await run.on_tool_error(ExpertError(result.error or result.status))
     return result
@@ -83,6 +81,6 @@ def _manager(config: RunnableConfig | None) -> AsyncCallbackManager | None:
     return manager if listening else None
 
 
-def to_plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """The value as plain JSON; values without a JSON form become text."""
     return _JSON.dump_python(value, mode="json", fallback=str, exclude_none=True)

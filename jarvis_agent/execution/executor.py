@@ -72,7 +72,7 @@ class ResultStore(Protocol):
 
 @dataclass(slots=True)
 class _TaskState:
-    """The progress of one task, for its result."""
+    """The progress of one task."""
 
     task: Task
     clock: Callable[[], float]

@@ -74,12 +74,9 @@ class FallbackResult:
 
 @dataclass(slots=True)
 class FallbackChain:
-    """The candidates of one task.
+    """The candidates of one task, in the order of `selection`.
 
     Attributes:
-        spec: the task type.
-        selection: the candidates in order.
-        backends: by name.
         settings: limits on time and retries.
         new_path: returns an output path for a suffix.
         clock: seconds since the run began.
@@ -126,9 +123,8 @@ class FallbackChain:
     def _is_as_large(self, candidate: Candidate, failed: Candidate) -> bool:
         """Whether a candidate needs at least the local memory of one that did not fit."""
         backend = self.backends.get(candidate.backend or "")
-        if backend is None or not runs_here(backend, candidate):
-            return False
-        return candidate.id == failed.id or bool(failed.size and (candidate.size or 0) >= failed.size)
+        is_as_large = candidate.id == failed.id or bool(failed.size and (candidate.size or 0) >= failed.size)
+        return is_as_large and backend is not None and runs_here(backend, candidate)
 
     async def _run_candidate(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one candidate, and retry it after transient failures."""

@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.globals import get_llm_cache
@@ -37,8 +38,6 @@ from jarvis_agent.llm.usage import STAGE_KEY
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-
-__all__ = ["LLMClient", "describe_model", "open_client", "resolve_model"]
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +87,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """The whole reply."""
-
-        async def call() -> AIMessage:
-            return await self.ainvoke(input, config, **kwargs)
-
-        config = ensure_config(config)
-        return run_sync(call)
+        return run_sync(partial(self.ainvoke, **kwargs), input, ensure_config(config))
 
     def stream(
         self,
@@ -102,8 +96,7 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         **kwargs: Any,
     ) -> Iterator[AIMessage]:
         """The reply in chunks."""
-        config = ensure_config(config)
-        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(partial(self.astream, **kwargs), input, ensure_config(config))
 
     async def ainvoke(
         self,
@@ -124,12 +117,10 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         """The reply in chunks. Close it (`aclosing`) unless it is read to the end."""
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
+        schema, bias = kwargs.pop("schema", None), kwargs.pop("bias", ())
         extras = {}
         if not self._schema_rejected:
-            extras = model_options(
-                self.model, self.settings, stage, kwargs.get("schema"), kwargs.get("bias", ())
-            )
-        kwargs = {name: value for name, value in kwargs.items() if name not in ("schema", "bias")}
+            extras = model_options(self.model, self.settings, stage, schema, bias)
         begun = False
         try:
             async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:

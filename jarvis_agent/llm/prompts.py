@@ -10,14 +10,8 @@ files and an `examples.json`; the default set is used for the others.
 A file has slots in double braces, with the paper's names. Each becomes a template variable: `input` for
 `{{ User Input }}`, `candidate_models` for `{{ Candidate Models }}`. Values are inserted unchanged: braces in
 them have no meaning. In the planning prompt, `<chat-log>` and `<files>` blocks are left out when empty, and
-worked examples are inserted between the two messages (the placeholder `examples`).
-
-    plan      Available Tasks · Available Task List · Demonstrations · Chat Logs · Files · User Input
-    select    User Input · Task · Task Description · Candidate Models
-    respond   User Input · Chat Logs · Tasks · Model Assignment · Predictions · Totals · Notes
-    repair    Available Tasks · Available Task List · Broken Tasks
-    replan    Available Tasks · Available Task List · Files · User Input · Done Tasks · Failed Tasks
-    chat      User Input · Chat Logs · Notes
+worked examples are inserted between the two messages (the placeholder `examples`). `STAGES` lists the slots
+of each stage.
 
 Messages carry their stage in `additional_kwargs["jarvis_stage"]`, which is not sent to providers. Test models
 use it to tell the stages apart.
@@ -47,20 +41,15 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.llm.budget import Truncator, allocate_budget, count_tokens, prompt_budget
 from jarvis_agent.llm.usage import STAGE_KEY
 
-STAGES: Mapping[str, frozenset[str]] = {
-    "plan": frozenset(
-        {"Available Tasks", "Available Task List", "Demonstrations", "Chat Logs", "Files", "User Input"}
-    ),
-    "select": frozenset({"User Input", "Task", "Task Description", "Candidate Models"}),
-    "respond": frozenset(
-        {"User Input", "Chat Logs", "Tasks", "Model Assignment", "Predictions", "Totals", "Notes"}
-    ),
-    "repair": frozenset({"Available Tasks", "Available Task List", "Broken Tasks"}),
-    "replan": frozenset(
-        {"Available Tasks", "Available Task List", "Files", "User Input", "Done Tasks", "Failed Tasks"}
-    ),
-    "chat": frozenset({"User Input", "Chat Logs", "Notes"}),
+_SLOTS = {
+    "plan": "Available Tasks, Available Task List, Demonstrations, Chat Logs, Files, User Input",
+    "select": "User Input, Task, Task Description, Candidate Models",
+    "respond": "User Input, Chat Logs, Tasks, Model Assignment, Predictions, Totals, Notes",
+    "repair": "Available Tasks, Available Task List, Broken Tasks",
+    "replan": "Available Tasks, Available Task List, Files, User Input, Done Tasks, Failed Tasks",
+    "chat": "User Input, Chat Logs, Notes",
 }
+STAGES = {stage: frozenset(slots.split(", ")) for stage, slots in _SLOTS.items()}
 """The slots that the prompt of each stage may use."""
 
 VARIABLES = {"User Input": "input", "Chat Logs": "chat_log"}

@@ -54,15 +54,15 @@ class AccessPolicy:
                     self._granted[resource.name] = resource
 
     def find(self, name: str) -> Resource | InputError | None:
-        """What is allowed under this name, or under the file name at its end; None if nothing is."""
+        """The resource or error allowed under this name, or under the file name at its end."""
         return self._granted.get(name) or self._by_file_name(name)
 
     def find_path(self, value: str) -> Resource | InputError | None:
-        """What is allowed under exactly this name, or under this path's file name; None for sentences."""
+        """As `find`, for a value that may be a text: only a whole path is matched by its file name."""
         return self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
 
     def find_bare(self, name: str) -> Resource | InputError | None:
-        """The allowed file with this file name; None if the name has a folder or fits no single file."""
+        """The allowed file with this file name, without a folder; None if several have it."""
         return self._by_file_name(name) if PurePosixPath(name).name == name else None
 
     def is_known(self, name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import mimetypes
 import re
 import stat
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -33,7 +32,7 @@ MAGIC_NUMBERS: tuple[tuple[int, bytes, Modality, str], ...] = (
 )
 """Formats that the package filetype does not know: offset, magic number, kind, media type."""
 
-_HEAD_BYTES = 8192
+_HEAD_BYTES, _TAIL_BYTES = 8192, 65_536
 _TEXT_KINDS: dict[str, tuple[Modality, str]] = {
     ".csv": ("table", "text/csv"),
     ".tsv": ("table", "text/tab-separated-values"),
@@ -47,8 +46,8 @@ _TEXT_KINDS: dict[str, tuple[Modality, str]] = {
     ".svg": ("file", "image/svg+xml"),
 }
 _DOCUMENTS = {".pdf": PDF, ".docx": DOCX, ".epub": EPUB}
-_ZIPPED = {"word/document.xml": DOCX, "META-INF/container.xml": EPUB}
-"""A member of the archive that tells its type."""
+_MEMBERS = {b"word/document.xml": DOCX, b"META-INF/container.xml": EPUB}
+"""The member that every archive of a type has."""
 
 _HTML_START = re.compile(
     rb"(\xef\xbb\xbf)?\s*(?>(<\?xml[^>]*>|<!--.*?-->)\s*)*+<(!doctype\s+html|html[\s>])", re.I | re.S
@@ -69,14 +68,14 @@ def detect_media_type(path: Path) -> tuple[Modality, str]:
         _require_regular_file(path)
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
+        if not head:
+            raise InputError(f"{path} is empty (0 bytes)")
+        kind, mime = detect_from_bytes(head, path)
+        return _in_archive(path) if mime == "application/zip" else (kind, mime)
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist; check its name and the working directory") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not head:
-        raise InputError(f"{path} is empty (0 bytes)")
-    kind, mime = detect_from_bytes(head, path)
-    return _in_archive(path) if mime == "application/zip" else (kind, mime)
 
 
 def kind_by_name(name: str) -> Modality:
@@ -96,13 +95,11 @@ def _kind_of(mime: str) -> Modality:
 
 
 def _in_archive(path: Path) -> tuple[Modality, str]:
-    """The type of an archive by its members: the first bytes do not tell that of every DOCX and EPUB file."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-    except (zipfile.BadZipFile, OSError):
-        names = set()
-    mime = next((mime for name, mime in _ZIPPED.items() if name in names), "application/zip")
+    """The type of an archive by the list of members at its end; the first bytes do not always tell it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        tail = file.read()
+    mime = next((mime for name, mime in _MEMBERS.items() if name in tail), "application/zip")
     return _kind_of(mime), mime
 
 

@@ -9,6 +9,7 @@ Notes:
 
 from __future__ import annotations
 
+import io
 import posixpath
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,8 +26,11 @@ from jarvis_agent.media.detect import DOCX, EPUB, HTML, OLE, PDF, detect_media_t
 MAX_CHARS = 5_000_000
 """Maximum length of a text; a long novel has 3 million characters."""
 
-MAX_MARKUP = 50_000_000
+MAX_MARKUP = 20_000_000
 """Maximum size of HTML or XML in bytes; parsed, it takes about ten times as much memory."""
+
+_MAX_READ = 10_000_000
+"""Maximum number of bytes that are read at once from an archive; its list of members is read at once."""
 
 _WORD_PARTS = ("word/document", "word/header", "word/footer")
 
@@ -92,7 +96,7 @@ def _pdf(path: Path) -> Iterator[str]:
 def _docx(path: Path) -> Iterator[str]:
     from langchain_community.document_loaders.word_document import Docx2txtLoader
 
-    with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
+    with _Archive(path) as file, zipfile.ZipFile(file) as archive, TemporaryDirectory() as folder:
         names = [name for name in archive.namelist() if name.startswith(_WORD_PARTS)]
         # The loader unpacks without limits, so it gets a copy with the parts that hold text.
         copy = Path(folder, "copy.docx")
@@ -124,7 +128,7 @@ def _epub(path: Path) -> Iterator[str]:
     """The chapters of an e-book in reading order; each is an XHTML file."""
     from bs4 import BeautifulSoup
 
-    with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
+    with _Archive(path) as file, zipfile.ZipFile(file) as archive, TemporaryDirectory() as folder:
 
         def parse(name: str) -> Any:
             return BeautifulSoup(dict(_unpacked(path, archive, [name]))[name], "html.parser")
@@ -140,6 +144,15 @@ def _epub(path: Path) -> Iterator[str]:
             chapter = Path(folder, f"{number}.xhtml")
             chapter.write_bytes(content)
             yield from _html(chapter)
+
+
+class _Archive(io.FileIO):
+    """A file that refuses an archive with a huge list of members, which takes much memory."""
+
+    def read(self, size: int | None = -1) -> bytes | Any:
+        if size is not None and size > _MAX_READ:
+            raise zipfile.BadZipFile(f"it has a part of more than {_MAX_READ:,} bytes")
+        return super().read(size)
 
 
 def _unpacked(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:

@@ -2,7 +2,7 @@
 
 path = await fetch("https://example.org/cat.jpg", folder / "cat.jpg", settings)
 
-If the environment names a proxy for the URL (HTTPS_PROXY, NO_PROXY), the addresses are checked here too. The
+If the environment sets a proxy for the URL (HTTPS_PROXY, NO_PROXY), the addresses are checked here too. The
 proxy gets the host name and resolves it itself.
 """
 
@@ -95,7 +95,7 @@ async def _save(response: httpx.Response, url: str, target: Path, limit: int) ->
 async def _decompressed(response: httpx.Response, url: str) -> AsyncGenerator[bytes, None]:
     """The body of a response in pieces of limited size, however far a few bytes decompress.
 
-    The request asks for no compression, but object stores send what they store as gzip anyway.
+    The request asks for no compression, but object stores send files stored as gzip in that form.
 
     Raises:
         InputError: it is compressed in another way, or incomplete.
@@ -149,7 +149,7 @@ async def _request(url: httpx.URL, settings: Settings, proxy: str | None) -> dic
 
 
 def _proxy_of(url: httpx.URL) -> str | None:
-    """The proxy that the environment names for a URL, chosen by host name."""
+    """The proxy that the environment sets for a URL."""
     known = getproxies()
     proxy = known.get(url.scheme) or known.get("all")
     if not proxy or proxy_bypass(url.host):

@@ -177,9 +177,7 @@ class ResourceStore:
             return await self.grant(url)
         if not (data or url):
             label = block.get("file_id") or block.get("type")
-            raise InputError(
-                f"the attached file {label!r} holds no data; attach its bytes (base64) or its URL"
-            )
+            raise InputError(f"the attached file {label!r} has no data; attach its bytes (base64) or its URL")
         mime = str(block.get("mime_type") or "")
         async with self._decoding:
             resource = await asyncio.to_thread(self._save_attachment, data or url, mime)
@@ -210,9 +208,8 @@ class ResourceStore:
         """
         resource = value if isinstance(value, Resource) else await self._lookup(str(value).strip())
         if resource.kind != kind and kind in MEDIA - {"file"}:
-            raise InputError(
-                f"{resource.path or value} is {_article(resource.kind)}, and {_article(kind)} is needed"
-            )
+            wrong = f"{resource.path or value} is {_article(resource.kind)}"
+            raise InputError(f"{wrong}, and {_article(kind)} is needed")
         if resource.path is not None:
             await asyncio.to_thread(check_limits, resource, self.settings)
         return resource

@@ -33,11 +33,6 @@ _MIN_FRAME_LIMIT = 4096 * 2304
 _MAX_FPS = 240
 """Highest frame rate assumed; the number of frames gives the minimum duration."""
 
-_AAC_RATES = frozenset(
-    {8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000}
-)
-_BEST_RATE = 48_000
-
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
@@ -235,7 +230,9 @@ def _add_sound(source: Any, made: Any) -> Callable[[], None]:
     stream = source.streams.audio[0]
     if _in_mp4(source) and stream.codec_context.name == "aac":
         return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
-    rate = stream.rate if stream.rate in _AAC_RATES else _BEST_RATE
+    import av
+
+    rate = stream.rate if stream.rate in av.Codec("aac", "w").audio_rates else 48_000
     layout = "mono" if stream.layout.nb_channels == 1 else "stereo"
     return partial(encode_sound, source, made, made.add_stream("aac", rate=rate, layout=layout))
 

@@ -5,8 +5,8 @@
     for plan in chain.stream("Describe a.jpg"): ...                             # tasks as they become final
     chain.with_fallbacks([OfflinePlanner()])
 
-For each request it composes `prompt | chat model | PlanOutputParser`. What the model wrote wrong and rules
-cannot repair is sent back to it once, with the errors.
+For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
+back to the model once, with the errors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.prompts import BasePromptTemplate
@@ -108,17 +109,11 @@ class PlanningChain(Runnable[Any, Plan]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
         """Plan a request."""
-
-        async def call() -> Plan:
-            return await self.ainvoke(input, config, **kwargs)
-
-        config = ensure_config(config)
-        return run_sync(call)
+        return run_sync(partial(self.ainvoke, **kwargs), input, ensure_config(config))
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Plan]:  # noqa: A002
         """Plan a request; each chunk has the tasks that became final."""
-        config = ensure_config(config)
-        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(partial(self.astream, **kwargs), input, ensure_config(config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
         """Plan a request."""

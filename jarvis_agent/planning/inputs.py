@@ -1,4 +1,4 @@
-"""What a planner is asked: PlanRequest, read from the input of a planning chain.
+"""PlanRequest: the input of a planning chain.
 
 PlanRequest.of("Describe a.jpg")
 PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [HumanMessage("hi")]}, specs)
@@ -34,8 +34,8 @@ class PlanRequest:
     """A request to be planned.
 
     Attributes:
-        text: its words.
-        files: its files; `name` is the spelling that the plan uses.
+        text: the request as written.
+        files: its files; `name` is their spelling in the plan.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
     """

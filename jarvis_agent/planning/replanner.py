@@ -4,8 +4,8 @@
     more = chain.invoke({"input": "…", "files": […], "plan": plan, "results": results})
     more.tasks      # new ids; they may refer to finished tasks. An empty plan is a valid answer
 
-The LLM is asked only if another plan could help. It is told what happened but not what the tasks produced, so
-that words in an image or a recording cannot become tasks. Its reply is parsed like any plan.
+The LLM is asked only if another plan could help. The prompt has the errors but not the results, so that words
+in an image or a recording cannot become tasks. The reply is parsed like any plan.
 """
 
 from __future__ import annotations

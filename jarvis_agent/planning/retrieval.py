@@ -155,12 +155,11 @@ def select_tools(
 
 
 def _tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, float]:
+    examples = load_examples("bank")
     scores = dict.fromkeys(request.specs, 0.0)
-    examples = [(example.tasks, example.input) for example in load_examples("bank")]
-    for (tasks, _), score in zip(
-        examples, similarity.scores(request.text, [text for _, text in examples]), strict=True
-    ):
-        for name in _available(tasks, request.specs):
+    likeness = similarity.scores(request.text, [example.input for example in examples])
+    for example, score in zip(examples, likeness, strict=True):
+        for name in _available(example.tasks, request.specs):
             scores[name] = max(scores[name], score)
     for step in similarity.task_scores(request):
         scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}

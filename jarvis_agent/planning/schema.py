@@ -1,11 +1,11 @@
-"""The JSON schema of a plan, for models that can be held to one.
+"""The JSON schema of a plan, for models with structured output.
 
     plan_schema(specs, files={"image": ["a.jpg"]})
     # {"type": "object", "properties": {"tasks": …}, "$defs": {"image": {"enum": ["a.jpg", "<resource>-0", …
 
-Every task has its own arguments and no others. With files, an argument that takes a file is one of the files
-of its kind, or `<resource>-0`, `<resource>-1`, …: what cannot be meant cannot be written. The schema keeps to
-what OpenAI's strict mode and the grammars of llama.cpp take: objects, arrays, `enum`, `anyOf`, `$defs`.
+Each task allows only its own arguments. With files, a file argument is one of the files of its kind or
+`<resource>-0`, `<resource>-1`, …. The schema uses only what OpenAI's strict mode and llama.cpp's grammars
+support: objects, arrays, `enum`, `anyOf`, `$defs`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,27 @@ from jarvis_agent.core.references import ref
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.planning.inputs import PlanRequest
 
-FEWEST_IDS = 16
-"""How many tasks a plan that is held to its files may have, at least; it may have four for each file."""
+MIN_IDS = 16
+"""Minimum number of ids in a schema with files; there are four per file."""
 
 _MAX_DEPS = 8
-"""Held to a list without an end, small models write -1 until their tokens are spent."""
+"""In an unlimited list, small models write -1 until their tokens are used up."""
 
 _ALSO: Mapping[str, tuple[str, ...]] = {"audio": ("video",)}
-"""Files of other kinds that an argument may be given."""
+"""Other kinds of files that an argument of a kind accepts."""
 
 
 def plan_schema(
     specs: Mapping[str, TaskSpec], files: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Any] | None:
-    """The JSON schema of a plan of these tasks; None where there are none to choose from.
+    """The JSON schema of a plan of these tasks; None without tasks.
 
-    Tasks that take the same arguments share one form. It is closed, as strict structured output wants it
-    (every argument is there, and null where it may be left out), unless a tool takes arguments that are not
-    known.
+    Tasks with the same arguments share one form. As strict mode requires, objects are closed and all
+    arguments required (optional ones may be null), unless a tool takes unknown arguments.
 
     Args:
-        specs: the tasks to choose from, by name.
-        files: names of the files that there are, by kind; None: any name may be written.
+        specs: the available tasks by name.
+        files: names of the files by kind; None: any name.
     """
     if not specs:
         return None
@@ -58,7 +57,7 @@ def plan_schema(
 
 
 def files_by_kind(request: PlanRequest) -> dict[str, list[str]]:
-    """The files of a request and of the chat before it as a plan names them, by kind; "file" is any kind."""
+    """The files of a request and its chat by kind, as a plan names them; "file" is any kind."""
     found: dict[str, list[str]] = {kind: [] for kind in MEDIA}
     earlier = [(made.kind, str(made.path)) for turn in request.turns for made in turn.resources if made.path]
     for kind, name in [*((file.kind, file.name or str(file.path)) for file in request.files), *earlier]:
@@ -68,8 +67,8 @@ def files_by_kind(request: PlanRequest) -> dict[str, list[str]]:
 
 
 def _shared(files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What many arguments have in common: ids, and for each kind of file the values that it may have."""
-    count = max(FEWEST_IDS, 4 * sum(map(len, files.values())))
+    """Shared definitions: ids, and the values of each kind of file."""
+    count = max(MIN_IDS, 4 * sum(map(len, files.values())))
     refs = [ref(i) for i in range(count)]
     values = {kind: _unique(files, (kind, "file", *_ALSO.get(kind, ()))) for kind in sorted(MEDIA)}
     return {

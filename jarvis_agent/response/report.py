@@ -82,13 +82,13 @@ def _title(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
 
 def _answer(result: TaskResult, words: Phrases) -> str:
     """Labels with scores or the text, then the files: one line beside the title, more lines below it."""
-    told = _labels(result.output) or _text(result, words)
+    text = _labels(result.output) or _text(result, words)
     files = _files(result, words)
     if boxes := detections(result):
         files.append(_labels([{"label": box["label"], "score": box.get("score")} for box in boxes]))
     further = [words.note.format(text=note) for note in result.all_notes]
-    first, *below = [*told.splitlines(), *files] or [words.empty]
-    if "\n" in told or (not told and below):
+    first, *below = [*text.splitlines(), *files] or [words.empty]
+    if "\n" in text or (not text and below):
         return "\n  ".join(["", first, *below, *further])
     return "\n  ".join([f" {first}", *below, *further])
 
@@ -120,9 +120,9 @@ def _files(result: TaskResult, words: Phrases) -> list[str]:
     """The paths of the files, each with its duration, or with its name if there are several."""
     seconds = totals([result]).get("seconds", {})
     paths = [str(path) for path in dict.fromkeys(result.paths())]
-    told = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
-    told |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
-    lines = [path + (f" ({told[path]})" if told.get(path) else "") for path in paths[:_FILES]]
+    notes = {str(made.path): made.name for made in result.resources if made.path} if len(paths) > 1 else {}
+    notes |= {path: words.seconds.format(number=length) for path, length in seconds.items()}
+    lines = [path + (f" ({notes[path]})" if notes.get(path) else "") for path in paths[:_FILES]]
     return lines + ([words.more_files.format(number=len(paths) - _FILES)] if len(paths) > _FILES else [])
 
 

@@ -103,8 +103,8 @@ class ModelSelector:
         )
         if pin := self._pins.get(spec.name):
             return await self._select_pinned(pin, query, deadline)
-        lists, failed = await self._ask_sources(spec)
-        listed = shortlist(merge_candidates(lists, self._settings), query, self._backends)
+        candidates, failed = await self._ask_sources(spec)
+        listed = shortlist(candidates, query, self._backends)
         listed = replace(listed, rejected={**failed, **listed.rejected})
         if listed.candidates:
             selection = await self._choose(listed, query, context, deadline)
@@ -118,21 +118,20 @@ class ModelSelector:
                 return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
         raise no_candidate_error(query.spec, query.settings, listed.rejected)
 
-    async def _ask_sources(self, spec: TaskSpec) -> tuple[list[list[Candidate]], dict[str, str]]:
-        """Return the lists of the sources that answered, and the errors of the others."""
+    async def _ask_sources(self, spec: TaskSpec) -> tuple[list[Candidate], dict[str, str]]:
+        """Return the candidates of the sources that answered, and the errors of the others."""
         limit = self._settings.top_k * _LIST_FACTOR
         answers = await asyncio.gather(
             *(list_candidates(source, spec, limit, self._settings) for source in self._sources),
             return_exceptions=True,
         )
-        lists: list[list[Candidate]] = []
-        failed: dict[str, str] = {}
-        for source, answer in zip(self._sources, answers, strict=True):
-            if isinstance(answer, BaseException):
-                failed[_label(source)] = str(answer) or type(answer).__name__
-            else:
-                lists.append(answer)
-        return lists, failed
+        failed = {
+            _label(source): str(answer) or type(answer).__name__
+            for source, answer in zip(self._sources, answers, strict=True)
+            if isinstance(answer, BaseException)
+        }
+        lists = [answer for answer in answers if not isinstance(answer, BaseException)]
+        return merge_candidates(lists, self._settings), failed
 
     async def _choose(
         self, listed: Shortlist, query: SelectionQuery, context: RunContext, deadline: float
@@ -214,8 +213,7 @@ class ModelSelector:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
-        lists, failed = await self._ask_sources(spec)
-        listed = merge_candidates(lists, self._settings)
+        listed, failed = await self._ask_sources(spec)
         if known := next((one for one in listed if one.id.lower() == pin.id.lower()), None):
             return pin.at_revision(known), failed
         remote = [one for one in self._sources if isinstance(one, RemoteSource) and _label(one) not in failed]

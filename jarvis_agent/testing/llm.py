@@ -1,8 +1,8 @@
 """A chat model that replies from a script.
 
     ScriptedLLM(["first reply", "second reply"])                      # in order
-    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, each as often as it is
-    called ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
+    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, for every call
+    ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
     ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 
 A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of pieces:
@@ -21,9 +21,10 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -93,7 +94,7 @@ class ScriptedLLM(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _whole(list(self._stream(messages, stop, None, **kwargs)))
+        return generate_from_stream(self._stream(messages, stop, None, **kwargs))
 
     async def _agenerate(
         self,
@@ -102,7 +103,7 @@ class ScriptedLLM(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _whole([chunk async for chunk in self._astream(messages, stop, None, **kwargs)])
+        return await agenerate_from_stream(self._astream(messages, stop, None, **kwargs))
 
     def _stream(
         self,
@@ -176,19 +177,3 @@ def _tool_calls(message: AIMessage) -> AIMessageChunk:
 def _chunk(piece: Piece) -> ChatGenerationChunk:
     message = piece if isinstance(piece, AIMessageChunk) else AIMessageChunk(content=str(piece))
     return ChatGenerationChunk(message=message)
-
-
-def _whole(chunks: list[ChatGenerationChunk]) -> ChatResult:
-    total = chunks[0]
-    for chunk in chunks[1:]:
-        total += chunk
-    whole = total.message
-    assert isinstance(whole, AIMessageChunk)
-    message = AIMessage(
-        content=whole.content,
-        tool_calls=whole.tool_calls,
-        additional_kwargs=whole.additional_kwargs,
-        response_metadata=whole.response_metadata,
-        usage_metadata=whole.usage_metadata,
-    )
-    return ChatResult(generations=[ChatGeneration(message=message)])

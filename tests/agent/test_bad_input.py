@@ -100,7 +100,7 @@ def described(content: dict[str, Any], name: str = "input") -> Run:
 def test_a_bad_attachment_is_refused_or_fails_its_task() -> None:
     refused: dict[str, dict[str, Any]] = {
         "not valid base64": {"base64": "%%%", "mime_type": "image/png"},
-        "'file-123' holds no data; attach its bytes": {"file_id": "file-123"},
+        "'file-123' has no data; attach its bytes": {"file_id": "file-123"},
         "does not exist": {"url": "ftp://example.org/a.jpg"},
     }
     for told, content in refused.items():
@@ -212,11 +212,6 @@ def full_disk_told(run: Run) -> bool:
     assert (speech.status, caption.status) == ("failed", "ok")
     assert CAPTION in run.answer
     return "No space left on device" in run.answer and "JARVIS_OUTPUT_DIR" in run.answer
-
-
-def test_a_full_disk_is_told_when_a_result_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jarvis_agent.media.audio.wave.open", no_space)
-    assert full_disk_told(run_of(SPEECH_AND_CAPTION))
 
 
 def test_a_full_disk_is_told_when_an_expert_writes_a_file_itself() -> None:

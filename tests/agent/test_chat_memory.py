@@ -19,16 +19,11 @@ def test_turns_are_kept_by_thread_in_their_order():
     assert memory.turns("nobody") == ()
 
 
-def test_the_thread_longest_unused_is_forgotten_first():
-    memory = ChatMemory(threads=2)
+def test_a_memory_keeps_the_newest_turns_of_the_newest_threads():
+    memory = ChatMemory(threads=2, turns=3)
     for thread in ("a", "b", "a", "c"):
         memory.add(thread, ChatTurn(thread, ""))
-    assert memory.turns("b") == ()
-    assert len(memory.turns("a")) == 2
-
-
-def test_a_long_chat_keeps_its_newest_turns():
-    memory = ChatMemory(turns=3)
+    assert (memory.turns("b"), len(memory.turns("a"))) == ((), 2)
     for number in range(10):
         memory.add("a", ChatTurn(str(number), ""))
     assert [turn.request for turn in memory.turns("a")] == ["7", "8", "9"]
@@ -44,22 +39,14 @@ def test_a_question_without_an_answer_and_an_answer_without_a_question_are_turns
     assert [(turn.request, turn.answer) for turn in turns] == [("", "hello"), ("q1", ""), ("q2", "")]
 
 
-def test_what_is_remembered_is_bounded_by_its_letters_too():
+def test_a_memory_is_bounded_by_characters_but_keeps_the_newest_turn():
     memory = ChatMemory(characters=10)
     memory.add("a", ChatTurn("1234", "1"))
     memory.add("b", ChatTurn("2345", "2"))
     memory.add("b", ChatTurn("3", "3"))
     assert memory.turns("a") == ()
     assert [turn.request for turn in memory.turns("b")] == ["2345", "3"]
-    memory.add("b", ChatTurn("4567", ""))
-    assert [turn.request for turn in memory.turns("b")] == ["3", "4567"]
-
-
-def test_the_newest_turn_is_remembered_however_long_it_is():
-    memory = ChatMemory(characters=10)
-    memory.add("a", ChatTurn("1", ""))
-    memory.add("b", ChatTurn("2" * 100, ""))
-    assert memory.turns("a") == ()
-    assert len(memory.turns("b")) == 1
-    memory.add("b", ChatTurn("3", ""))
-    assert [turn.request for turn in memory.turns("b")] == ["3"]
+    memory.add("c", ChatTurn("4" * 100, ""))
+    assert (memory.turns("b"), len(memory.turns("c"))) == ((), 1)
+    memory.add("c", ChatTurn("5", ""))
+    assert [turn.request for turn in memory.turns("c")] == ["5"]

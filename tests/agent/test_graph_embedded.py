@@ -60,22 +60,22 @@ async def test_the_graph_is_one_like_any_other_for_langgraph(tmp_path: Path) -> 
     assert [message.text for message in told["messages"]] == ["count", "Done."]
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_it_runs_with_any_durability(
-    tmp_path: Path, durability: Literal["sync", "async", "exit"]
-) -> None:
+async def test_it_runs_with_any_durability(tmp_path: Path) -> None:
     graph = counting_agent(tmp_path, [], *ONE_BY_ONE).with_checkpointer(InMemorySaver()).graph
-    told = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
-    assert [result["output"] for result in told["run"]["results"]] == ["one!", "one!!"]
+    durabilities: tuple[Literal["sync", "async", "exit"], ...] = ("sync", "async", "exit")
+    for durability in durabilities:
+        told = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
+        assert [result["output"] for result in told["run"]["results"]] == ["one!", "one!!"]
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["with a checkpointer of its own", "with none"])
-@pytest.mark.parametrize("lent", [True, False], ids=["in a graph with one", "in a graph without"])
-async def test_it_is_a_step_of_a_larger_graph(tmp_path: Path, own: bool, lent: bool) -> None:
+async def test_it_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
+    """With a checkpointer of its own or none, in a graph with one or none."""
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
-    inner = agent.with_checkpointer(InMemorySaver() if own else None).graph
-    told = await larger(inner, InMemorySaver() if lent else None).ainvoke({"question": "count"}, THREAD)
-    assert told["answer"] == "Done."
+    for own in (InMemorySaver(), None):
+        inner = agent.with_checkpointer(own).graph
+        for outer in (InMemorySaver(), None):
+            told = await larger(inner, outer).ainvoke({"question": "count"}, THREAD)
+            assert told["answer"] == "Done."
 
 
 async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:

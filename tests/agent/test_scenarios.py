@@ -107,19 +107,6 @@ def is_told(score: float, answer: str) -> bool:
     return str(score) in answer or f"{100 * score:.0f} %" in answer
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("read-aloud", "org/reader"),
-        ("girl-in-the-boys-pose", "org/captioner"),
-        ("in-detail", "org/captioner"),
-    ],
-)
-def test_a_caption_is_written_unless_the_printed_text_is_asked_for(name: str, model: str) -> None:
-    run, _ = play(SCENARIOS[name], SCENARIOS[name].written)
-    assert [result.model for result in run.results if result.task.task == "image-to-text"] == [model]
-
-
 def test_the_three_looks_at_the_new_image_are_taken_at_the_same_time() -> None:
     """Each of them ends only when all of them have begun."""
     looks = asyncio.Barrier(3)

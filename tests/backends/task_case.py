@@ -1,4 +1,4 @@
-"""How a task type is tried: on a tiny model that the real code loads, with files of the right kinds.
+"""A case of the contract test: a task type, its arguments, a tiny model, and a check of the result.
 
     Case("image-classification", {"image": "@photo"}, ranked("label", *THREE), "vit")
 

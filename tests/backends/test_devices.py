@@ -1,4 +1,4 @@
-"""On which GPU a model goes, what stays on each, and what fits on none. The GPUs are pretended."""
+"""Placement of models on GPUs, eviction on each, and models that fit on none, with fake GPUs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TWO = Settings(gpu_memory_budget=100)
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with two GPUs of 1,000 bytes, on which nothing can be computed."""
+    """A machine with two fake GPUs of 1,000 bytes."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -37,7 +37,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class OnDevice:
-    """A model of some size, which remembers where it was put."""
+    """A model of some size that records its device."""
 
     def __init__(self, size: int, settings: Settings = TWO, work: Any = None) -> None:
         self.size, self.settings, self.work = size, settings, work
@@ -56,9 +56,7 @@ class OnDevice:
 @pytest.fixture
 def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Experts state their own size and device."""
-    monkeypatch.setattr(
-        "jarvis_agent.backends.pool.measure", lambda expert, size: {expert.device: expert.size}
-    )
+    monkeypatch.setattr("jarvis_agent.backends.pool.measure", lambda expert, *_: {expert.device: expert.size})
     monkeypatch.setattr("jarvis_agent.backends.pool.free_caches", lambda: None)
 
 

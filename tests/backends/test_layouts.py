@@ -1,4 +1,4 @@
-"""How models lie in their folders: which files of each library's models are read."""
+"""File layouts: which files of a model each library reads."""
 
 from __future__ import annotations
 

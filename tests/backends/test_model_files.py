@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +44,6 @@ FILES: dict[Layout, dict[str, str]] = {
 }
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Hub's client waits only for moments."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.05)
-    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
-
-
 def fetched(hub: HubDouble) -> set[str]:
     paths = [request.path for request in hub.requests if "/resolve/" in request.path]
     return {path.split("/resolve/")[1].split("/", 1)[1] for path in paths}
@@ -79,6 +71,8 @@ def test_the_files_of_each_library_are_downloaded_and_then_found_without_the_hub
             pinned = model.model_copy(update={"revision": folder.name, "local": True})
             assert model_folder(pinned, ONLINE, layout) == folder
             assert hub.requests == []
+            with pytest.raises(UnsupportedError, match="404"):
+                model_folder(model.model_copy(update={"revision": "other"}), ONLINE, layout)
             own = tmp_path / layout.library
             for name, text in files.items():
                 (own / name).parent.mkdir(exist_ok=True, parents=True)
@@ -108,15 +102,11 @@ def test_the_limit_counts_what_would_be_fetched_and_nothing_else(hub: HubDouble)
     assert model_folder(MODEL, Settings(offline=False, max_download=0)) == folder
 
 
-def test_a_revision_is_what_is_downloaded(hub: HubDouble) -> None:
-    sha = hub.add_model("org/model", files=FILES[TRANSFORMERS]).info["sha"]
-    assert model_folder(MODEL.model_copy(update={"revision": sha}), ONLINE).name == sha
-    with pytest.raises(UnsupportedError, match="404"):
-        model_folder(MODEL.model_copy(update={"revision": "other"}), ONLINE)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_download_that_stalls_ends_and_the_next_try_goes_on(hub: HubDouble) -> None:
+def test_a_download_that_stalls_ends_and_the_next_try_goes_on(
+    hub: HubDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.05)
+    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda seconds: None)
     hub.add_model("org/model", files=FILES[TRANSFORMERS])
     hub.stall("model.safetensors", where="middle", times=7)
     with pytest.raises(TransientError, match="org/model could not be downloaded"):
@@ -124,18 +114,6 @@ def test_a_download_that_stalls_ends_and_the_next_try_goes_on(hub: HubDouble) ->
     tries = [request for request in hub.requests if "model.safetensors" in request.path]
     assert len(tries) <= 8
     assert held(model_folder(MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
-
-
-def in_pool(work: Callable[[], Any]) -> tuple[ModelPool, Callable[[], Any]]:
-    """A pool, and what makes a coroutine that runs the work as a load in it."""
-    pool = ModelPool(100)
-    call = Call(TASKS["text-to-image"], MODEL, {}, Path, ONLINE)
-
-    def load() -> Any:
-        found = work()
-        return lambda call: found
-
-    return pool, lambda: pool.run(("a",), load, call)
 
 
 async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
@@ -154,14 +132,14 @@ async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
 
     monkeypatch.setattr(hub, "handle", watched)
 
-    def work() -> Path:
+    def load() -> Any:
         try:
-            return model_folder(MODEL, ONLINE)
+            model_folder(MODEL, ONLINE)
         finally:
             ended.set()
 
-    pool, run = in_pool(work)
-    running = asyncio.ensure_future(run())
+    pool, call = ModelPool(100), Call(TASKS["text-to-image"], MODEL, {}, Path, ONLINE)
+    running = asyncio.ensure_future(pool.run(("a",), load, call))
     assert await asyncio.to_thread(asked.wait, 10)
     assert [download.model for download in downloads.active_downloads()] == ["org/model"]
     running.cancel()
@@ -174,13 +152,11 @@ async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
 def test_a_download_says_in_the_terminal_how_far_it_is(
     hub: HubDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
     shown: list[str] = []
     advance = downloads.Download.advance
 
     def watched(download: downloads.Download, count: float) -> None:
         advance(download, count)
-        seen.append(str(download))
         console = Console(file=io.StringIO(), width=100)
         console.print(RunProgress())
         shown.append(console.file.getvalue())
@@ -188,6 +164,5 @@ def test_a_download_says_in_the_terminal_how_far_it_is(
     hub.add_model("org/model", files={"config.json": "{}", "model.safetensors": "w" * 2_000_000})
     monkeypatch.setattr(downloads.Download, "advance", watched)
     model_folder(MODEL, ONLINE)
-    assert any("org/model: 2.0 of 2.0 MB downloaded" in screen for screen in shown)
-    assert seen[-1] == "org/model: 2.0 of 2.0 MB downloaded"
+    assert "org/model: 2.0 of 2.0 MB downloaded" in shown[-1]
     assert downloads.active_downloads() == []

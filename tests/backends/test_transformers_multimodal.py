@@ -1,4 +1,4 @@
-"""Models that see and hear, and models that read pages: what they are shown, and what they refuse."""
+"""Multimodal and document models: the inputs that they get, and the inputs that they refuse."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,44 +61,36 @@ def test_translation_keeps_paragraphs(bench: Bench) -> None:
     assert raw.count("\n") == 2
 
 
-@pytest.mark.parametrize(
-    ("model", "spelling", "token"),
-    [
+def test_multilingual_models_are_given_both_languages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def listen(generate: Any, **options: Any) -> Any:
+        given.update(options)
+        return generate(**options)
+
+    for model, spelling, token in (
         ("m2m100", "en", "__fr__"),
         ("nllb", "eng_Latn", "fra_Latn"),
         ("mbart", "en_XX", "fr_XX"),
-    ],
-)
-def test_multilingual_models_are_given_both_languages(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, model: str, spelling: str, token: str
-) -> None:
-    call = bench.call("translation", model, text=TEXT, src_lang="English", tgt_lang="fr")
-    loaded = bench.load(call).loaded
-    given: dict[str, Any] = {}
-    generate = loaded.model.generate
-    monkeypatch.setattr(
-        loaded.model, "generate", lambda **options: given.update(options) or generate(**options)
-    )
-    assert "__" not in bench.load(call)(call)
-    assert loaded.tokenizer.src_lang == spelling
-    assert given["forced_bos_token_id"] == loaded.tokenizer.convert_tokens_to_ids(token)
+    ):
+        call = bench.call("translation", model, text=TEXT, src_lang="English", tgt_lang="fr")
+        loaded = bench.load(call).loaded
+        monkeypatch.setattr(loaded.model, "generate", partial(listen, loaded.model.generate))
+        assert "__" not in bench.load(call)(call)
+        assert loaded.tokenizer.src_lang == spelling
+        assert given["forced_bos_token_id"] == loaded.tokenizer.convert_tokens_to_ids(token)
 
 
-@pytest.mark.parametrize(
-    ("model", "languages", "error"),
-    [
+def test_a_model_for_other_languages_is_refused(bench: Bench) -> None:
+    for model, languages, error in (
         ("marian", {"tgt_lang": "de"}, "org/model does not translate into German"),
         ("m2m100", {}, "needs the target language"),
         ("m2m100", {"tgt_lang": "en"}, "needs the language of the text"),
         ("m2m100", {"tgt_lang": "Esperanto"}, "org/model does not know Esperanto"),
         ("m2m100", {"tgt_lang": "Klingon"}, "'Klingon' is not a known language"),
-    ],
-)
-def test_a_model_for_other_languages_is_refused(
-    bench: Bench, model: str, languages: dict[str, str], error: str
-) -> None:
-    with pytest.raises((UnsupportedError, BadInputError), match=error):
-        bench.ask("translation", model, text=TEXT, **languages)
+    ):
+        with pytest.raises((UnsupportedError, BadInputError), match=error):
+            bench.ask("translation", model, text=TEXT, **languages)
 
 
 def test_a_prompt_is_not_repeated_and_must_fit(bench: Bench) -> None:
@@ -130,16 +123,12 @@ def a_table(folder: Path, text: str) -> Resource:
 TABLE = "city,people\nOslo,700\nRome,\n"
 
 
-def test_the_cells_of_an_answer_have_their_places(
+def test_answers_from_cells_need_pandas(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"table": a_table(tmp_path, TABLE), "text": "how many people?"}
-    raw = bench.ask("table-question-answering", "tapas", **given)
-    words = [["Oslo", "700"], ["Rome", ""]]
-    assert raw["cells"] == [words[row][column] for row, column in raw["coordinates"]]
     monkeypatch.setattr(text_tasks, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'org/model.*needs the extra "tabular"'):
-        bench.ask("table-question-answering", "tapas", **given)
+        bench.ask("table-question-answering", "tapas", table=a_table(tmp_path, TABLE), text="how many?")
 
 
 def test_a_generative_model_reads_a_table_row_by_row_within_its_context(

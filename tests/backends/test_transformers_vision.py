@@ -1,4 +1,4 @@
-"""Images and videos with transformers: what is found, masked, measured and drawn, and what is refused."""
+"""Images and videos with transformers: labels, masks, keypoints, depth, and refused inputs."""
 
 from __future__ import annotations
 
@@ -45,26 +45,18 @@ def test_a_thing_is_masked_once(bench: Bench) -> None:
     assert 0.88 < found["score"] <= 1
 
 
-def test_without_a_detector_the_image_is_one_person(bench: Bench) -> None:
+def test_each_detected_person_has_joints_and_without_a_detector_the_image_is_one(bench: Bench) -> None:
     (person,) = bench.ask("keypoint-detection", "vitpose", image="photo")
     assert person["box"] == {"xmin": 0, "ymin": 0, "xmax": 64, "ymax": 48}
     assert person["edges"] == [[5, 6], [5, 7], [6, 8]]
-
-
-def test_each_detected_person_has_joints(bench: Bench) -> None:
     detected = bench.ask("object-detection", "detr_people", image="photo")
     named = {"detector": str(bench.built("detr_people"))}
     found = bench.ask("keypoint-detection", "vitpose", named, image="photo")
     assert [person["box"] for person in found] == [row["box"] for row in detected]
     assert all(len(person["keypoints"]) == 17 for person in found)
-
-
-def test_a_detector_that_finds_no_people_leaves_none(bench: Bench) -> None:
-    named = {"detector": str(bench.built("detr"))}  # it knows first, second and third
-    assert bench.ask("keypoint-detection", "vitpose", named, image="photo") == []
-    drawn = bench.ask("openpose-control", "vitpose", named, image="photo")
-    assert drawn.size == (64, 48)
-    assert drawn.getbbox() is None
+    no_people = {"detector": str(bench.built("detr"))}  # it knows first, second and third
+    assert bench.ask("keypoint-detection", "vitpose", no_people, image="photo") == []
+    assert bench.ask("openpose-control", "vitpose", no_people, image="photo").getbbox() is None
 
 
 def test_a_named_detector_must_be_there_and_the_log_says_if_there_is_none(

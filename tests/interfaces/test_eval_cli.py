@@ -61,7 +61,7 @@ def found(*words: object, model: str = "none", code: int = 0) -> dict[str, Any]:
 def scripted(monkeypatch: pytest.MonkeyPatch, **replies: Any) -> None:
     """Let the chat model of the command reply this."""
     model = ScriptedLLM(replies)
-    monkeypatch.setattr("jarvis_agent.llm.client.resolve_model", lambda name, settings: model)
+    monkeypatch.setattr("jarvis_agent.llm.chat_model.resolve_model", lambda name, settings: model)
 
 
 def figures(report: dict[str, Any]) -> dict[str, float]:

@@ -84,7 +84,7 @@ def test_temperature_is_zero_where_the_model_accepts_one() -> None:
 
 def test_a_model_that_cannot_be_created_is_a_config_error() -> None:
     cases = [
-        ({"model": "nobody:nothing"}, "nobody:nothing"),
+        ({"model": "unknown:nothing"}, "unknown:nothing"),
         ({"model": "something"}, 'no provider is known for it. Name a model as "provider:model"'),
         ({"model": "anthropc:claude"}, 'did you mean "anthropic"\\?'),
         ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),

@@ -25,7 +25,6 @@ from jarvis_agent.testing import ScriptedLLM
 
 ASK = "hello there"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
-STRUCTURED = "structured_output"
 
 
 def scripted(replies: Any, **settings: Any) -> LLMClient:
@@ -76,10 +75,10 @@ class TestReplies:
         assert await text_of(LLMClient(_Blocks(replies="", blocks=blocks), Settings())) == "[]"
         assert await text_of(scripted("<think>[1, 2]</think>\n\n[]")) == "[]"
 
-    @pytest.mark.parametrize("replies", ["", "   ", "<think>for ever and ever"])
-    async def test_an_empty_reply_is_an_error(self, replies: str) -> None:
-        with pytest.raises(LLMError, match="scripted returned an empty reply"):
-            await text_of(scripted(replies))
+    async def test_an_empty_reply_is_an_error(self) -> None:
+        for reply in ("", "   ", "<think>for ever and ever"):
+            with pytest.raises(LLMError, match="scripted returned an empty reply"):
+                await text_of(scripted(reply))
 
     async def test_silence_is_limited_but_not_the_whole_time(self) -> None:
         with pytest.raises(LLMError, match=r"silent for too long \(0.05 s\).*JARVIS_LLM_TIMEOUT"):
@@ -88,6 +87,9 @@ class TestReplies:
         assert await text_of(scripted(pauses, llm_timeout=0.7)) == "abcdefgh"
 
     async def test_text_before_a_failure_is_delivered_and_the_call_counted(self) -> None:
+        stream = scripted(("first", 30.0, "never")).astream(ASK)
+        assert (await anext(stream)).text == "first"
+        await stream.aclose()
         meter = UsageMeter()
         client = scripted(("some text", ConnectionError("gone"))).for_stage("plan")
         stream = client.astream(ASK, {"callbacks": [meter]})
@@ -96,17 +98,11 @@ class TestReplies:
             await anext(stream)
         assert meter.usage["plan"].calls == 1
 
-    async def test_closing_the_stream_ends_the_call(self) -> None:
-        client = scripted(("first", 30.0, "never"))
-        stream = client.astream(ASK)
-        assert (await anext(stream)).text == "first"
-        await stream.aclose()
-
-    @pytest.mark.parametrize("thinks", [False, True])
-    async def test_a_reply_without_end_is_stopped(self, monkeypatch: Any, thinks: bool) -> None:
+    async def test_the_length_of_a_reply_is_limited(self, monkeypatch: Any) -> None:
         monkeypatch.setattr("jarvis_agent.llm.client.MAX_REPLY_CHARS", 1000)
-        with pytest.raises(LLMError, match="more than 1,000 characters"):
-            await text_of(scripted(("<think>" if thinks else "") + 400 * "on and "))
+        for start in ("", "<think>"):
+            with pytest.raises(LLMError, match="more than 1,000 characters"):
+                await text_of(scripted(start + 400 * "on and "))
 
     async def test_a_reply_without_pauses_can_be_cancelled(self) -> None:
         with pytest.raises(TimeoutError):
@@ -138,16 +134,6 @@ class _Blocks(ScriptedLLM):
 class TestOverTheWire:
     """A real ChatOpenAI against a server on this machine."""
 
-    @pytest.mark.parametrize("structured", ["never", "always"])
-    async def test_the_reply_streams_and_its_tokens_are_counted_once(self, structured: str) -> None:
-        meter = UsageMeter()
-        with OpenAIDouble("a reply of five words") as server:
-            client = served(server, **{STRUCTURED: structured}).for_stage("plan", schema=SCHEMA)
-            chunks = [str(chunk.text) async for chunk in client.astream(ASK, {"callbacks": [meter]})]
-        assert "".join(chunks) == "a reply of five words"
-        assert len(chunks) > 2
-        assert meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=5)}
-
     async def test_each_failure_says_what_happened_and_what_to_do(self) -> None:
         failures = [
             (Failure(401, "no such key"), "refused the key.*no such key.*JARVIS_API_KEY"),
@@ -162,12 +148,11 @@ class TestOverTheWire:
             (("some", HANG), "silent for too long"),
         ]
         for reply, message in failures:
-            for structured in ("never", "always"):
-                with OpenAIDouble(reply) as server:
-                    hangs = isinstance(reply, tuple) and HANG in reply
-                    settings = {STRUCTURED: structured, "llm_timeout": 0.5 if hangs else 60}
-                    with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{message}"):
-                        await text_of(served(server, **settings), schema=SCHEMA)
+            hangs = isinstance(reply, tuple) and HANG in reply
+            with OpenAIDouble(reply) as server:
+                client = served(server, llm_timeout=0.5 if hangs else 60)
+                with pytest.raises(LLMError, match=rf"default at {server.base_url} .*{message}"):
+                    await text_of(client, schema=SCHEMA)
 
     async def test_an_unreachable_server_is_an_error(self) -> None:
         with OpenAIDouble("") as server:
@@ -198,6 +183,15 @@ class TestOverTheWire:
                 assert not client.supports_schema
             assert ["response_format" in request.body for request in server.requests] == [True, False, False]
 
+    async def test_tokens_are_counted_once_in_a_stream(self) -> None:
+        meter = UsageMeter()
+        with OpenAIDouble("a reply of five words") as server:
+            client = served(server, structured_output="always").for_stage("plan", schema=SCHEMA)
+            chunks = [str(chunk.text) async for chunk in client.astream(ASK, {"callbacks": [meter]})]
+        assert "".join(chunks) == "a reply of five words"
+        assert len(chunks) > 2
+        assert meter.usage == {"plan": Usage(calls=1, input_tokens=2, output_tokens=5)}
+
     async def test_a_bad_request_for_another_reason_does_not_disable_schemas(self) -> None:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:
             client = served(server)
@@ -216,20 +210,18 @@ class TestOverTheWire:
             assert [asyncio.run(ask_twice()) for _ in range(3)] == [["ok", "ok"]] * 3
 
 
-THINKING = [
-    ("<think>hm</think>\n[1]", "[1]"),
-    ("  <thinking>a <b> c</thinking> x", "x"),
-    ("<thin ice>", "<thin ice>"),
-    ("[<think>]", "[<think>]"),
-    ("<think>never closed", ""),
-    ("<th", "<th"),
-    ("", ""),
-    ("  plain", "plain"),
-]
-
-
-def test_only_leading_thinking_is_removed_however_the_text_is_cut() -> None:
-    for text, shown in THINKING:
+def test_only_leading_thinking_is_removed_and_chunking_makes_no_difference() -> None:
+    replies = {
+        "<think>hm</think>\n[1]": "[1]",
+        "  <thinking>a <b> c</thinking> x": "x",
+        "<thin ice>": "<thin ice>",
+        "[<think>]": "[<think>]",
+        "<think>never closed": "",
+        "<th": "<th",
+        "": "",
+        "  plain": "plain",
+    }
+    for text, shown in replies.items():
         for size in (1, 2, 5, 100):
             thinking = ThinkingFilter()
             pieces = [thinking.feed(text[i : i + size]) for i in range(0, len(text), size)]

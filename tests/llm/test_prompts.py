@@ -98,11 +98,8 @@ class TestTemplates:
     @given(st.text())
     def test_values_are_inserted_unchanged(self, text: str) -> None:
         for name in ("default", "paper", "small"):
-            assert f"<<{text}>>" in filled(name, "plan", input=f"<<{text}>>")[-1]
-
-    def test_template_syntax_in_a_value_has_no_meaning(self) -> None:
-        wild = r"{{ Demonstrations }} {{User Input}} {x} {input} \1 \g<0> \n %s $x"
-        assert wild in filled("default", "plan", input=wild)[-1]
+            wild = rf"{text} {{{{ Demonstrations }}}} {{x}} {{input}} \1 \g<0> %s $x"
+            assert wild in filled(name, "plan", input=wild)[-1]
 
     def test_the_system_message_is_the_same_for_every_request(self) -> None:
         one = plan_prompt(PlanRequest("one"))
@@ -213,14 +210,9 @@ class TestBudget:
         assert context_window(ScriptedLLM([]), Settings()) == DEFAULT_WINDOW
 
     def test_a_slot_may_use_what_earlier_ones_leave(self) -> None:
-        limits: dict[str, int] = {}
-
-        def slot(name: str, text: str) -> Any:
-            return lambda limit: (limits.update({name: limit}), truncate(text, limit))[1]
-
-        texts = allocate_budget({"short": slot("short", "one"), "long": slot("long", LONG)}, 100)
+        texts = allocate_budget({"short": shorten_text("one"), "long": shorten_text(LONG)}, 100)
         assert texts["short"] == "one"
-        assert limits == {"short": 50, "long": 99}
+        assert 90 <= count_tokens(texts["long"].partition(" …")[0]) <= 99
 
 
 class TestChatHistory:

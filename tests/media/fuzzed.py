@@ -1,15 +1,33 @@
-"""Small good files of every kind, and ruined ones made from them, always the same.
+"""Small good files of every kind, damaged ones made from them, and a reader that works as a task does.
 
-for name, content in ruined(good_files(folder)["png"]): ...     # "cut-12", b"\\x89PNG…"
+refusals(damaged(good_files(folder)["png"]), "png", folder)     # how many were refused, each by its name
+python tests/media/fuzzed.py folder                             # {"png": 1048576, …}: peak bytes by format
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
+import soundfile
+import trimesh
+from PIL import Image
+from result_bench import adapting_in
+
+from jarvis_agent.core.errors import BadInputError, InputError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Resource
+from jarvis_agent.media.audio import read_audio
+from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.tables import read_table
+from jarvis_agent.media.video import probe_video, spread_frames
 
 KINDS = {
     **dict.fromkeys(("png", "jpg", "gif", "webp", "bmp", "tif", "avif", "ico", "jp2"), "image"),
@@ -21,40 +39,32 @@ KINDS = {
 }
 """The kind of each format, by its suffix."""
 
-_CUTS, _NOISES = 14, 24
-_MANY = b"\xff\xff\xff\x7f"
+CONTROL = 64_000_000
+"""Bytes of an image whose decoding shows that the memory of decoders is measured."""
 
 
 def good_files(folder: Path) -> dict[str, bytes]:
     """The content of one good file of every format."""
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8)
-    picture = Image.fromarray(pixels)
-    for suffix in [suffix for suffix, kind in KINDS.items() if kind == "image"]:
-        picture.save(folder / f"good.{suffix}")
-    _write_sounds(folder)
-    _write_videos(folder, picture)
-    _write_solid(folder)
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8))
+    noise = np.random.default_rng(0).normal(0, 0.1, 3000)
+    for suffix, kind in KINDS.items():
+        path = folder / f"good.{suffix}"
+        if kind == "image":
+            image.save(path)
+        elif suffix in ("aac", "m4a"):
+            write_aac(path, "ipod" if suffix == "m4a" else "adts", noise[None])
+        elif kind == "audio":
+            soundfile.write(path, noise, 16_000)
+        elif kind == "video":
+            _write_video(path, "libvpx" if suffix == "webm" else "libx264", image)
+    (folder / "good.glb").write_bytes(trimesh.creation.box().export(file_type="glb"))
     (folder / "good.csv").write_text("month,sales\n" + "1,2.5\n" * 20)
     (folder / "good.txt").write_text("où est le chat ?\n" * 10, encoding="utf-8")
     return {suffix: (folder / f"good.{suffix}").read_bytes() for suffix in KINDS}
 
 
-def _write_sounds(folder: Path) -> None:
-    import soundfile
-
-    noise = np.random.default_rng(0).normal(0, 0.1, 3000)
-    for suffix in ("wav", "flac", "ogg", "mp3"):
-        soundfile.write(folder / f"good.{suffix}", noise, 16_000)
-    for suffix, form in (("aac", "adts"), ("m4a", "ipod")):
-        write_aac(folder / f"good.{suffix}", form, noise[None])
-
-
 def write_aac(path: Path, form: str, noise: np.ndarray) -> None:
     """Write samples, shape (channels, n), as AAC in a container; one channel or two."""
-    import av
-
     layout = ("mono", "stereo")[len(noise) - 1]
     with av.open(path, "w", format=form) as made:
         stream = made.add_stream("aac", rate=16_000, layout=layout)
@@ -66,40 +76,102 @@ def write_aac(path: Path, form: str, noise: np.ndarray) -> None:
         made.mux(stream.encode(None))
 
 
-def _write_videos(folder: Path, picture: object) -> None:
-    import av
-
-    for suffix, codec in (("mp4", "libx264"), ("webm", "libvpx")):
-        with av.open(folder / f"good.{suffix}", "w") as made:
-            stream = made.add_stream(codec, rate=8)
-            stream.width, stream.height, stream.pix_fmt = 32, 24, "yuv420p"
-            for _ in range(4):
-                made.mux(stream.encode(av.VideoFrame.from_image(picture)))
-            made.mux(stream.encode(None))
+def _write_video(path: Path, codec: str, image: Image.Image) -> None:
+    with av.open(path, "w") as made:
+        stream = made.add_stream(codec, rate=8)
+        stream.width, stream.height, stream.pix_fmt = *image.size, "yuv420p"
+        for _ in range(4):
+            made.mux(stream.encode(av.VideoFrame.from_image(image)))
+        made.mux(stream.encode(None))
 
 
-def _write_solid(folder: Path) -> None:
-    import trimesh
-
-    (folder / "good.glb").write_bytes(trimesh.creation.box().export(file_type="glb"))
-
-
-def ruined(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Ruined files with their names: cut short, noisy, with huge numbers in the header, swapped bytes, more
-    behind the end, nothing at all."""
+def damaged(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Damaged files by name: cut short, with noise, with huge numbers or swapped bytes in the header."""
     size = len(content)
     yield "empty", b""
-    for cut in sorted({*range(1, min(size, 20), 3), *np.linspace(20, size - 1, _CUTS, dtype=int).tolist()}):
+    for cut in sorted({*range(1, min(size, 20), 3), *np.linspace(20, size - 1, 14, dtype=int).tolist()}):
         yield f"cut-{cut}", content[:cut]
-    for seed in range(_NOISES):
-        chance = random.Random(seed)
-        noisy = bytearray(content)
+    for seed in range(24):
+        chance, noisy = random.Random(seed), bytearray(content)
         for _ in range(1 + seed % 8):
             noisy[chance.randrange(min(size, 400) if seed % 2 else size)] = chance.randrange(256)
         yield f"noise-{seed}", bytes(noisy)
     for place in range(4, 40, 3):
-        yield f"huge-{place}", content[:place] + _MANY + content[place + 4 :]
+        yield f"huge-{place}", content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :]
     swapped = bytearray(content[:64])
     swapped[0:-1:2], swapped[1::2] = content[1:64:2], content[0:63:2]
     yield "swapped", bytes(swapped) + content[64:]
     yield "polyglot", content + b"<script>alert(1)</script>PK\x03\x04"
+
+
+def _solid(resource: Resource) -> Any:
+    """The result of a model that wrote this file; no task takes a 3D file."""
+    folder = Path(resource.path or "").parent / "made"
+    folder.mkdir(exist_ok=True)
+    try:
+        return adapting_in(folder)("text-to-3d", {"path": str(resource.path)})
+    except UnsupportedError as error:
+        raise BadInputError(f"{resource.path}: {error}") from error
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "image": lambda resource: resource.to_pil().size,
+    "audio": lambda resource: len(read_audio(resource.path, 16_000)),
+    "video": lambda resource: (probe_video(resource.path), spread_frames(resource.path, 3)),
+    "table": read_table,
+    "3d": _solid,
+}
+
+
+async def read(path: Path, kind: Any) -> Any:
+    """The value that a task gets for the file in an argument of that kind."""
+    store = ResourceStore(Settings(output_dir=path.parent / "outputs"))
+    await store.grant(str(path))
+    return (
+        await store.text_of(str(path))
+        if kind == "text"
+        else READERS[kind](await store.resolve(str(path), kind))
+    )
+
+
+def refusals(files: Iterable[tuple[str, bytes]], suffix: str, folder: Path) -> int:
+    """How many of the files were refused. Other errors are raised; each message must name its file."""
+    count = 0
+    for name, content in files:
+        path = folder / f"{name}.{suffix}"
+        path.write_bytes(content)
+        try:
+            asyncio.run(read(path, KINDS[suffix]))
+        except (BadInputError, InputError) as error:
+            if path.name not in str(error):
+                raise
+            count += 1
+    return count
+
+
+def growths(folder: Path) -> dict[str, int]:
+    """Peak growth of this process in bytes while it reads files with huge header values, by format."""
+    Image.new("L", (8000, CONTROL // 8000)).save(folder / "control.png")
+    grown = {"control": _growth(lambda: Image.open(folder / "control.png").load())}
+    for suffix, content in good_files(folder).items():
+        huge = [(name, made) for name, made in damaged(content) if name.startswith("huge")]
+        refusals([("whole", content)], suffix, folder)  # loads the libraries
+        grown[suffix] = _growth(lambda: refusals(huge, suffix, folder))  # noqa: B023 - called at once
+    return grown
+
+
+def _growth(act: Callable[[], Any]) -> int:
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _peak()
+    act()
+    return _peak() - before
+
+
+def _peak() -> int:
+    """The peak memory of this process in bytes since the last reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(growths(Path(sys.argv[1]))))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.media.detect import detect_media_type
+from jarvis_agent.media.detect import detect_media_type, kind_by_name
 
 pytest.importorskip("filetype")
 
@@ -19,9 +19,8 @@ def ftyp(brand: bytes, like: bytes) -> bytes:
     return b"\0\0\0\x18ftyp" + brand + b"\0\0\2\0" + like * 2 + b"\0\0\0\x08moov"
 
 
-@pytest.mark.parametrize(
-    ("name", "head", "kind", "mime"),
-    [
+def test_the_content_decides_the_type(tmp_path: Path) -> None:
+    cases = [
         ("a.mp4", ftyp(b"isom", b"isom"), "video", "video/mp4"),
         ("a.mp4", ftyp(b"cmfc", b"iso9"), "video", "video/mp4"),
         ("a.mov", ftyp(b"qt  ", b"qt  "), "video", "video/quicktime"),
@@ -37,12 +36,19 @@ def ftyp(brand: bytes, like: bytes) -> bytes:
         ("a.obj", b"v 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n", "3d", "model/obj"),
         ("a.csv", b"a,b\n1,2\n", "table", "text/csv"),
         ("a.mp4", b"no video at all", "text", "text/plain"),
-    ],
-)
-def test_the_content_decides_the_type(tmp_path: Path, name: str, head: bytes, kind: str, mime: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(head)
-    assert detect_media_type(path) == (kind, mime)
+        ("a.txt", b"<!-- x -->" * 400 + b"<b>no page", "text", "text/plain"),
+    ]
+    for name, head, kind, mime in cases:
+        path = tmp_path / name
+        path.write_bytes(head)
+        assert detect_media_type(path) == (kind, mime), head
+
+
+def test_the_name_of_a_file_that_does_not_exist_tells_its_kind() -> None:
+    kinds = {"a.JPG": "image", "b.csv": "table", "c.zip": "file", "d": "file", "e.svg": "image"}
+    kinds |= dict.fromkeys(("f.pdf", "g.docx", "h.epub", "http://x.org/i.html?a=b.png"), "text")
+    kinds["http://[abc/x.png"] = "file"
+    assert {name: kind_by_name(name) for name in kinds} == kinds
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")

@@ -164,6 +164,12 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
     for path, message in cases.items():
         with pytest.raises(InputError, match=message):
             load_text(path)
+    many = archive(
+        tmp_path / "many.docx", {f"word/{n:0200}": "" for n in range(100)} | {"word/document.xml": "x"}
+    )
+    monkeypatch.setattr(documents, "_MAX_READ", 20_000)
+    with pytest.raises(InputError, match="a part of more than 20,000 bytes"):
+        load_text(many)
     lying = docx(tmp_path / "lying.docx", "a" * 50_000)
     content = lying.read_bytes()
     size = next(i.file_size for i in zipfile.ZipFile(lying).infolist() if i.filename.startswith("word"))

@@ -15,8 +15,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.store import ResourceStore
 
-INVALID_NAMES = ("~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png")
-
 
 @pytest.fixture
 def picture(tmp_path: Path) -> Path:
@@ -28,43 +26,36 @@ def picture(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path) -> ResourceStore:
-    return ResourceStore(Settings(output_dir=tmp_path / "out"))
+    return store_with(tmp_path)
 
 
 def store_with(tmp_path: Path, **settings: Any) -> ResourceStore:
     return ResourceStore(Settings(output_dir=tmp_path / "out", **settings))
 
 
-def block_of(picture: Path) -> dict[str, str]:
-    data = base64.b64encode(picture.read_bytes()).decode()
-    return {"type": "image", "base64": data, "mime_type": "image/png"}
-
-
 async def test_names_of_a_granted_file_resolve_to_it(store: ResourceStore, picture: Path) -> None:
     await store.grant(str(picture))
-    quoted = [
-        form.format(name)
-        for form in ("`{}`", "'{}'", "<{}>", "![]({})", '"{}"')
-        for name in ("cat.png", picture)
-    ]
-    for name in (str(picture), "cat.png", "some/where/cat.png", *quoted):
+    forms = ("{}", "`{}`", "'{}'", "<{}>", "![]({})", '"{}"')
+    named = [form.format(name) for form in forms for name in ("cat.png", picture)]
+    for name in ("some/where/cat.png", *named):
         found = await store.resolve(name, "image")
         assert (found.kind, found.mime, found.path) == ("image", "image/png", picture), name
 
 
-async def test_a_plan_reads_only_what_the_request_or_the_settings_allow(
+async def test_a_plan_reads_only_what_the_request_the_chat_or_the_settings_allow(
     store: ResourceStore, picture: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ForbiddenError, match="JARVIS_ALLOWED_DIRS"):
         await store.resolve(str(picture), "image")
     with pytest.raises(ForbiddenError, match="not in the request"):
         await store.resolve("https://example.org/x.png", "image")
+    store.admit([Resource(kind="image", path=picture)])  # made by this chat
+    assert (await store.resolve(str(picture), "image")).path == picture
     twin = tmp_path / "cat.png"
     Image.new("RGB", (8, 6), "blue").save(twin)
-    for path in (picture, twin):
-        await store.grant(str(path))
+    await store.grant(str(twin))
     with pytest.raises(ForbiddenError):  # the short name is ambiguous
-        await store.resolve("cat.png", "image")
+        await store.resolve("where/cat.png", "image")
 
 
 async def test_allowed_directories_exclude_their_neighbours_and_links_out_of_them(
@@ -81,10 +72,7 @@ async def test_allowed_directories_exclude_their_neighbours_and_links_out_of_the
         await store_with(tmp_path, allowed_dirs=(allowed,)).resolve(str(allowed / "link.png"), "image")
 
 
-@pytest.mark.parametrize("allow_request_paths", [True, False])
-async def test_the_file_that_was_checked_is_the_one_that_is_read(
-    tmp_path: Path, allow_request_paths: bool
-) -> None:
+async def test_the_file_that_was_checked_is_the_one_that_is_read(tmp_path: Path) -> None:
     """The file system and the spelling of a path disagree about ".." behind a link."""
     root, outside = tmp_path / "root", tmp_path / "etc" / "x.txt"
     inside = root / "a" / "etc" / "x.txt"
@@ -94,16 +82,19 @@ async def test_the_file_that_was_checked_is_the_one_that_is_read(
     (root / "a" / "b" / "c").mkdir(parents=True)
     (root / "link").symlink_to(root / "a" / "b" / "c")
     name = f"{root}/link/../../etc/x.txt"
-    store = store_with(tmp_path, allowed_dirs=(root,), allow_request_paths=allow_request_paths)
-    for found in (await store.resolve(name, "text"), await store.grant(name)):
-        assert found.path == inside
+    for allow_request_paths in (True, False):
+        store = store_with(tmp_path, allowed_dirs=(root,), allow_request_paths=allow_request_paths)
+        for found in (await store.resolve(name, "text"), await store.grant(name)):
+            assert found.path == inside
 
 
 async def test_a_server_reads_no_path_of_a_request_outside_the_allowed_directories(
     tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    closed = store_with(tmp_path, allow_request_paths=False)
+    assert not closed.knows(str(picture))
     with pytest.raises(ForbiddenError, match="upload"):
-        await store_with(tmp_path, allow_request_paths=False).grant(str(picture))
+        await closed.grant(str(picture))
     monkeypatch.chdir(tmp_path)
     store = store_with(tmp_path, allowed_dirs=(picture.parent,), allow_request_paths=False)
     assert (await store.grant(picture.name)).path == picture
@@ -119,23 +110,24 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
     await store.grant_mention("notes.txt")
     with pytest.raises(InputError, match=r"notes\.txt does not exist"):
         await store.text_of("notes.txt")
-
-
-@pytest.mark.parametrize("name", INVALID_NAMES)
-async def test_a_name_that_the_system_rejects_is_an_input_error(store: ResourceStore, name: str) -> None:
-    assert not store.knows(name)
-    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
-        await store.grant(name)
-    if not name.startswith("http"):
-        with pytest.raises(InputError):
+    for name in ("~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"):
+        assert not store.knows(name)
+        with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
+            await store.grant(name)
+        if not name.startswith("http"):
+            with pytest.raises(InputError):
+                await store.resolve(name, "image")
+        assert (await store.grant_mention(name)).path is None
+        with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
             await store.resolve(name, "image")
-    assert (await store.grant_mention(name)).path is None
-    with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
-        await store.resolve(name, "image")
 
 
-async def test_the_content_of_a_file_is_checked(store: ResourceStore, picture: Path, tmp_path: Path) -> None:
+async def test_the_content_and_the_size_of_a_file_are_checked(
+    store: ResourceStore, picture: Path, tmp_path: Path
+) -> None:
     disguised, empty, broken = (tmp_path / name for name in ("song.mp3", "empty.jpg", "broken.png"))
+    page = tmp_path / "page.jpg"
+    page.write_text("<html>not found</html>")
     disguised.write_bytes(picture.read_bytes())
     empty.touch()
     broken.write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 20)
@@ -143,60 +135,50 @@ async def test_the_content_of_a_file_is_checked(store: ResourceStore, picture: P
     for path, message in ((empty, "is empty"), (tmp_path / "none.jpg", "does not exist")):
         with pytest.raises(InputError, match=message):
             await store.grant(str(path))
-    for path in (picture, broken):
+    for path in (picture, broken, page):
         await store.grant(str(path))
+    with pytest.raises(InputError, match=r"page\.jpg is a text file, and an image file is needed"):
+        await store.resolve(str(page), "image")
     with pytest.raises(InputError, match="is an image file, and an audio file is needed"):
         await store.resolve(str(picture), "audio")
     with pytest.raises(InputError, match="cannot be read as an image"):
         await store.resolve(str(broken), "image")
-
-
-async def test_limits_of_size_and_pixels_hold_for_every_origin(tmp_path: Path, picture: Path) -> None:
     with pytest.raises(InputError, match="JARVIS_MAX_FILE_BYTES"):
         await store_with(tmp_path, max_file_bytes=10).grant(str(picture))
-    allowed = store_with(tmp_path, allowed_dirs=(picture.parent,), max_file_bytes=10)
-    with pytest.raises(InputError, match="JARVIS_MAX_FILE_BYTES"):
-        await allowed.resolve(str(picture), "image")
-    store = store_with(tmp_path, max_pixels=10)
-    await store.grant(str(picture))
-    with pytest.raises(InputError, match="JARVIS_MAX_PIXELS"):
-        await store.resolve(str(picture), "image")
+    allowed = {"allowed_dirs": (picture.parent,)}
+    for limits, name in (({"max_file_bytes": 10}, "MAX_FILE_BYTES"), ({"max_pixels": 10}, "MAX_PIXELS")):
+        with pytest.raises(InputError, match=f"JARVIS_{name}"):
+            await store_with(tmp_path, **allowed, **limits).resolve(str(picture), "image")
 
 
 async def test_an_attachment_is_one_file_with_the_same_name_in_each_process(
     store: ResourceStore, picture: Path
 ) -> None:
-    block = block_of(picture)
+    data = base64.b64encode(picture.read_bytes()).decode()
+    block = {"type": "image", "base64": data, "mime_type": "image/png"}
     kept = await store.keep(block)
     assert kept.path is not None
     assert (kept.kind, kept.path.parent) == ("image", store.directory)
     assert await store.resolve(kept.name, "image") == kept
     assert await store.recall(block) == kept
-    assert await store.grant(f"data:image/png;base64,{block['base64']}") == kept
-    resumed = ResourceStore(store.settings, directory=store.directory)
-    assert await resumed.keep(block) == kept
+    assert await store.grant(f"data:image/png;base64,{data}") == kept
+    for content in (picture.read_bytes(), b"\x89PNG"):  # an interrupted process wrote a part of it
+        kept.path.write_bytes(content)
+        assert await ResourceStore(store.settings, directory=store.directory).keep(block) == kept
+        assert kept.path.read_bytes() == picture.read_bytes()
     assert [path.name for path in store.directory.iterdir()] == [kept.name]
-    kept.path.write_bytes(b"\x89PNG")  # an interrupted process wrote a part of it
-    assert await ResourceStore(store.settings, directory=store.directory).keep(block) == kept
-    assert kept.path.read_bytes() == picture.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        {"type": "image", "file_id": "file-1"},
-        {"type": "image", "base64": "%%%", "mime_type": "image/png"},
-        {"type": "image", "base64": 5},
-        {"type": "image", "source_type": "base64"},
-    ],
-)
 async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
-    store: ResourceStore, block: dict[str, Any], caplog: pytest.LogCaptureFixture
+    store: ResourceStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await store.recall(block) is None
-    assert "an attachment of an earlier turn is left out" in caplog.text
-    with pytest.raises(InputError, match="base64"):
-        await store.keep(block)
+    for field in ({"file_id": "file-1"}, {"base64": "%%%"}, {"base64": 5}, {"source_type": "base64"}):
+        block = {"type": "image", "mime_type": "image/png", **field}
+        caplog.clear()
+        assert await store.recall(block) is None
+        assert "an attachment of an earlier turn is left out" in caplog.text
+        with pytest.raises(InputError, match="base64"):
+            await store.keep(block)
 
 
 async def test_an_earlier_address_is_fetched_when_a_task_uses_it(store: ResourceStore) -> None:
@@ -208,17 +190,14 @@ async def test_an_earlier_address_is_fetched_when_a_task_uses_it(store: Resource
         await store.resolve(url, "image")
 
 
-async def test_the_name_of_a_text_file_stands_for_its_text(store: ResourceStore, tmp_path: Path) -> None:
+async def test_a_file_name_stands_for_its_text_or_its_path_but_a_sentence_does_not(
+    store: ResourceStore, picture: Path, tmp_path: Path
+) -> None:
     note = tmp_path / "note.txt"
     note.write_text("héllo", encoding="utf-8")
     await store.grant(str(note))
     assert await store.text_of(str(note)) == "héllo"
     assert await store.text_of("note.md") == "note.md"
-
-
-async def test_the_name_of_a_file_stands_for_its_path_but_a_sentence_does_not(
-    store: ResourceStore, picture: Path
-) -> None:
     await store.grant(str(picture))
     for name in ("cat.png", "in/cat.png", "elsewhere/cat.png", str(picture)):
         assert await store.path_of(name) == str(picture)
@@ -235,22 +214,14 @@ async def test_the_name_of_a_file_stands_for_its_path_but_a_sentence_does_not(
         assert await store.path_of(name) == str(spaced)
 
 
-async def test_the_store_knows_the_files_that_a_request_may_name(
-    tmp_path: Path, store: ResourceStore, picture: Path
-) -> None:
+async def test_the_store_knows_the_files_that_a_request_may_name(store: ResourceStore, picture: Path) -> None:
     assert store.knows(str(picture))
     assert not store.knows("cat.png")
     given = await store.grant(str(picture))
     assert store.knows("cat.png")
     assert not store.knows("words/cat.png")
-    assert not store_with(tmp_path, allow_request_paths=False).knows(str(picture))
     assert await store.grant_mention("cat.png") == given
     assert (await store.grant_mention("other/cat.png")).path is None
-
-
-async def test_a_file_that_the_chat_made_may_be_read(store: ResourceStore, picture: Path) -> None:
-    store.admit([Resource(kind="image", path=picture)])
-    assert (await store.resolve(str(picture), "image")).path == picture
 
 
 def test_new_paths_are_unique_and_stay_in_the_directory_of_the_run(store: ResourceStore) -> None:
@@ -263,17 +234,14 @@ def test_new_paths_are_unique_and_stay_in_the_directory_of_the_run(store: Resour
     assert len({ResourceStore(store.settings).directory for _ in range(200)}) == 200
 
 
-def test_an_unwritable_output_directory_is_reported_by_prepare(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("x")
+def test_the_directory_is_created_if_it_can_be_and_removed_if_it_is_empty(
+    store: ResourceStore, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="--out"):
-        ResourceStore(Settings(output_dir=blocked)).prepare()
-
-
-def test_an_empty_directory_is_removed_and_not_created_after_close(store: ResourceStore) -> None:
-    """A thread that calls `prepare` cannot be cancelled with its run, and may come late."""
+        ResourceStore(Settings(output_dir=tmp_path / "file")).prepare()
     store.prepare()
     store.close()
     assert not store.directory.exists()
-    store.prepare()
+    store.prepare()  # A thread that calls it cannot be cancelled with its run, and may come late.
     assert not store.directory.exists()

@@ -58,7 +58,7 @@ def test_a_plan_may_be_empty_on_purpose(text):
         ("Hello! How can I help you?", "Hello! How can I help you?"),
         ("", ""),
         ("<think>I would write []", ""),
-        ('{"error": "I can not do that"}', {"error": "I can not do that"}),
+        ('{"error": "I cannot do that"}', {"error": "I cannot do that"}),
         ('{"image-to-text": {"image": "a.jpg"}}', {"image-to-text": {"image": "a.jpg"}}),
         ("[1, 2]", ""),
         ('{"tasks": [', {"tasks": []}),

@@ -107,11 +107,11 @@ class TestPredictions:
                 Resource(kind="text", text="1 object: 1 cat"),
             ],
         )
-        (told,) = predictions([result])
-        assert told["text"] == "1 object: 1 cat"
-        assert told["files"] == ["/out/a.png"]
+        (row,) = predictions([result])
+        assert row["text"] == "1 object: 1 cat"
+        assert row["files"] == ["/out/a.png"]
 
-    def test_the_model_that_worked_is_told_with_those_that_failed_before(self) -> None:
+    def test_the_assignment_has_the_model_that_succeeded_and_those_that_failed(self) -> None:
         attempts = [
             Attempt(model="a", backend="x", started=0, ended=1, error="out of memory"),
             Attempt(model="b", backend="x", started=1, ended=2),

@@ -1,7 +1,4 @@
-"""Whole uses of a task's tool with a Hub on this machine: list, select, then download or ask a provider, run.
-
-The candidates come from the sources that everybody has; the Hub fails in each way that it is known to fail.
-"""
+"""A task's tool with the default sources and a HubDouble: list, select, download or call, fall back."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from typing import Any
 import pytest
 from huggingface_hub.inference._providers import _common
 
-from jarvis_agent import JarvisAgent, Settings, hf_tools
-from jarvis_agent.execution import fallback as ladder_module
-from jarvis_agent.testing import HubDouble, ScriptedLLM
+from jarvis_agent import Settings, hf_tools
+from jarvis_agent.execution import fallback
+from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("torch")
 
@@ -42,13 +39,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubDouble]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses before retries, in seconds, which are not waited for."""
     asked: list[float] = []
-    real = ladder_module._pause
-    monkeypatch.setattr(ladder_module, "_pause", lambda state: asked.append(real(state)) or 0.0)
+    real = fallback._pause
+    monkeypatch.setattr(fallback, "_pause", lambda state: asked.append(real(state)) or 0.0)
     return asked
 
 
 def use(tmp_path: Path, task: str = TASK, **given: Any) -> Any:
-    """What the tool of a task says of "It is fine."; its message has the status and the artifact."""
+    """The tool message of a task for "It is fine.", with its status and artifact."""
     args = given.pop("args", {"text": "It is fine."})
     settings = Settings(
         **{"offline": False, "hf_token": "hf_x", "output_dir": tmp_path / "made", "device": "cpu", **given}
@@ -68,7 +65,7 @@ def add_local(hub: HubDouble, folder: Path, name: str = "org/tiny", **fields: An
 
 
 def add_hosted(hub: HubDouble, name: str, providers: dict[str, Any] | None = None, **fields: Any) -> None:
-    """A model that is made for nothing which runs here, and is served by providers."""
+    """Add a model that only providers can run."""
     hub.add_model(name, pipeline_tag=TASK, library_name="elsewhere", providers=providers or HOSTED, **fields)
 
 
@@ -102,34 +99,13 @@ def test_a_model_that_sees_is_asked_as_a_chat_where_it_is_served_as_one(
     hub.answer("/novita/", body={"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
     page = Path(__file__).parents[2] / "examples" / "page.png"
     args = {"text": "What is it?", "image": str(page)}
-    told = use(tmp_path, "image-text-to-text", args=args, allowed_dirs=(page.parent,))
-    assert told.status == "success", told.content
-    assert told.artifact["output"] == {"generated_text": "A page."}
+    message = use(tmp_path, "image-text-to-text", args=args, allowed_dirs=(page.parent,))
+    assert message.status == "success", message.content
+    assert message.artifact["output"] == {"generated_text": "A page."}
     assert hub.requests[-1].json["messages"][0]["content"][1]["type"] == "image_url"
 
 
-def test_an_agent_goes_the_same_way(hub: HubDouble, tmp_path: Path) -> None:
-    add_hosted(hub, "org/served", downloads=1)
-    add_hosted(hub, "org/other", downloads=9)
-    hub.answer("/hf-inference/models/org/served", body=[LABELS])
-    llm = ScriptedLLM(
-        {
-            "plan": '[{"task": "text-classification", "id": 0, "dep": [-1], "args": {"text": "Fine."}}]',
-            "select": '{"id": "org/served", "reason": "it knows moods"}',
-            "respond": "It is good.",
-        }
-    )
-    settings = Settings(offline=False, hf_token="hf_x", output_dir=tmp_path)
-    with JarvisAgent(model=llm, settings=settings) as agent:
-        run = agent.invoke("Is this a good mood: Fine.")
-    [result] = run.results
-    assert (result.status, result.output) == ("ok", LABELS)
-    assert result.selection is not None
-    assert (result.selection.model, result.selection.reason) == ("org/served", "it knows moods")
-    assert result.selection.placement == "hosted by hf-inference; nothing here can run it"
-
-
-def test_a_provider_that_says_when_to_come_back_is_asked_then(
+def test_a_rate_limited_provider_is_called_again_after_the_requested_pause(
     hub: HubDouble, tmp_path: Path, pauses: list[float]
 ) -> None:
     add_hosted(hub, "org/served")
@@ -139,38 +115,79 @@ def test_a_provider_that_says_when_to_come_back_is_asked_then(
     assert pauses == [3.0]
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_provider_in_trouble_is_asked_again_and_then_another_model(
-    hub: HubDouble, tmp_path: Path, status: int
-) -> None:
+def busy_provider(hub: HubDouble, folder: Path) -> None:
     add_hosted(hub, "org/first", downloads=9)
-    add_hosted(hub, "org/second", downloads=1)
-    hub.answer("/models/org/first", status=status, body={"error": "busy"})
-    hub.answer("/models/org/second", body=[LABELS])
-    assert [(model, ok) for model, _, ok in tried(use(tmp_path, retries=1))] == [
-        ("org/first", False),
-        ("org/first", False),
-        ("org/second", True),
-    ]
+    hub.answer("/models/org/first", status=503, body={"error": "busy"})
 
 
-def test_where_a_provider_is_down_the_next_one_of_the_same_model_is_asked(
-    hub: HubDouble, tmp_path: Path
-) -> None:
-    both = {"together": {}, "hf-inference": {}}
-    add_hosted(hub, "org/served", both)
+def provider_down(hub: HubDouble, folder: Path) -> None:
+    add_hosted(hub, "org/both", {"together": {}, "hf-inference": {}}, downloads=9)
     hub.answer("/together/", status=503)
-    hub.answer("/hf-inference/", body=[LABELS])
-    assert tried(use(tmp_path)) == [("org/served", "hf-inference", True)]
+    hub.answer("/hf-inference/models/org/both", body=[LABELS])
 
 
-def test_a_provider_that_hangs_is_left_for_the_next_model(hub: HubDouble, tmp_path: Path) -> None:
+def silent_provider(hub: HubDouble, folder: Path) -> None:
     add_hosted(hub, "org/first", downloads=9)
-    add_hosted(hub, "org/second", downloads=1)
     hub.stall("/models/org/first")
+
+
+def refused_token(hub: HubDouble, folder: Path) -> None:
+    add_local(hub, folder, "org/gated", gated="manual", downloads=9)
+    refused = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."}
+    hub.answer("org/gated", status=403, headers=refused)
+
+
+def vanished_model(hub: HubDouble, folder: Path) -> None:
+    add_local(hub, folder, "org/gone", downloads=9)
+    hub.answer("org/gone", status=404, headers={"X-Error-Code": "RepoNotFound"})
+
+
+def stalled_download(hub: HubDouble, folder: Path) -> None:
+    add_local(hub, folder, "org/slow", downloads=9)
+    hub.stall("org/slow/resolve", where="middle")
+
+
+def failed_download_of_a_served_model(hub: HubDouble, folder: Path) -> None:
+    add_local(hub, folder, "org/both", providers=HOSTED, downloads=9)
+    hub.answer("/resolve/", status=404)
+    hub.answer("/hf-inference/models/org/both", body=[LABELS])
+
+
+NEXT = ("org/second", "hf-inference", True)
+
+
+@pytest.mark.parametrize(
+    ("fail", "attempts"),
+    [
+        (busy_provider, [("org/first", "hf-inference", False)] * 2 + [NEXT]),
+        (provider_down, [("org/both", "hf-inference", True)]),
+        (silent_provider, [("org/first", "hf-inference", False), NEXT]),
+        (refused_token, [("org/gated", "transformers", False), NEXT]),
+        (vanished_model, [("org/gone", "transformers", False), NEXT]),
+        (stalled_download, [("org/slow", "transformers", False), NEXT]),
+    ],
+)
+def test_after_a_failure_the_next_provider_or_model_is_used(
+    hub: HubDouble,
+    classifier: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fail: Callable[[HubDouble, Path], None],
+    attempts: list[tuple[str, str, bool]],
+) -> None:
+    monkeypatch.setattr(Settings, "attempt_timeout", 1.0)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 1.5)
+    fail(hub, classifier)
+    add_hosted(hub, "org/second", downloads=1)
     hub.answer("/models/org/second", body=[LABELS])
-    message = use(tmp_path, task_timeout=6)
-    assert [(model, ok) for model, _, ok in tried(message)] == [("org/first", False), ("org/second", True)]
+    assert tried(use(tmp_path, retries=1)) == attempts
+
+
+def test_a_model_whose_download_fails_is_called_where_it_is_hosted(
+    hub: HubDouble, classifier: Path, tmp_path: Path
+) -> None:
+    failed_download_of_a_served_model(hub, classifier)
+    assert tried(use(tmp_path)) == [("org/both", "transformers", False), ("org/both", "hf-inference", True)]
 
 
 def test_a_gated_model_is_left_out_without_a_token(
@@ -185,70 +202,16 @@ def test_a_gated_model_is_left_out_without_a_token(
     assert tried(use(tmp_path, hf_token=None)) == [("org/open", "transformers", True)]
 
 
-def test_a_gated_model_that_refuses_the_token_is_left_for_the_next(
-    hub: HubDouble, classifier: Path, tmp_path: Path
-) -> None:
-    add_local(hub, classifier, "org/gated", gated="manual", downloads=9)
-    add_local(hub, classifier, "org/open", downloads=1)
-    refused = {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."}
-    hub.answer("org/gated", status=403, headers=refused)
-    message = use(tmp_path)
-    assert [(model, ok) for model, _, ok in tried(message)] == [("org/gated", False), ("org/open", True)]
-
-
-def test_a_model_that_has_vanished_is_left_for_the_next(
-    hub: HubDouble, classifier: Path, tmp_path: Path
-) -> None:
-    add_local(hub, classifier, "org/gone", downloads=9)
-    add_local(hub, classifier, "org/tiny", downloads=1)
-    hub.answer("org/gone", status=404, headers={"X-Error-Code": "RepoNotFound"})
-    message = use(tmp_path)
-    assert [(model, ok) for model, _, ok in tried(message)] == [("org/gone", False), ("org/tiny", True)]
-
-
-def test_a_download_that_stalls_is_left_for_the_next_model(
-    hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Settings, "attempt_timeout", 2.0)
-    add_local(hub, classifier, "org/slow", downloads=9)
-    add_hosted(hub, "org/served", downloads=1)
-    hub.stall("org/slow/resolve", where="middle")
-    hub.answer("/models/org/served", body=[LABELS])
-    message = use(tmp_path)
-    assert [(model, ok) for model, _, ok in tried(message)] == [("org/slow", False), ("org/served", True)]
-    assert "did not finish within 2 s" in message.artifact["attempts"][0]["error"]
-
-
-def test_a_model_whose_download_fails_is_asked_where_it_is_hosted(
-    hub: HubDouble, classifier: Path, tmp_path: Path
-) -> None:
-    add_local(hub, classifier, "org/both", providers=HOSTED)
-    hub.answer("/resolve/", status=404)
-    hub.answer("/hf-inference/models/org/both", body=[LABELS])
-    message = use(tmp_path)
-    assert tried(message) == [("org/both", "transformers", False), ("org/both", "hf-inference", True)]
-
-
 def test_without_a_network_what_was_downloaded_still_runs(
     hub: HubDouble, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Under a name of its own: a model that an earlier test left loaded would not be downloaded.
+    # Under another name: a model that an earlier test left loaded would not be downloaded.
     add_local(hub, classifier, "org/kept", card={"pipeline_tag": TASK})
     assert use(tmp_path).status == "success"
     with HubDouble() as away:
         pass
     with away.redirected():
         assert tried(use(tmp_path)) == [("org/kept", "transformers", True)]
-
-
-def test_without_a_network_the_starter_models_still_run(tmp_path: Path) -> None:
-    with HubDouble() as away:
-        pass
-    with away.redirected():
-        page = Path(__file__).parents[2] / "examples" / "page.png"
-        message = use(tmp_path, "canny-control", args={"image": str(page)}, allowed_dirs=(page.parent,))
-    assert message.status == "success", message.content
-    assert message.artifact["resources"][0]["path"]
 
 
 def test_without_a_network_and_any_model_the_error_says_what_to_do(hub: HubDouble, tmp_path: Path) -> None:

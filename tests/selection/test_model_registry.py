@@ -1,8 +1,9 @@
-"""What tools share: which tasks are offered and for how long that is believed, and the lease of the pool."""
+"""ModelRegistry: the available tasks and how long they are cached, and the shared model pool."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -28,106 +29,96 @@ class Source:
 
     name: ClassVar[str] = "source"
 
-    def __init__(self, *tasks: str) -> None:
+    def __init__(self, *tasks: str, away: bool = False) -> None:
         self.tasks = set(tasks)
-        self.away = False
+        self.away = away
 
     async def candidates(self, spec: TaskSpec, limit: int) -> list[Candidate]:
         if self.away:
-            raise TransientError("nobody is there")
+            raise TransientError("it does not answer")
         return [fake_candidate(spec.name)] if spec.name in self.tasks else []
 
 
-def experts_of(*sources: Any, clock: Clock | None = None) -> ModelRegistry:
-    backend = FakeBackend(dict.fromkeys(TASKS, "x"))
-    return ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
+Open = Callable[..., ModelRegistry]
 
 
-async def test_a_source_that_failed_once_is_asked_again() -> None:
-    steady, shaky = Source(SPEECH), Source(DETECTION)
-    shaky.away = True
-    experts = experts_of(steady, shaky)
-    assert set(await experts.available_tasks()) == {SPEECH}
+@pytest.fixture
+async def opened() -> AsyncIterator[Open]:
+    registries: list[ModelRegistry] = []
+
+    def make(*sources: Any, clock: Clock | None = None) -> ModelRegistry:
+        backend = FakeBackend(dict.fromkeys([*TASKS, "extra"], "x"))
+        registries.append(
+            ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
+        )
+        return registries[-1]
+
+    yield make
+    for registry in registries:
+        await registry.aclose()
+
+
+async def test_available_tasks_are_cached_for_a_minute_unless_a_source_failed(opened: Open) -> None:
+    steady, shaky, clock = Source(SPEECH), Source(DETECTION, away=True), Clock()
+    registry = opened(steady, shaky, clock=clock)
+    assert set(await registry.available_tasks()) == {SPEECH}
     shaky.away = False
-    assert set(await experts.available_tasks()) == {SPEECH, DETECTION}
-    await experts.aclose()
-
-
-async def test_a_model_that_comes_later_is_seen_after_a_minute() -> None:
-    source, clock = Source(SPEECH), Clock()
-    experts = experts_of(source, clock=clock)
-    assert set(await experts.available_tasks()) == {SPEECH}
-    source.tasks.add(DETECTION)
-    assert set(await experts.available_tasks()) == {SPEECH}
-    clock.now += AVAILABLE_TTL_S
-    assert set(await experts.available_tasks()) == {SPEECH, DETECTION}
-    await experts.aclose()
-
-
-async def test_a_task_that_comes_or_goes_while_the_sources_are_asked_does_so_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    experts = experts_of(Source(SPEECH, "tidy"))
-    experts.backends["fake"].results["tidy"] = "x"  # type: ignore[attr-defined]
-    earlier = asyncio.create_task(experts.available_tasks())
-    await asyncio.sleep(0)
-    monkeypatch.setitem(TASKS, "tidy", replace(TASKS[SPEECH], name="tidy"))
-    assert set(await experts.available_tasks()) == {SPEECH, "tidy"}
-    assert set(await earlier) == {SPEECH}
-    monkeypatch.delitem(TASKS, "tidy")
-    assert set(await experts.available_tasks()) == {SPEECH}
-    await experts.aclose()
-
-
-async def test_nobody_changes_what_the_others_are_offered() -> None:
-    experts = experts_of(Source(SPEECH))
-    offered = await experts.available_tasks()
+    available = await registry.available_tasks()
+    assert set(available) == {SPEECH, DETECTION}
     with pytest.raises(TypeError):
-        offered[DETECTION] = TASKS[DETECTION]  # type: ignore[index]
-    assert set(await experts.available_tasks()) == {SPEECH}
-    await experts.aclose()
+        available["translation"] = TASKS["translation"]  # type: ignore[index]
+    steady.tasks.add("translation")
+    assert await registry.available_tasks() == available
+    clock.now += AVAILABLE_TTL_S
+    assert set(await registry.available_tasks()) == {SPEECH, DETECTION, "translation"}
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
-async def test_a_distant_source_that_fails_leaves_the_others(error: BaseException) -> None:
-    class RemoteSource(Source):
-        def estimate(self, spec: TaskSpec) -> list[Candidate]:
-            raise error
-
-        async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
-            return None
-
-        async def describe(self, candidate: Candidate) -> str:
-            return ""
-
-    experts = experts_of(RemoteSource(), Source(SPEECH))
-    assert set(await experts.available_tasks()) == {SPEECH}
-    await experts.aclose()
+async def test_a_task_that_is_registered_or_removed_is_noticed_at_once(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = opened(Source(SPEECH, "extra"))
+    earlier = asyncio.create_task(registry.available_tasks())
+    await asyncio.sleep(0)
+    monkeypatch.setitem(TASKS, "extra", replace(TASKS[SPEECH], name="extra"))
+    assert set(await registry.available_tasks()) == {SPEECH, "extra"}
+    assert set(await earlier) == {SPEECH}
+    monkeypatch.delitem(TASKS, "extra")
+    assert set(await registry.available_tasks()) == {SPEECH}
 
 
-async def test_a_task_is_offered_where_models_of_another_one_do_it() -> None:
-    experts = experts_of(Source("depth-estimation"))
-    assert set(await experts.available_tasks()) == {"depth-estimation", "depth-control", "normal-control"}
-    await experts.aclose()
+async def test_a_remote_source_that_fails_leaves_the_others(opened: Open) -> None:
+    for error in (ValueError("no"), SystemExit(3), asyncio.CancelledError()):
+
+        class Remote(Source):
+            failure: BaseException = error
+
+            def estimate(self, spec: TaskSpec) -> list[Candidate]:
+                raise self.failure
+
+            async def find(self, spec: TaskSpec, model_id: str, revision: str | None) -> Candidate | None:
+                return None
+
+            async def describe(self, candidate: Candidate) -> str:
+                return ""
+
+        assert set(await opened(Remote(), Source(SPEECH)).available_tasks()) == {SPEECH}
 
 
-async def test_the_hub_is_not_asked_what_it_offers() -> None:
+async def test_models_of_a_task_make_the_tasks_that_share_them_available(opened: Open) -> None:
+    available = await opened(Source("depth-estimation")).available_tasks()
+    assert set(available) == {"depth-estimation", "depth-control", "normal-control"}
+
+
+async def test_the_hub_is_not_requested_for_the_available_tasks(opened: Open) -> None:
     with HubDouble() as hub, hub.redirected():
-        anything = FakeBackend(dict.fromkeys(TASKS, "x"))
-        experts = ModelRegistry(SETTINGS, sources=[HubSource(SETTINGS)], backends=[anything])
-        offered = await experts.available_tasks()
-        await experts.aclose()
+        available = await opened(HubSource(SETTINGS)).available_tasks()
         assert hub.requests == []
-    assert DETECTION in offered
-    assert "combine-video-audio" not in offered
-
-
-def test_offline_the_hub_offers_nothing() -> None:
-    assert HubSource(Settings(offline=True)).estimate(TASKS[DETECTION]) == []
+    assert DETECTION in available
+    assert "combine-video-audio" not in available
 
 
 @pytest.mark.parametrize("broken", ["default_sources", "make_backends"])
-def test_experts_that_can_not_be_made_keep_no_lease(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+def test_a_registry_that_cannot_be_made_keeps_no_lease(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     def fail(*_: Any) -> Any:
         raise ConfigError("a plug-in is broken")
 
@@ -138,8 +129,8 @@ def test_experts_that_can_not_be_made_keep_no_lease(monkeypatch: pytest.MonkeyPa
     assert (module._users, module._pool) == before
 
 
-async def test_the_pool_is_shared_until_its_last_user_goes() -> None:
-    first, second = experts_of(FakeSource([])), experts_of(FakeSource([]))
+async def test_the_pool_is_shared_until_its_last_user_closes(opened: Open) -> None:
+    first, second = opened(FakeSource([])), opened(FakeSource([]))
     pool = module._pool
     await first.aclose()
     await first.aclose()
@@ -149,7 +140,7 @@ async def test_the_pool_is_shared_until_its_last_user_goes() -> None:
     assert module._users == users - 1
 
 
-def test_a_task_that_is_not_known_is_told_with_those_close_to_it() -> None:
+def test_an_unknown_task_is_reported_with_similar_names() -> None:
     assert known_task("ASR").name == "automatic-speech-recognition"
     with pytest.raises(ConfigError, match="'object-detektion'; close to it: object-detection"):
         known_task("object-detektion")

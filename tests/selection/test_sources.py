@@ -15,6 +15,7 @@ from jarvis_agent.backends import registry as backend_registry
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import list_models
@@ -209,3 +210,14 @@ def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() 
         assert model.license, task
     assert recommended(TASKS["openpose-control"]) == recommended(TASKS["keypoint-detection"]) is not None
     assert recommended(TASKS["crop-image"]) is None
+
+
+def test_the_page_of_tasks_is_complete() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line.split("|")[2:5] for line in page.splitlines() if line.startswith("| `")}
+    for name, spec in TASKS.items():
+        takes, makes, run_by = (cell.strip() for cell in rows[name])
+        assert makes == ", ".join(spec.outputs), name
+        assert all(arg.name in takes for arg in spec.inputs), name
+        assert run_by, name
+    assert all(f"| `{task}` | {why} |" in page for task, why in NOT_CALLABLE.items())

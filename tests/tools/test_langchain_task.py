@@ -15,7 +15,6 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from small_agents import picture, plan
 
 from jarvis_agent import JarvisAgent, Run, Settings
-from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.testing import ScriptedLLM
 
 QUICK: dict[str, Any] = {"max_replans": 0, "context_window": 128_000}
@@ -186,16 +185,3 @@ class TestResults:
         monkeypatch.setattr(base64, "b64decode", decode)
         run = await run_of(flood, tmp_path, max_file_bytes=1000)
         assert "more than 1,000 bytes (JARVIS_MAX_FILE_BYTES)" in (run.results[0].error or "")
-
-
-def test_a_draft_that_was_discarded_takes_no_more_files(tmp_path: Path) -> None:
-    from jarvis_agent.execution.attempt_files import AttemptFiles
-
-    drafts = AttemptFiles(lambda suffix: tmp_path / f"a{suffix}")
-    early = drafts.new_path(".txt")
-    drafts.rollback()
-    early.write_text("late")
-    with pytest.raises(JarvisError, match="attempt is over"):
-        drafts.new_path(".png")
-    drafts.cleanup()
-    assert not list(tmp_path.iterdir())

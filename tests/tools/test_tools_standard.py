@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,33 +56,6 @@ class TestEveryTool(ToolsUnitTests):
     @property
     def tool_invoke_params_example(self) -> dict[str, Any]:
         return example_args(TASKS[self.task])
-
-
-class TestTheToolsClass(ToolsUnitTests):
-    """HFTaskTool, made from its fields."""
-
-    @pytest.fixture(autouse=True)
-    def _with_experts(self, every_tool: dict[str, HFTaskTool]) -> None:
-        self.runner = every_tool["translation"].runner
-
-    @property
-    def tool_constructor(self) -> type[BaseTool]:
-        return HFTaskTool
-
-    @property
-    def tool_constructor_params(self) -> dict[str, Any]:
-        spec = TASKS["translation"]
-        return {
-            "name": spec.name,
-            "description": spec.description,
-            "args_schema": args_schema_of(spec),
-            "spec": spec,
-            "runner": self.runner,
-        }
-
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        return example_args(TASKS["translation"])
 
 
 @dataclass(frozen=True)
@@ -145,12 +118,6 @@ def test_numbers_and_boxes_may_come_in_any_of_their_forms() -> None:
         assert (
             args_schema_of(TASKS["resize-image"])(image="a.jpg", width=width).model_dump()["width"] == width
         )
-
-
-def test_a_task_has_one_schema_however_often_it_is_asked_for() -> None:
-    spec = TASKS["crop-image"]
-    assert args_schema_of(replace(spec)) is args_schema_of(spec)
-    assert args_schema_of(replace(spec, name="crop-twice")) is not args_schema_of(spec)
 
 
 def test_one_file_stands_for_a_list_of_one() -> None:

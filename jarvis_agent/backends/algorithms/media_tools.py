@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jarvis_agent.backends.base import Call, whole_number
@@ -36,9 +34,9 @@ def combine(call: Call) -> dict[str, Any]:
     """
     import av
 
+    target = call.new_path(".mp4")
     try:
         with (
-            _new_file(call, ".mp4") as target,
             av.open(call.inputs["video"].path, metadata_errors="replace") as video,
             av.open(call.inputs["audio"].path, metadata_errors="replace") as audio,
         ):
@@ -60,7 +58,8 @@ def extract_audio(call: Call) -> dict[str, Any]:
     import av
 
     source = call.inputs["video"].path
-    with _new_file(call, ".wav") as target, opened(source) as video:
+    target = call.new_path(".wav")
+    with opened(source) as video:
         if not video.streams.audio:
             raise BadInputError(f"{source.name} has no sound")
         stream = video.streams.audio[0]
@@ -79,17 +78,6 @@ def extract_frames(call: Call) -> list[dict[str, Any]]:
     count = whole_number(call, "count", MAX_FRAMES) or FRAMES
     found = spread_frames(call.inputs["video"].path, count)
     return [{"image": image, "time": seconds} for seconds, image in found]
-
-
-@contextmanager
-def _new_file(call: Call, suffix: str) -> Iterator[Path]:
-    """A fresh path; the file is removed if the block fails."""
-    path = call.new_path(suffix)
-    try:
-        yield path
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def resize(call: Call) -> Image:

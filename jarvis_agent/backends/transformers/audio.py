@@ -71,13 +71,16 @@ def _sound(loaded: LoadedModel, call: Call) -> tuple[dict[str, Any], float]:
 
 def synthesize(loaded: LoadedModel, call: Call) -> dict[str, Any]:
     """Return {audio, sampling_rate}; a long text is spoken piece by piece."""
-    return _speak(loaded, call, lambda piece: _samples(loaded.pipe(piece)))
+    options: dict[str, Any] = {}
+    if loaded.model.config.model_type == "bark":  # each of its stages generates
+        stages = ("semantic", "coarse")
+        options["generate_kwargs"] = {f"{stage}_stopping_criteria": stopping() for stage in stages}
 
+    def say(piece: str) -> Synthesis:
+        output = loaded.pipe(piece, **options)
+        return output["audio"], int(output["sampling_rate"])
 
-def synthesize_bark(loaded: LoadedModel, call: Call) -> dict[str, Any]:
-    """Return the result of `synthesize` with Bark, whose two generation stages each need a stop."""
-    stops = {f"{stage}_stopping_criteria": stopping() for stage in ("semantic", "coarse")}
-    return _speak(loaded, call, lambda piece: _samples(loaded.pipe(piece, generate_kwargs=stops)))
+    return _speak(loaded, call, say)
 
 
 def synthesize_with_voice(loaded: LoadedModel, call: Call) -> dict[str, Any]:
@@ -112,10 +115,6 @@ def generate_music(loaded: LoadedModel, call: Call) -> dict[str, Any]:
         "audio": sound[0].float().mean(dim=0).cpu().numpy(),
         "sampling_rate": loaded.model.config.audio_encoder.sampling_rate,
     }
-
-
-def _samples(output: Mapping[str, Any]) -> Synthesis:
-    return output["audio"], int(output["sampling_rate"])
 
 
 def _speak(loaded: LoadedModel, call: Call, say: Callable[[str], Synthesis]) -> dict[str, Any]:

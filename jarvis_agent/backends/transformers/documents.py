@@ -66,13 +66,13 @@ def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
     Raises:
         MissingExtraError: the extra `starter` is not installed.
     """
-    from jarvis_agent.backends.starter.backend import READERS
-    from jarvis_agent.backends.starter.models import STARTERS, fetch_weights
+    from jarvis_agent.backends.starter.backend import load_expert
+    from jarvis_agent.backends.starter.models import STARTERS
 
     reader = next(model for model in STARTERS.values() if model.reader == "ocr")
     if any(find_spec(module) is None for module in reader.needs):
         raise MissingExtraError(f"{candidate.id}, which answers from the words of a page,", "starter")
-    return {"reader": READERS["ocr"](fetch_weights(reader, settings), settings)}
+    return {"reader": load_expert(reader, settings)}
 
 
 def _read_words(loaded: LoadedModel, call: Call) -> Words:

@@ -29,7 +29,7 @@ _DOCUMENT = partial(Spec, "DocumentQuestionAnswering", prepare=documents.load_oc
 _VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
 _ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
 _SPEECH = (
-    _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), audio.synthesize_bark, "text-to-audio", only=("bark",)),
+    _Exact("TextToWaveform", (*_WHOLE, *_TOKENS), audio.synthesize, "text-to-audio", only=("bark",)),
     _Exact("TextToWaveform", _TOKENS, audio.synthesize, "text-to-audio"),
 )
 

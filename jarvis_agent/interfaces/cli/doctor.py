@@ -22,7 +22,8 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.llm.client import describe_model, resolve_model
+from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.errors import describe_model
 
 DISTRIBUTION = "langchain-hugginggpt"
 

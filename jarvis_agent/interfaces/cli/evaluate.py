@@ -121,7 +121,8 @@ def selection(model: Model = None, failures: Failures = False, as_json: AsJson =
 
 def _chat_model(model: str | None, settings: Settings) -> tuple[BaseChatModel | None, str]:
     """Return the chat model, None if there is none, and its name."""
-    from jarvis_agent.llm.client import describe_model, resolve_model
+    from jarvis_agent.llm.chat_model import resolve_model
+    from jarvis_agent.llm.errors import describe_model
 
     chat = None if model == "none" else resolve_model(model, settings)
     return chat, describe_model(chat) if chat is not None else "no model"
