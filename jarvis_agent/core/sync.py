@@ -17,12 +17,13 @@ import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from jarvis_agent.core.concurrency import cancel_and_wait, limits
+from jarvis_agent.core.concurrency import cancel_and_wait, limits, start_daemon_thread
 
 T = TypeVar("T")
 
@@ -31,11 +32,19 @@ _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
+class _DaemonThreads(ThreadPoolExecutor):
+    """Runs each call of `asyncio.to_thread` in a daemon thread, so that none blocks the process's exit."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return start_daemon_thread(partial(fn, *args, **kwargs))
+
+
 def _shared_loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
         if _loop is None:
             _loop = asyncio.new_event_loop()
+            _loop.set_default_executor(_DaemonThreads())
             threading.Thread(target=_serve, args=(_loop,), name=_THREAD_NAME, daemon=True).start()
         return _loop
 

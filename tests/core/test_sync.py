@@ -128,7 +128,7 @@ started.wait()
 async def wait():
     started.set()
     try:
-        await asyncio.gather(concurrency.run_in_daemon_thread(time.sleep, 600))
+        await asyncio.gather(asyncio.to_thread(time.sleep, 600), asyncio.sleep(600))
     finally:
         print("done")
 threading.Thread(target=run_sync, args=(wait,), daemon=True).start()

@@ -17,7 +17,8 @@ from small_agents import CAPTION, DESCRIBE, block, picture, small_agent
 from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.errors import DeadlineError, InputError
-from jarvis_agent.core.types import Selection, Task
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate, Selection, Task
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
@@ -41,13 +42,16 @@ async def never(*_: Any, **__: Any) -> Any:
 class Silent(FakeSource):
     """A source that never answers."""
 
-    candidates = describe = find = never
+    candidates = never
 
 
 class Mute(FakeSource):
-    """A source that lists models, but never describes or finds one."""
+    """A remote source that lists models, but never describes or finds one."""
 
     describe = find = never
+
+    def estimate(self, spec: TaskSpec) -> list[Candidate]:
+        return [fake_candidate(spec.name)]
 
 
 async def selection_of(
@@ -58,7 +62,7 @@ async def selection_of(
         ScriptedLLM({"plan": DESCRIBE, "respond": "Done.", **(replies or {})}),
         sources=sources,
         backends=[FakeBackend({"image-to-text": CAPTION})],
-        settings=Settings(llm_timeout=0.4, retries=0, offline=False),
+        settings=Settings(llm_timeout=1.0, retries=0, offline=False, **QUICK),
         **options,
     )
     async with asyncio.timeout(30), agent:
@@ -78,7 +82,7 @@ async def test_a_pinned_model_needs_no_answer_of_a_source() -> None:
     source = Mute([fake_candidate("image-to-text", "a")])
     selection = await selection_of(source, models={"image-to-text": "my/own"})
     assert (selection.model, selection.chosen_by) == ("my/own", "pinned")
-    assert "JARVIS_LLM_TIMEOUT" in selection.rejected["source fake"]
+    assert "JARVIS_LLM_TIMEOUT" in selection.rejected.get("source fake", ""), selection
 
 
 @pytest.mark.parametrize(

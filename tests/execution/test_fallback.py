@@ -190,8 +190,7 @@ async def test_a_rate_limited_candidate_is_retried_after_the_requested_pause(pau
 
 async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason() -> None:
     no = UnsupportedError("no")
-    clock = Clock()
-    here, there = Scripted(clock, a=no, large=OutOfMemoryError("9 bytes")), Scripted(clock, local=False, a=no)
+    there = Scripted(Clock(), local=False, a=no)
     cases = [
         ([model("a")], "a failed: no"),
         (
@@ -205,7 +204,7 @@ async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason(
         ),
     ]
     for candidates, expected in cases:
-        here = Scripted(clock, a=no, large=OutOfMemoryError("9 bytes"))
+        here = Scripted(Clock(), a=no, large=OutOfMemoryError("9 bytes"))
         assert str((await chain(candidates, here, there).run({})).error) == expected
 
 

@@ -1,6 +1,6 @@
-"""The arguments of a task, found in what a step supplies.
+"""Slot filling: the arguments of a task, from the inputs of a step.
 
-    ArgumentFiller(TASKS["translation"], supply).args()     # {"text": ["<resource>-0"], "tgt_lang": ["fr"]}
+    SlotFiller(TASKS["translation"], supply).args()     # {"text": ["<resource>-0"], "tgt_lang": ["fr"]}
 
 Each argument gets a list of values; several values mean that the task is run several times.
 """
@@ -18,7 +18,7 @@ from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
 from jarvis_agent.planning.offline.phrases import bank_name, clause_class, wording
-from jarvis_agent.planning.offline.sources import DETECTOR, FINDER, SPEAKER, Supply
+from jarvis_agent.planning.offline.sources import DETECTOR, FINDER, SPEAKER, StepInputs
 from jarvis_agent.planning.offline.text_arguments import TextArguments
 from jarvis_agent.planning.offline.tool_arguments import tool_argument
 
@@ -48,10 +48,10 @@ def add_task(
         PlanError: an argument is missing, or the plan is full; nothing has been added then.
     """
     planned, known, left_out = len(linker.tasks), len(linker.discourse.things), linker.left_out
-    supply = Supply(step, text_after, masked, linker)
+    supply = StepInputs(step, text_after, masked, linker)
     try:
-        args = ArgumentFiller(spec, supply).args()
-        linker.discourse.give(step.text)
+        args = SlotFiller(spec, supply).args()
+        linker.discourse.mention(step.text)
         return linker.emit(spec, args)
     except PlanError:
         del linker.tasks[planned:], linker.discourse.things[known:]
@@ -59,10 +59,10 @@ def add_task(
         raise
 
 
-class ArgumentFiller:
+class SlotFiller:
     """Finds the arguments of one task."""
 
-    def __init__(self, spec: TaskSpec, supply: Supply) -> None:
+    def __init__(self, spec: TaskSpec, supply: StepInputs) -> None:
         self._spec = spec
         self._supply = supply
         self._text = supply.text

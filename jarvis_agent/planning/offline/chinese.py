@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
-from jarvis_agent.planning.offline.chinese_slots import Found, clause_of, found, in_english
+from jarvis_agent.planning.offline.chinese_slots import ClauseMatch, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
@@ -72,7 +72,7 @@ class _Reading:
         self._masked = masked
         self._at_hand = at_hand
         self._made: set[str] = set()
-        self._last: Found | None = None
+        self._last: ClauseMatch | None = None
 
     def add(self, text: str) -> None:
         """Make a step of a clause, or add it to the one before, or keep it as context."""
@@ -99,7 +99,7 @@ class _Reading:
             self._made = {TASKS[hit.rule.task].outputs[0]}
             self._at_hand |= self._made
 
-    def _found(self, text: str) -> Found | None:
+    def _found(self, text: str) -> ClauseMatch | None:
         """The first rule that fits what the clause names, else what was made last, else what is at hand."""
         if len(text) > LONGEST_ORDER:
             return None
@@ -113,7 +113,7 @@ class _Reading:
         return None
 
 
-def _says_again(hit: Found, last: Found) -> bool:
+def _says_again(hit: ClauseMatch, last: ClauseMatch) -> bool:
     """Whether a clause names nothing and says nothing that the one before did not ("…, so clean it")."""
     says_more = set(re.findall(r"{(\w+)}", hit.rule.english)) - {"it", "tongue"}
     return hit.rule.task == last.rule.task and not says_more and not hit.clause.marks

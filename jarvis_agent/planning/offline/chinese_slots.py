@@ -78,12 +78,11 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClauseMatch:
     """A rule that fits a clause, with what its groups hold.
 
     Attributes:
         groups: the words of the clause that each group stands for; digits at the end of its name are dropped.
-        starts: where they begin.
     """
 
     rule: Rule
@@ -115,7 +114,7 @@ def _blank(words: re.Match[str]) -> str:
     return " " * len(words.group())
 
 
-def found(rule: Rule, clause: Clause, kinds: set[str]) -> Found | None:
+def found(rule: Rule, clause: Clause, kinds: set[str]) -> ClauseMatch | None:
     """The rule with its groups, if it fits a clause that speaks of things of these kinds."""
     if rule.kinds and not rule.kinds & kinds:
         return None
@@ -123,10 +122,12 @@ def found(rule: Rule, clause: Clause, kinds: set[str]) -> Found | None:
     if match is None:
         return None
     held = {name: span for name in match.groupdict() if (span := match.span(name)) != (-1, -1)}
-    return Found(rule, clause, {name.rstrip("0123456789"): clause.text[a:b] for name, (a, b) in held.items()})
+    return ClauseMatch(
+        rule, clause, {name.rstrip("0123456789"): clause.text[a:b] for name, (a, b) in held.items()}
+    )
 
 
-def in_english(hit: Found) -> str:
+def in_english(hit: ClauseMatch) -> str:
     """The English words of a rule, its slots filled."""
     names = re.findall(r"{(\w+)}", hit.rule.english)
     slots = {name: SLOTS[name](hit) if name in SLOTS else hit.groups.get(name, "") for name in names}
@@ -136,14 +137,14 @@ def in_english(hit: Found) -> str:
     return re.sub(r"\s+", " ", hit.rule.english.format(**slots) + detail + aloud).strip()
 
 
-def _it(hit: Found) -> str:
+def _it(hit: ClauseMatch) -> str:
     named = " ".join(hit.others)
     above = " above" if clue("earlier").search(hit.clause.text) else ""
     both = " both" if not named and clue("plural").search(hit.clause.text) else ""
     return (named or _reference(hit)) + both + above
 
 
-def _reference(hit: Found) -> str:
+def _reference(hit: ClauseMatch) -> str:
     """What a clause that names nothing speaks of ("把译文…", "它")."""
     words = re.search(
         r"(?:把|将|给|对|用|比较|计算|根据|按照?|基于|为|朗读|翻译|总结|[读念])(?P<of>.*)", hit.clause.signs
@@ -157,7 +158,7 @@ def _reference(hit: Found) -> str:
     return hit.rule.noun
 
 
-def _source(hit: Found) -> str:
+def _source(hit: ClauseMatch) -> str:
     language = hit.groups.get("source", "")
     return f" from {_languages(language)}" if language else ""
 
@@ -171,7 +172,7 @@ def _languages(text: str) -> str:
     )
 
 
-def _tongue(hit: Found) -> str:
+def _tongue(hit: ClauseMatch) -> str:
     """The language in which a text is wanted ("用法语描述")."""
     language = load_rules().language
     words = re.search(
@@ -181,7 +182,7 @@ def _tongue(hit: Found) -> str:
     return f" in {_languages(name)}" if name and not re.match("中|汉|普通话|国语", name) else ""
 
 
-def _number(name: str) -> Callable[[Found], str]:
+def _number(name: str) -> Callable[[ClauseMatch], str]:
     return lambda hit: str(as_number(hit.groups.get(name, "")))
 
 
@@ -200,11 +201,11 @@ def as_number(text: str) -> int:
     return total + digit
 
 
-def _box(hit: Found) -> str:
+def _box(hit: ClauseMatch) -> str:
     return ", ".join(re.findall(r"-?\d+", hit.groups["box"]))
 
 
-def _labels(hit: Found) -> str:
+def _labels(hit: ClauseMatch) -> str:
     text = hit.groups.get("labels", "")
     if marks := re.findall(MARK, text):
         values = [hit.clause.masked.marks[mark].value for mark in marks]
@@ -219,14 +220,14 @@ def _label(words: str) -> str:
     return tail if len(tail) > 1 else bare
 
 
-def _question(hit: Found) -> str:
+def _question(hit: ClauseMatch) -> str:
     """What is asked: a quoted question, else the clause."""
     marks = hit.clause.masked.marks
     asked = next((mark for mark in hit.quotes if clue("question").search(marks[mark].value)), None)
     return asked or hit.clause.masked.add(Entity("text", hit.clause.plain(), role="question"))
 
 
-def _asked(hit: Found) -> str:
+def _asked(hit: ClauseMatch) -> str:
     """The question about a text: the last quoted one that asks, else the words that ask."""
     marks = hit.clause.masked.marks
     asking = [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
@@ -236,19 +237,19 @@ def _asked(hit: Found) -> str:
     return hit.clause.masked.add(Entity("text", words or hit.clause.plain(), role="question"))
 
 
-def _words_that_ask(hit: Found) -> str:
+def _words_that_ask(hit: ClauseMatch) -> str:
     pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", hit.clause.text)]
     asking = [p for p in pieces if clue("question").search(p)]
     words = clue("before question").sub("", asking[-1]) if asking else ""
     return re.sub(r"^(?:里面?|中|来?看|这段话|文中|请问|请|那么|的)+(?=\S{4})", "", words)
 
 
-def _about(hit: Found) -> str:
+def _about(hit: ClauseMatch) -> str:
     asked = _asked(hit)
     return " ".join(mark for mark in hit.clause.marks if mark != asked) or "it"
 
 
-def _rank(hit: Found) -> str:
+def _rank(hit: ClauseMatch) -> str:
     """The texts to be ranked, and the query where the clause names it."""
     cue = clue("query").search(hit.clause.signs)
     place = next((cue.start(name) for name in ("a", "b") if cue and cue[name]), None)
@@ -258,7 +259,7 @@ def _rank(hit: Found) -> str:
     return f"{' '.join(texts)} {relevant}"
 
 
-def _write(hit: Found) -> str:
+def _write(hit: ClauseMatch) -> str:
     """What a language model is asked: the clause with its files, or as it is."""
     refers = re.search(
         r"(?:根据|用|把|以|给|按照?|基于|为|围绕)(?:这|那|上|刚|它|其|描述|摘要|译文|文字|内容|结果|故事|标题|诗)",
@@ -269,16 +270,16 @@ def _write(hit: Found) -> str:
     return hit.clause.text if hit.clause.marks else f"{hit.clause.text} (it)"
 
 
-def _clause(hit: Found) -> str:
+def _clause(hit: ClauseMatch) -> str:
     return hit.clause.masked.add(Entity("text", hit.clause.plain()))
 
 
-def _rest(hit: Found) -> str:
+def _rest(hit: ClauseMatch) -> str:
     words = hit.groups.get("rest", "")
     return hit.clause.quoted(words) if words.strip(" ，,。") else ""
 
 
-SLOTS: Mapping[str, Callable[[Found], str]] = {
+SLOTS: Mapping[str, Callable[[ClauseMatch], str]] = {
     "it": _it,
     "others": lambda hit: " ".join(hit.others),
     "quote": lambda hit: hit.groups.get("quote") or " ".join(hit.quotes) or hit.rule.noun,

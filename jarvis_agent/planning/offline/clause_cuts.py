@@ -63,11 +63,6 @@ _CUTS = (
 )
 _CUT = re.compile("|".join(_CUTS), re.IGNORECASE)
 REFERS_BACK = _RE.REFERS_BACK
-_ALONE = re.compile(
-    rf"^\W*{_ADVERB}(?:(?:{_WISH}|want|need|would like)\s+(?:you\s+)?to\s+)?{_ADVERB}({_VERB})[\s,.;:]*$",
-    re.IGNORECASE,
-)
-_LED = re.compile(rf"^{_ADVERB}{_VERB}(?:\s+and)?\s+(?P<rest>.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +138,8 @@ def _grouped(parts: Sequence[Part], classes: Sequence[str]) -> list[str]:
 def parts_of(text: str) -> list[Part]:
     """Every part into which a step may be cut."""
     pieces = [piece.strip(" ,;:-–") for piece in _CUT.split(text)]
-    pieces = _with_objects([piece for piece in pieces if re.search(rf"\w|{MARK}", piece)])
+    pieces = [piece for piece in pieces if re.search(rf"\w|{MARK}", piece)]
     return [
         Part(piece, bool(REFERS_BACK.match(piece)), place > 0 and bool(_RE.LATER.match(piece)))
         for place, piece in enumerate(pieces)
     ]
-
-
-def _with_objects(pieces: list[str]) -> list[str]:
-    """Verbs that stand alone ("enhance and transcribe the recording") get the object of the next piece."""
-    done: list[str] = []
-    for piece in reversed(pieces):
-        rest = _LED.match(done[-1]) if done else None
-        if rest is None or not _ALONE.match(piece):
-            done.append(piece)
-        elif _RE.GENERIC.search(piece):
-            done[-1] = f"{piece} and {done[-1]}"
-        else:
-            done.append(f"{piece} {rest['rest']}")
-    return done[::-1]

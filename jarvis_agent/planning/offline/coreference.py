@@ -1,9 +1,9 @@
-"""What a request has spoken of so far, so that "it" and "the recording" can be understood.
+"""Coreference: what a request has mentioned so far, and what "it" or "the recording" refers to.
 
     discourse = Discourse(masked, request)
-    discourse.give(step_text)                    # the files and texts that a step names
+    discourse.mention(step_text)                 # the files and texts that a step names
     discourse.make(spec, ["<resource>-0"])       # what a task makes
-    discourse.meant("audio", "transcribe the recording")     # the Thing that is meant, or None
+    discourse.resolve("audio", "transcribe the recording")     # the Referent that is meant, or None
 
 What the words do not decide, recency does.
 """
@@ -46,8 +46,8 @@ LABELLING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """Something that an argument may stand for.
+class Referent:
+    """A file, a text or a result that an argument may refer to.
 
     Attributes:
         kind: what it is.
@@ -82,15 +82,15 @@ class Thing:
 
 
 class Discourse:
-    """The things spoken of, in order.
+    """The referents that were mentioned, in order.
 
     Attributes:
         fed: the text that the last task worked on, if it works on one.
     """
 
     def __init__(self, masked: MaskedText, request: PlanRequest) -> None:
-        self.things: list[Thing] = []
-        self.fed: Thing | None = None
+        self.things: list[Referent] = []
+        self.fed: Referent | None = None
         self._masked = masked
         named = {mark.value for mark in masked.marks.values() if mark.is_file}
         attached = [Entity(file.kind, spelling(file), is_file=True) for file in request.files]
@@ -103,19 +103,19 @@ class Discourse:
         turn = next((turn for turn in reversed(self._turns) if turn.resources), None)
         return {mark.kind for mark in self._unnamed} | {r.kind for r in (turn.resources if turn else ())}
 
-    def give(self, text: str) -> None:
+    def mention(self, text: str) -> None:
         """Note the files and texts that a piece of the request names, those of one kind together."""
         marks = [mark for mark in self._masked.within(text) if mark.role not in ("labels", "question")]
         for kind in dict.fromkeys(mark.kind for mark in marks):
             values = tuple(mark.value for mark in marks if mark.kind == kind)
-            self.things.append(Thing(kind, values))
+            self.things.append(Referent(kind, values))
 
     def make(self, spec: TaskSpec, references: Iterable[str]) -> None:
         """Note what a task makes."""
         values = tuple(references)
         for kind in spec.outputs:
             if kind != "any":
-                self.things.append(Thing(kind, values, spec, is_view=_makes_views(spec, kind)))
+                self.things.append(Referent(kind, values, spec, is_view=_makes_views(spec, kind)))
 
     def join(self, kind: Modality, values: list[str]) -> None:
         """Note that things of a kind that were made one by one are wanted together."""
@@ -129,17 +129,17 @@ class Discourse:
     def note_fed(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> None:
         """Note what a task works on."""
         values = args.get("text") if wording(spec).text == "content" else None
-        self.fed = Thing("text", tuple(values)) if values else None
+        self.fed = Referent("text", tuple(values)) if values else None
 
     def has(self, kind: Modality, text_after: str) -> bool:
         """Whether the request, or the chat before it, speaks of anything of that kind."""
-        return bool(self.meant(kind, "") or self.unspoken(kind, text_after) or self.earlier(kind, ""))
+        return bool(self.resolve(kind, "") or self.unmentioned(kind, text_after) or self.earlier(kind, ""))
 
-    def made_last(self, kind: Modality) -> Thing | None:
+    def made_last(self, kind: Modality) -> Referent | None:
         """The latest thing of a kind that a task made, views too."""
         return next((thing for thing in reversed(self.things) if thing.maker and thing.kind == kind), None)
 
-    def meant(self, kind: Modality, text: str, *, task: str = "") -> Thing | None:
+    def resolve(self, kind: Modality, text: str, *, task: str = "") -> Referent | None:
         """The thing of a kind that a step means by its words, else the latest one; None if there is none.
 
         Args:
@@ -159,13 +159,13 @@ class Discourse:
                 return earlier
         return self._latest(known, text)
 
-    def unspoken(self, kind: Modality, text_after: str) -> Thing | None:
+    def unmentioned(self, kind: Modality, text_after: str) -> Referent | None:
         """What the request names later, or a file that came with it without being named."""
         marks = [mark for mark in self._masked.within(text_after) if mark.fits(kind)]
         marks = marks[:1] or [mark for mark in self._unnamed if mark.fits(kind)]
-        return Thing(kind, tuple(mark.value for mark in marks)) if marks else None
+        return Referent(kind, tuple(mark.value for mark in marks)) if marks else None
 
-    def earlier(self, kind: Modality, text: str) -> Thing | None:
+    def earlier(self, kind: Modality, text: str) -> Referent | None:
         """The last thing of a kind in earlier turns of the chat, by preference in one that the words name."""
         turns = self._turns[::-1]
         if (
@@ -175,7 +175,7 @@ class Discourse:
             and _candidates_in_words(turns[0])
             and not _RE.QUESTION.search(turns[0].request)
         ):
-            return Thing("text", (without_references(turns[0].answer),), from_turn=True)
+            return Referent("text", (without_references(turns[0].answer),), from_turn=True)
         adjective = re.search(
             r"\b(?:the|that)\s+(\w+)\s+(?:image|picture|map|photo|video|text|audio)\b", text, re.IGNORECASE
         )
@@ -192,20 +192,20 @@ class Discourse:
                     return found[0]
                 return replace(found[0], values=(one,) if one else values)
         if kind == "text" and turns and (_RE.EARLIER.search(text) or _candidates_in_words(turns[0])):
-            return Thing("text", (without_references(turns[0].answer),), from_turn=True)
+            return Referent("text", (without_references(turns[0].answer),), from_turn=True)
         return None
 
     @cached_property
-    def _earlier_things(self) -> list[tuple[Thing, ...]]:
+    def _earlier_things(self) -> list[tuple[Referent, ...]]:
         """The things of each earlier turn that has any, the last turn first."""
         return [things for turn in reversed(self._turns) if (things := tuple(_things_of(turn)))]
 
-    def _latest(self, known: list[Thing], text: str) -> Thing | None:
+    def _latest(self, known: list[Referent], text: str) -> Referent | None:
         plain = [thing for thing in known if not thing.is_view]
         found = next(reversed(known if _RE.VIEW.search(text) or not plain else plain), None)
         return self._whole(found, text) if found else None
 
-    def _whole(self, thing: Thing, text: str) -> Thing:
+    def _whole(self, thing: Referent, text: str) -> Referent:
         """A thing with its like where words are plural ("both captions"), or one of these ("the first")."""
         like = [t for t in self.things if t.kind == thing.kind and t.maker == thing.maker]
         values = tuple(dict.fromkeys(value for t in like for value in t.values))
@@ -228,7 +228,7 @@ def _makes_views(spec: TaskSpec, kind: Modality) -> bool:
     return analyses or (spec.category == "control" and spec.required == ("image",))
 
 
-def _fits(thing: Thing, kind: Modality) -> bool:
+def _fits(thing: Referent, kind: Modality) -> bool:
     if thing.maker is None:
         return any(Entity(thing.kind, value).fits(kind) for value in thing.values)
     return thing.kind == kind
@@ -246,13 +246,13 @@ def _candidates_in_words(turn: ChatTurn) -> bool:
     return bool(turn.answer) and all(resource.name in turn.request for resource in turn.resources)
 
 
-def _things_of(turn: ChatTurn) -> Iterator[Thing]:
+def _things_of(turn: ChatTurn) -> Iterator[Referent]:
     """The things of a turn, of each kind the latest first."""
     for resource in reversed(turn.resources):
         is_text = resource.kind == "text" and resource.text is not None
         value = without_references(resource.text or "") if is_text else str(resource.path or resource.name)
-        yield Thing(resource.kind, (value,), from_turn=True, asked=turn.request)
+        yield Referent(resource.kind, (value,), from_turn=True, asked=turn.request)
     for name in reversed(mentions(turn.request)):
         kind = kind_by_name(name)
         if kind in ("image", "audio", "video"):
-            yield Thing(kind, (name,), from_turn=True, asked=turn.request)
+            yield Referent(kind, (name,), from_turn=True, asked=turn.request)

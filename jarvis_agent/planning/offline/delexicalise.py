@@ -1,4 +1,4 @@
-"""A step in the words that the phrases use, so that file names and quoted texts do not blur what it asks for.
+"""Delexicalisation: a step with nouns for its files and texts, as in the phrases of the bank.
 
     readings("please translate the caption of \\ue000", masked)
     # Readings(as_is=("translate the caption of the image",), as_text="translate the caption of the text")

@@ -1,4 +1,4 @@
-"""What a step says by itself: its question, its prompt, its labels, the languages it names.
+"""Slot values that a step states itself: a question, a prompt, labels, languages, numbers.
 
     question("can you tell me what color the car in \\ue000 is")        # "what color the car is?"
     prompt("generate an image of a red fox in the snow")               # "a red fox in the snow"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jarvis_agent.core.tasks.spec import MEDIA, Modality, TaskSpec
@@ -21,12 +21,11 @@ from jarvis_agent.planning.offline.classifier import Classifier, Nearness
 from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.coreference import Discourse
 from jarvis_agent.planning.offline.cues import Cues
-from jarvis_agent.planning.offline.delexicalise import is_document, readings
+from jarvis_agent.planning.offline.delexicalise import readings
 from jarvis_agent.planning.offline.extraction import (
-    question,
     refers_to_text,
 )
-from jarvis_agent.planning.offline.masking import Entity, MaskedText
+from jarvis_agent.planning.offline.masking import MaskedText
 from jarvis_agent.planning.offline.phrases import (
     OUT_OF_SCOPE,
     SMALL_TALK,
@@ -39,18 +38,7 @@ from jarvis_agent.planning.offline.sources import BRIDGES
 from jarvis_agent.planning.offline.tool_ranking import ToolRanker
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
-ANSWERS: Mapping[Modality, str] = {
-    "image": "visual-question-answering",
-    "video": "video-text-to-text",
-    "table": "table-question-answering",
-    "text": "question-answering",
-}
-"""The tasks that answer any question about something of a kind."""
-DOCUMENT = "document-question-answering"
-"""The task that answers questions about pictures of documents."""
-
 _WORDS = re.compile(r"\b(?:descri\w+|captions?|texts?|words|says|see|shows?)\b", re.IGNORECASE)
-_PRONOUN = re.compile(r"\b(?:it|they|them|he|she|there|this|that|these|those)\b", re.IGNORECASE)
 _WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of)\b", re.IGNORECASE)
 
 
@@ -105,7 +93,6 @@ class Ranker:
 
     def ranked(self, step: Step, scores: Scores, text_after: str) -> list[tuple[TaskSpec, float]]:
         """The offered tasks that can take the step's files, the likeliest first."""
-        answers = self._asks_about(step)
         recognised = [spec for spec in self._specs if clause_class(spec)]
         at_hand = {kind for kind in self._needed if self._discourse.has(kind, text_after)}
         feasible = [
@@ -123,8 +110,7 @@ class Ranker:
             score = cosine + self._cues.worth(step, spec) - (0.0 if has_map else _behind(log_odds, top))
             score += WEIGHTS.sure if step.task == (bank_name(spec) or spec.name) else 0.0
             score += WEIGHTS.repeats if self._repeats(step, spec) else 0.0
-            least = WEIGHTS.question if bank_name(spec) == answers is not None else 0.0
-            found.append((spec, max(score, least, WEIGHTS.map_said if has_map else 0.0)))
+            found.append((spec, max(score, WEIGHTS.map_said if has_map else 0.0)))
         return sorted(found, key=lambda item: -item[1])
 
     def asks_for_nothing(self, step: Step, spec: TaskSpec, score: float) -> bool:
@@ -205,21 +191,6 @@ class Ranker:
         kinds = self._files(step)
         takes = [arg.kind for arg in spec.inputs if arg.many and kinds.count(arg.kind) > 1]
         return bool(takes) and _WHICH.search(step.text) is not None
-
-    def _asks_about(self, step: Step) -> str | None:
-        """The task that answers the step's question about what is at hand; None if it is no such question."""
-        if question(step.text) is None:
-            return None
-        kinds = [kind for kind in ANSWERS if any(mark.fits(kind) for mark in self._masked.within(step.text))]
-        if not kinds and _PRONOUN.search(step.text):
-            things = [thing for thing in self._discourse.things if thing.kind in ANSWERS and thing.is_whole]
-            things = [thing for thing in things if not thing.is_view] or things
-            kinds = [thing.kind for thing in things[-1:]]
-            if things and any(
-                is_document(Entity(thing.kind, value)) for thing in things[-1:] for value in thing.values
-            ):
-                return DOCUMENT
-        return ANSWERS[kinds[0]] if kinds else None
 
     def _files(self, step: Step) -> list[str]:
         return [mark.kind for mark in self._masked.within(step.text) if mark.is_file]

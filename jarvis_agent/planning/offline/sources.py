@@ -1,10 +1,10 @@
-"""What a step can feed to a task: its own files and texts, what it refers to, and what can be made of these.
+"""The inputs of a step: its own files and texts, what it refers to, and what can be made of these.
 
-    supply = Supply(Step("translate the summary of \\ue000"), "", masked, linker)
+    supply = StepInputs(Step("translate the summary of \\ue000"), "", masked, linker)
     supply.made_of_files("translation")      # plans the summary and gives the reference to it
 
-Things are taken where they are nearest: first what the step itself names, then what its words refer to or was
-made or given last, then what the request names later or came with it, then earlier turns of the chat.
+The nearest input is taken: what the step itself names; what its words refer to, or the latest result or file;
+what the request names later, or came with it; earlier turns of the chat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import Modality, TaskSpec
 from jarvis_agent.planning.offline.clauses import Step
-from jarvis_agent.planning.offline.coreference import LABELLING, Thing
+from jarvis_agent.planning.offline.coreference import LABELLING, Referent
 from jarvis_agent.planning.offline.extraction import QUERY
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
@@ -41,13 +41,11 @@ GOES_BY = re.compile(
 )
 """How a step says by what something is to be changed."""
 
-OF_IMAGE = re.compile(r"\b(?:the|this|that)\s+(?:[\w-]+\s+){0,2}(?:image|picture|photo)\b", re.IGNORECASE)
-
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
 """The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
 
 
-class Supply:
+class StepInputs:
     """The things that one step can feed. What is taken is gone."""
 
     def __init__(self, step: Step, text_after: str, masked: MaskedText, plans: PlanLinker) -> None:
@@ -90,12 +88,12 @@ class Supply:
         """A piece of the step with the values in place of its marks."""
         return self._masked.restored(text)
 
-    def elsewhere(self, kind: Modality, task: str = "") -> Thing | None:
+    def elsewhere(self, kind: Modality, task: str = "") -> Referent | None:
         """Something of a kind that the step does not name itself, for a task."""
         discourse = self._plans.discourse
-        if known := discourse.meant(kind, self.text, task=task):
+        if known := discourse.resolve(kind, self.text, task=task):
             return known
-        new = discourse.unspoken(kind, self._text_after) or discourse.earlier(kind, self.text)
+        new = discourse.unmentioned(kind, self._text_after) or discourse.earlier(kind, self.text)
         if new is not None:
             discourse.things.append(new)
         return new
@@ -112,13 +110,13 @@ class Supply:
 
     def made_before(self, kind: Modality) -> list[str]:
         """The values of the thing of a kind that the step means, of those already spoken of."""
-        known = self._plans.discourse.meant(kind, self.text)
+        known = self._plans.discourse.resolve(kind, self.text)
         return list(known.values) if known else []
 
     def texts_before(self) -> list[str]:
         """Texts made or given before the step, then those named after it; the latest first."""
         known = [thing for thing in reversed(self._plans.discourse.things) if thing.kind == "text"]
-        after = self._plans.discourse.unspoken("text", self._text_after)
+        after = self._plans.discourse.unmentioned("text", self._text_after)
         return list(
             dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values)
         )
@@ -129,11 +127,6 @@ class Supply:
         last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
         is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
         return list(made.values) if made is not None and is_meant else []
-
-    def speaks_of_made_image(self) -> bool:
-        """Whether the step is about the image that the last task made."""
-        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
-        return last is not None and last.kind == "image" and OF_IMAGE.search(self.text) is not None
 
     def question_before(self) -> str | None:
         """The question that the sentence before the step quotes."""
@@ -151,14 +144,14 @@ class Supply:
                 return self.mark(character).value
         return None
 
-    def boxes(self, makers: Collection[str]) -> Thing | None:
+    def boxes(self, makers: Collection[str]) -> Referent | None:
         """What one of the tasks of these names found last in an image, in this request or an earlier turn."""
         discourse = self._plans.discourse
         found = (thing for thing in reversed(discourse.things) if thing.kind == "data" and thing.maker)
         made = next((thing for thing in found if thing.maker and bank_name(thing.maker) in makers), None)
         return made or discourse.earlier("data", self.text)
 
-    def made_by(self, maker: str) -> Thing | None:
+    def made_by(self, maker: str) -> Referent | None:
         """The latest image that the task of that name made, or one that makes such an image too."""
         makers = (maker, TWINS.get(maker))
         made = (t for t in reversed(self._plans.discourse.things) if t.kind == "image" and t.maker)

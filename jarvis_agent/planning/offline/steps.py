@@ -84,7 +84,7 @@ class StepPlanner:
         steps = planned
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
             check_cancelled()
-            self._linker.discourse.give(step.context)
+            self._linker.discourse.mention(step.context)
             text_after = " ".join(f"{later.text} {later.context}" for later in steps[place + 1 :])
             if place and self._adds_nothing(step, scores, text_after):
                 continue
@@ -117,12 +117,12 @@ class StepPlanner:
         """Add a step's task. Returns why there is none, or None."""
         ranked = self._ranker.ranked(step, scores, text_after)
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
-            self._linker.discourse.give(step.text)
+            self._linker.discourse.mention(step.text)
             return (
                 f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
             )
         if ranked and self._repeats_tool(step, ranked[0][0]):
-            self._linker.discourse.give(step.text)
+            self._linker.discourse.mention(step.text)
             asks = START.match(step.text)
             return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
         likely = [
@@ -140,17 +140,10 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            if len(self._linker.tasks) == planned and self._has_another(step, spec, likely):
-                continue
             note = self._add_implied(step, spec, made)
             is_repeated = note is None and len(self._linker.tasks) == planned
             return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
         return reasons[0] if reasons else None
-
-    def _has_another(self, step: Step, spec: TaskSpec, likely: list[tuple[TaskSpec, float]]) -> bool:
-        """Whether a step that would only repeat a planned task clearly means another one."""
-        others = [score for other, score in likely if other is not spec]
-        return bool(others) and others[0] >= WEIGHTS.clear and bool(START.match(step.text))
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""

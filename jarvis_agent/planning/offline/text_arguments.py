@@ -16,7 +16,7 @@ from jarvis_agent.planning.offline import extraction
 from jarvis_agent.planning.offline.clauses import without_lead_in
 from jarvis_agent.planning.offline.masking import MARK
 from jarvis_agent.planning.offline.phrases import bank_name, clause_class, wording
-from jarvis_agent.planning.offline.sources import Supply
+from jarvis_agent.planning.offline.sources import StepInputs
 
 _CALLED: Mapping[str, str] = {"image": "the image", "audio": "the recording", "video": "the video"}
 
@@ -28,7 +28,7 @@ class TextArguments:
         found: the other arguments, as far as they are known.
     """
 
-    def __init__(self, spec: TaskSpec, supply: Supply, found: Mapping[str, list[Any]]) -> None:
+    def __init__(self, spec: TaskSpec, supply: StepInputs, found: Mapping[str, list[Any]]) -> None:
         self._spec = spec
         self._supply = supply
         self._text = supply.text
@@ -133,8 +133,6 @@ class TextArguments:
             return found if self._takes_map or not takes_file else found[:1]
         if extraction.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
             return made
-        if clause_class(self._spec) and self._supply.speaks_of_made_image():
-            return self._supply.made_elsewhere(self._spec.name)
         said = extraction.drawn(self._text) if self._takes_map else extraction.prompt(self._text)
         return (
             ([said] if said else [])

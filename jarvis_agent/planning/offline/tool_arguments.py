@@ -15,7 +15,7 @@ from jarvis_agent.core.errors import PlanError
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, Arg, TaskSpec
 from jarvis_agent.planning.offline import extraction
 from jarvis_agent.planning.offline.clauses import without_lead_in
-from jarvis_agent.planning.offline.sources import Supply
+from jarvis_agent.planning.offline.sources import StepInputs
 
 _FREE_TEXT = frozenset({name for name, canon in ARG_ALIASES.items() if canon == "text"}) | {
     "text", "content", "message", "instruction", "request", "search", "q", "topic", "description", "task",
@@ -28,7 +28,7 @@ _IDENTIFIER = re.compile(
 _PROPER_NAME = re.compile(r"\b(?:in|for|of|at|about|to)\s+((?:[A-Z][\w'’-]*)(?:\s+[A-Z][\w'’-]*){0,3})\W*$")
 
 
-def tool_argument(spec: TaskSpec, arg: Arg, supply: Supply) -> list[Any]:
+def tool_argument(spec: TaskSpec, arg: Arg, supply: StepInputs) -> list[Any]:
     """The values of an argument; none for an optional one that the step does not give.
 
     Raises:
@@ -55,7 +55,7 @@ def tool_argument(spec: TaskSpec, arg: Arg, supply: Supply) -> list[Any]:
     raise PlanError(f"{spec.name} needs {arg.name}, which a language model must fill in")
 
 
-def _named(arg: Arg, supply: Supply) -> list[Any]:
+def _named(arg: Arg, supply: StepInputs) -> list[Any]:
     """The value that stands after the argument's name: a file, or a word with a digit ("order 4711")."""
     if masked := supply.take_after(arg.name):
         return masked

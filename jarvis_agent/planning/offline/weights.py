@@ -54,8 +54,6 @@ class _Weights(NamedTuple):
     """The step is known to mean the task."""
     described: float = 0.12
     """For a tool that has only a description, where other tasks have many phrases."""
-    question: float = 0.5
-    """Least score of the task that answers any question about something at hand."""
 
     recognise: float = 0.35
     """Least similarity of a tool's description to the class of task it is recognised as."""

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 
+import jarvis_agent.planning.offline
 from jarvis_agent.backends.starter.models import MINILM, STARTERS
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import MissingExtraError
@@ -78,9 +80,6 @@ def test_nine_of_ten_plain_requests_get_exactly_the_plan_written_by_hand() -> No
         if [list(task) for task in graph(made)] != row["plan"] or not (made.tasks or made.notes):
             wrong.append(f"{row['request']}\n   wanted {row['plan']}\n   got    {graph(made)} {made.notes}")
     assert len(wrong) <= len(REQUESTS) / 10, "\n".join(wrong)
-
-
-def test_the_plans_written_by_hand_use_every_task() -> None:
     assert {task for row in REQUESTS for task, _ in row["plan"]} == TASKS.keys()
 
 
@@ -156,21 +155,18 @@ def test_an_empty_plan_has_a_reason() -> None:
 
 
 def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
-    made = plan("Book a flight to London and describe cat.jpg")
-    assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
-    assert made.notes == ["“Book a flight to London” is nothing that an expert model does"]
-    made = plan("Hello! Describe cat.jpg please. Thanks!")
-    assert graph(made) == [("image-to-text", {"image": "cat.jpg"})]
-    assert made.notes == []
-
-
-def test_a_pasted_text_is_data_and_paragraphs_of_orders_are_not() -> None:
-    for request in (
-        "Do the steps below.\n\nDescribe a.jpg.\n\nDetect the objects in it.",
-        "I have a long article about old bridges and boats. Describe a.jpg.",
-        "Great work on the picture that you made. Now describe a.jpg.",
-    ):
-        assert plan(request).tasks[0].args == {"image": "a.jpg"}, request
+    flight = "“Book a flight to London” is nothing that an expert model does"
+    rows = {
+        "Book a flight to London and describe a.jpg": [flight],
+        "Hello! Describe a.jpg please. Thanks!": [],
+        "I have a long article about old bridges and boats. Describe a.jpg.": [],
+        "Great work on the picture that you made. Now describe a.jpg.": [],
+    }
+    for request, notes in rows.items():
+        made = plan(request)
+        assert (graph(made), made.notes) == ([("image-to-text", {"image": "a.jpg"})], notes), request
+    orders = plan("Do the steps below.\n\nDescribe a.jpg.\n\nDetect the objects in it.")
+    assert [task.task for task in orders.tasks] == ["image-to-text", "object-detection"]
 
 
 def test_a_request_is_split_where_another_thing_is_asked_for() -> None:
@@ -185,10 +181,7 @@ def test_a_request_is_split_where_another_thing_is_asked_for() -> None:
         "it is too big, can you shrink a.jpg": ["can you shrink a.jpg"],
         "They want a depth map. Make one from a.jpg": ["Make a depth map from a.jpg"],
         "I need to identify and label objects in a.jpg": ["I need to identify and label objects in a.jpg"],
-        'Say "Stop. And then describe it!" and translate it': [
-            "Say Stop. And then describe it!",
-            "translate it",
-        ],
+        'Say "Stop. Describe it!" and translate it': ["Say Stop. Describe it!", "translate it"],
         "描述一下 a.jpg，并翻译成法语": ["描述一下 a.jpg", "翻译成法语"],
         "": [],
     }
@@ -235,9 +228,8 @@ def test_every_request_gets_a_valid_plan(words: list[str]) -> None:
 def test_planning_loads_neither_torch_nor_transformers() -> None:
     code = """if True:
         import sys
-        from jarvis_agent.planning.offline import OfflinePlanner
-        from jarvis_agent.core.settings import Settings
-        print(OfflinePlanner(settings=Settings(offline=True)).invoke("Draw a cat").tasks[0].task)
+        from jarvis_agent import OfflinePlanner
+        print(OfflinePlanner().invoke("Draw a cat").tasks[0].task)
         print(*{"torch", "transformers", "sentence_transformers", "numpy"} & set(sys.modules))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -256,3 +248,19 @@ def test_without_embeddings_the_error_names_the_command_that_installs_them(
 def test_the_stored_models_are_of_the_data_as_they_are() -> None:
     script = Path(__file__).parents[3] / "benchmarks" / "train_offline.py"
     assert subprocess.run([sys.executable, str(script), "--check"], check=False).returncode == 0
+
+
+def test_every_pattern_is_used_and_every_used_pattern_is_there() -> None:
+    folder = Path(jarvis_agent.planning.offline.__file__).parent
+    text = (folder / "data" / "patterns.toml").read_text("utf-8")
+    code = "".join(file.read_text("utf-8") for file in folder.glob("*.py"))
+    entries = {
+        key
+        for table in tomllib.loads(text).values()
+        for key, entry in table.items()
+        if key.isupper() and entry
+    }
+    used = set(re.findall(r"(?:_RE|_IMPLIED|Patterns\(\"\w+\"\))\.([A-Z_]+)", code))
+    parts = set(re.findall(r"<([A-Z_]+)>", text)) | set(re.findall(r"\"\w+\.([A-Z_]+)\"", code)) | {"VERBS"}
+    assert used <= entries
+    assert not entries - used - parts

@@ -46,33 +46,30 @@ BOOK = "The sea was calm and the ships lay still in the harbour. " * 2000
 pytestmark = pytest.mark.starter
 
 
+def cost(value: Any) -> int:
+    return cost_of(lambda: PLANNER.invoke(value))
+
+
 @pytest.mark.timeout(180)
 def test_the_cost_of_planning_grows_no_faster_than_the_text() -> None:
-    def cost(around: str, piece: str, letters: int) -> int:
-        request = around.format(piece * (letters // len(piece)))
-        return cost_of(lambda: PLANNER.invoke(request))
-
     PLANNER.invoke("describe a.jpg")
-    costs = {name: [cost(*PASTED[name], letters) for letters in (LETTERS, 4 * LETTERS)] for name in PASTED}
+    costs = {
+        name: [cost(around.format(piece * (letters // len(piece)))) for letters in (LETTERS, 4 * LETTERS)]
+        for name, (around, piece) in PASTED.items()
+    }
     assert not {name: pair for name, pair in costs.items() if pair[1] > 8 * pair[0]}
 
 
-def test_the_cost_of_planning_is_bounded_for_very_many_steps() -> None:
-    def cost(name: str, count: int) -> int:
-        request = "".join(HOSTILE[name].format(number) for number in range(count))
-        return cost_of(lambda: PLANNER.invoke({"input": request, "files": []}))
-
-    costs = {name: [cost(name, count) for count in (3_000, 9_000)] for name in HOSTILE}
+def test_the_cost_of_planning_is_bounded_for_very_many_steps_and_turns() -> None:
+    costs = {
+        name: [cost("".join(map(piece.format, range(count)))) for count in (3_000, 9_000)]
+        for name, piece in HOSTILE.items()
+    }
     assert not {name: pair for name, pair in costs.items() if pair[1] > 3 * pair[0]}
-
-
-def test_the_cost_of_planning_grows_as_the_chat_before_it() -> None:
-    def cost(count: int) -> int:
-        turns = [ChatTurn(f"what is in photo {number}.jpg", "A fox.") for number in range(count)]
-        value = {"input": "Describe it, then read the text aloud", "chat_history": turns}
-        return cost_of(lambda: PLANNER.invoke(value))
-
-    assert cost(2_000) <= 5 * cost(500)
+    turns = [ChatTurn(f"what is in photo {number}.jpg", "A fox.") for number in range(2_000)]
+    request = "Describe it, then read the text aloud"
+    few, many = ({"input": request, "chat_history": chat} for chat in (turns[:500], turns))
+    assert cost(many) <= 5 * cost(few)
 
 
 def test_a_plan_says_what_was_not_read_or_not_planned() -> None:
