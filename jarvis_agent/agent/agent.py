@@ -70,7 +70,8 @@ class JarvisAgent(Runnable[Any, Run]):
         tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
         models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         planner, selector, responder: Runnables that replace the stages; they take and return what
-            `planning_chain`, `selection_chain` and `response_chain` do.
+            `planning_chain`, `selection_chain` and `response_chain` do. If one fails, the offline
+            planner, the ranking or the report takes its place.
         sources, backends: instead of those in the settings. A backend is an instance, or a factory that takes
             the settings and the process's model pool (see `default_backends`).
         settings: limits, policies, directories; a dict of some of them; None: from the environment.

@@ -129,6 +129,14 @@ class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
         yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
 
 
+def _request_of(state: GraphState) -> dict[str, Any]:
+    """The fields of the state that make a request, with the newest messages only."""
+    given: dict[str, Any] = {key: state.get(key) for key in GraphInput.__annotations__ if state.get(key)}
+    if "messages" in given:
+        given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
+    return given
+
+
 def build_graph(
     stages: PipelineStages, checkpointer: BaseCheckpointSaver[Any] | None = None, *, approve: bool = False
 ) -> JarvisGraph:
@@ -151,9 +159,7 @@ def build_graph(
         pipeline = RunPipeline(
             stages, config, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append
         )
-        given = {key: state[key] for key in GraphInput.__annotations__ if state.get(key)}  # type: ignore[literal-required]
-        if "messages" in given:
-            given["messages"] = given["messages"][-2 * MAX_TURNS - 1 :]
+        given = _request_of(state)
         write, run = get_stream_writer(), Run()
         try:
             request = Request.of(given)
