@@ -51,12 +51,8 @@ class Clause:
 
     def original(self) -> str:
         """Its words as the user wrote them, file names set off by spaces."""
-        spaced = "".join(
-            f" {mark.value} " if mark and mark.is_file else mark.value if mark else character
-            for character in self.text
-            for mark in [self.masked.marks.get(character)]
-        )
-        return spaced.strip()
+        marks = {c: f" {m.value} " if m.is_file else m.value for c, m in self.masked.marks.items()}
+        return "".join(marks.get(character, character) for character in self.text).strip()
 
     def plain(self) -> str:
         """Its words with quoted texts as they are, and with nouns for files."""
@@ -190,8 +186,7 @@ def as_number(text: str) -> int:
     """A number below a thousand in digits or in Chinese ("二十四"); a row of digits is read as such."""
     if text.isdecimal():
         return int(text)
-    total = 0
-    digit = 0
+    total = digit = 0
     for sign in text:
         if sign in _DIGITS:
             digit = _DIGITS[sign]
