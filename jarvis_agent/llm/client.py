@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.globals import get_llm_cache
@@ -26,9 +25,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_
 from langchain_core.messages.ai import UsageMetadata, add_ai_message_chunks, add_usage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
+from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, load_settings
-from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.llm.capabilities import model_options, supports_schema, transport_options
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
@@ -51,7 +50,7 @@ _CUT_OFF_ERRORS = {"LengthFinishReasonError"}
 _REFUSAL_REASONS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
 
 
-class LLMClient(Runnable[LanguageModelInput, AIMessage]):
+class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     """Calls a chat model with time limits and clear errors.
 
     Keyword arguments of `invoke`, `stream`, … (usually bound by `for_stage`):
@@ -79,34 +78,6 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
         """This client for one stage: its calls carry the stage's name in their tags and metadata."""
         config: RunnableConfig = {"tags": [f"jarvis:{stage}"], "metadata": {STAGE_KEY: stage}}
         return self.bind(schema=schema, bias=bias).with_config(config)
-
-    def invoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002 - LangChain's name
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """The whole reply."""
-        return run_sync(partial(self.ainvoke, **kwargs), input, ensure_config(config))
-
-    def stream(
-        self,
-        input: LanguageModelInput,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[AIMessage]:
-        """The reply in chunks."""
-        yield from iterate_sync(partial(self.astream, **kwargs), input, ensure_config(config))
-
-    async def ainvoke(
-        self,
-        input: LanguageModelInput,  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AIMessage:
-        """The whole reply."""
-        chunks = [cast("AIMessageChunk", chunk) async for chunk in self.astream(input, config, **kwargs)]
-        return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(chunks[0], *chunks[1:])))
 
     async def astream(
         self,
@@ -136,6 +107,11 @@ class LLMClient(Runnable[LanguageModelInput, AIMessage]):
             async for chunk in chunks:
                 self._schema_rejected = True
                 yield chunk
+
+    def join(self, chunks: list[AIMessage]) -> AIMessage:
+        """The message whose chunks these are."""
+        first, *others = cast("list[AIMessageChunk]", chunks)
+        return cast("AIMessage", message_chunk_to_message(add_ai_message_chunks(first, *others)))
 
     async def _reply(
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]

@@ -11,19 +11,18 @@ back to the model once, with the errors.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.graph import Graph
 
+from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, load_settings
-from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
@@ -83,7 +82,7 @@ def planning_chain(
     )
 
 
-class PlanningChain(Runnable[Any, Plan]):
+class PlanningChain(AsyncRunnable[Any, Plan]):
     """See `planning_chain`."""
 
     name = "plan"
@@ -107,27 +106,12 @@ class PlanningChain(Runnable[Any, Plan]):
             prompts.examples if examples is None else examples, settings, count=count
         )
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
-        """Plan a request."""
-        return run_sync(partial(self.ainvoke, **kwargs), input, ensure_config(config))
-
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Plan]:  # noqa: A002
-        """Plan a request; each chunk has the tasks that became final."""
-        yield from iterate_sync(partial(self.astream, **kwargs), input, ensure_config(config))
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Plan:  # noqa: A002
-        """Plan a request."""
-        plan = Plan()
-        async for chunk in self.astream(input, config, **kwargs):
-            plan += chunk
-        return plan
-
     async def astream(
         self,
         input: Any,  # noqa: A002
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Plan]:
+    ) -> AsyncGenerator[Plan, None]:
         """Plan a request; each chunk has the tasks that became final."""
         config = ensure_config(config)
         request = PlanRequest.of(input, self.specs)
@@ -136,6 +120,10 @@ class PlanningChain(Runnable[Any, Plan]):
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
+
+    def join(self, chunks: list[Plan]) -> Plan:
+        """The sum of the chunks."""
+        return sum(chunks, Plan())
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain, without what depends on the request."""

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, ensure_config
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.graph import Graph
 
+from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.chat_log import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Settings, load_settings
-from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
     context_window,
@@ -82,7 +82,7 @@ def response_chain(
     return ResponseChain(open_client(llm, settings), templates, settings)
 
 
-class ResponseChain(Runnable[dict[str, Any], str]):
+class ResponseChain(AsyncRunnable[dict[str, Any], str]):
     """See `response_chain`."""
 
     name = "respond"
@@ -91,28 +91,6 @@ class ResponseChain(Runnable[dict[str, Any], str]):
         self.client = client
         self.prompts = prompts
         self.window = context_window(client.model, settings)
-
-    def invoke(self, input: dict[str, Any], config: RunnableConfig | None = None, **kwargs: Any) -> str:  # noqa: A002
-        """The answer."""
-        return run_sync(self.ainvoke, input, ensure_config(config))
-
-    def stream(
-        self,
-        input: dict[str, Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[str]:
-        """The answer in pieces."""
-        yield from iterate_sync(self.astream, input, ensure_config(config))
-
-    async def ainvoke(
-        self,
-        input: dict[str, Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> str:
-        """The answer."""
-        return "".join([piece async for piece in self.astream(input, config)])
 
     async def astream(
         self,
@@ -144,6 +122,10 @@ class ResponseChain(Runnable[dict[str, Any], str]):
             rest = checker.finish()
             omitted = _omitted("".join([*shown, rest]), input)
             yield f"{rest}\n\n{omitted}" if omitted else rest
+
+    def join(self, chunks: list[str]) -> str:
+        """The whole answer."""
+        return "".join(chunks)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain for a plan with tasks."""

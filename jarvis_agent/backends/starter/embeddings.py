@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,24 +111,25 @@ class MiniLM:
         # On a busy machine products of such small matrices are many times slower on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
         self._lock = threading.Lock()
-        self._cache: OrderedDict[str, Floats] = OrderedDict()
+        self._cache: OrderedDict[bytes, Floats] = OrderedDict()
 
     def encode(self, texts: Sequence[str]) -> Floats:
         import numpy as np
 
         if not texts:
             return np.zeros((0, SIZE), np.float32)
+        keys = [_key(text) for text in texts]
         with self._lock:
-            found = {text: self._cache[text] for text in texts if text in self._cache}
-            new = list(dict.fromkeys(text for text in texts if text not in found))
+            found = {key: self._cache[key] for key in keys if key in self._cache}
+            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
             if new:
-                found.update(zip(new, self._compute(new), strict=True))
-            for text, vector in found.items():
-                self._cache[text] = vector
-                self._cache.move_to_end(text)
+                found.update(zip(new, self._compute(list(new.values())), strict=True))
+            for key, vector in found.items():
+                self._cache[key] = vector
+                self._cache.move_to_end(key)
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
-        return np.stack([found[text] for text in texts])
+        return np.stack([found[key] for key in keys])
 
     def _compute(self, texts: Sequence[str]) -> list[Floats]:
         import numpy as np
@@ -192,6 +194,11 @@ class MiniLM:
 @lru_cache(maxsize=1)
 def _load(directory: Path) -> MiniLM:
     return MiniLM(directory)
+
+
+def _key(text: str) -> bytes:
+    """The key of a cached vector: a digest, so that no request stays in memory."""
+    return blake2b(text.encode(errors="surrogatepass")).digest()
 
 
 def _gelu(x: Floats) -> Floats:

@@ -87,7 +87,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         request = PlanRequest.of(given, self._specs)
         if given.get("files") is None:
             request = replace(request, files=tuple(map(_named_file, mentions(request.text))))
-        plan = _plan(request, self._settings)
+        plan = _plan(request, self._settings) if request.specs else Plan(notes=["no task is offered"])
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"

@@ -152,6 +152,7 @@ def test_an_empty_plan_has_a_reason() -> None:
         made = plan(request)
         assert made.tasks == [], request
         assert reason in " ".join(made.notes), request
+    assert OfflinePlanner().invoke({"input": "Describe a.jpg", "tools": {}}).notes == ["no task is offered"]
 
 
 def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
