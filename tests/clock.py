@@ -32,8 +32,8 @@ class Clock:
 class LoopTime:
     """The time of the running event loop: it jumps to the next timer instead of waiting for it.
 
-    While a thread works for the loop, the loop waits as usual. Long time limits thus cost nothing, and the load
-    of the machine does not matter. `skip` passes time by hand, for tests of blocked threads.
+    While a thread works for the loop, the loop waits as usual. Tests of time limits can use long ones, and do
+    not depend on the load of the machine. `skip` passes time by hand, for tests of blocked threads.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
