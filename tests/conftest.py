@@ -130,7 +130,7 @@ def served(running: Served) -> Served:
 @pytest.fixture(scope="session")
 def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of each kind by name."""
-    from task_case import make_media
+    from tiny_media import make_media
 
     return make_media(tmp_path_factory.mktemp("media"))
 
