@@ -25,7 +25,7 @@ def _alphabet() -> list[str]:
 def vocabulary(folder: Path, tokens: list[str], file: str = "") -> dict[str, int] | str:
     """Number the tokens; with a file name, write them to it and return its path.
 
-    A token with "{letter}", "{LETTER}", "{digit}", "{byte}" or "{word}" stands for one token for each of these.
+    A token with "{letter}", "{LETTER}", "{digit}", "{byte}" or "{word}" stands for one token for each.
     """
     parts = {
         "{letter}": LETTERS,
