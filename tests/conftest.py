@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from clock import LoopTime
     from served import Served
 
     from jarvis_agent.backends.pool import ModelPool
@@ -89,6 +90,14 @@ def _restored_logging() -> Iterator[None]:
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+@pytest.fixture
+async def loop_time(monkeypatch: pytest.MonkeyPatch) -> LoopTime:
+    """The time of the test's event loop, which jumps to the next timer."""
+    from clock import LoopTime
+
+    return LoopTime(monkeypatch)
 
 
 @pytest.fixture
