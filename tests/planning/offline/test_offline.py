@@ -145,6 +145,13 @@ def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
     flight = "“Book a flight to London” is nothing that an expert model does"
     rows = {
         "Book a flight to London and describe a.jpg": [flight],
+        "Describe a.jpg; call my mom": ["“call my mom” is not understood"],
+        "Hide my keys. Describe a.jpg, water the plants": [
+            "“Hide my keys” is not understood",
+            "“water the plants” is not understood",
+        ],
+        "Describe a.jpg and frame it": ["“frame it” is not understood"],
+        "描述 a.jpg，订一张机票": ["“订一张机票” is not understood"],
         "Hello! Describe a.jpg please. Thanks!": [],
         "I have a long article about old bridges and boats. Describe a.jpg.": [],
         "Great work on the picture that you made. Now describe a.jpg.": [],
