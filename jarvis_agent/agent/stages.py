@@ -52,21 +52,15 @@ def make_stages(
     planner: Runnable[Any, Any] | None,
     responder: Runnable[Any, Any] | None,
 ) -> PipelineStages:
-    """The given stages, else those of the language model with their fallbacks without one."""
+    """The given stages, else those of the language model, else those without one."""
     from jarvis_agent.planning.offline import OfflinePlanner
 
     offline = OfflinePlanner(settings=settings)
     if client is not None:
         return PipelineStages(
             runners=runners,
-            planner=planner
-            or planning_chain(client, settings=settings)
-            .with_fallbacks([offline], exception_key="error")
-            .with_config(run_name="plan"),
-            responder=responder
-            or response_chain(client, settings=settings)
-            .with_fallbacks([template_responder()], exception_key="error")
-            .with_config(run_name="respond"),
+            planner=planner or planning_chain(client, settings=settings),
+            responder=responder or response_chain(client, settings=settings),
             settings=settings,
             fallback_planner=offline,
             replanner=None if planner else replanning_chain(client, settings=settings),
