@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_bench import fetched
 from rich.console import Console
 
 from jarvis_agent.backends.base import Call
@@ -42,11 +43,6 @@ FILES: dict[Layout, dict[str, str]] = {
     },
     SKOPS: {"model.skops": "weights"},
 }
-
-
-def fetched(hub: HubDouble) -> set[str]:
-    paths = [request.path for request in hub.requests if "/resolve/" in request.path]
-    return {path.split("/resolve/")[1].split("/", 1)[1] for path in paths}
 
 
 def held(folder: Path) -> set[str]:

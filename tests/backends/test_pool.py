@@ -16,7 +16,6 @@ import pytest
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import free_caches
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -50,15 +49,14 @@ class Model:
 
 
 class Gate:
-    """Work that waits until it is opened; a batch doubles its numbers."""
+    """A model whose calls wait until it is opened; it doubles numbers, and computes batches of them."""
 
     nbytes = 1
 
     def __init__(self, batch: Callable[[Sequence[Call]], list[Any]] | None = None) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
         self.together: list[list[Any]] = []
-        if batch is not None:
-            self.batch = batch  # type: ignore[method-assign]
+        self.batch = batch or self.double
 
     def load(self) -> Gate:
         return self
@@ -72,7 +70,7 @@ class Gate:
             raise BadInputError("this one is bad")
         return number * 2
 
-    def batch(self, calls: Sequence[Call]) -> list[Any]:
+    def double(self, calls: Sequence[Call]) -> list[Any]:
         numbers = [call.inputs["n"] for call in calls]
         if "bad" in numbers:
             raise ValueError("one of them is bad")
@@ -162,24 +160,6 @@ async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPoo
     assert [str(result) for result in results] == ["no weights"] * 4
     assert await start(pool, load) == "a"
     assert len(loads) == 2
-
-
-async def test_two_folders_under_one_id_are_two_models(pool: ModelPool, tmp_path: Path) -> None:
-    class Folders(LocalBackend):
-        name = "folders"
-
-        def unsupported_reason(self, spec: Any, candidate: Candidate) -> None:
-            return None
-
-        def load(self, spec: Any, candidate: Candidate, settings: Settings) -> Any:
-            return lambda call: candidate.path
-
-    backend = Folders(pool)
-    for path in (tmp_path / "one", tmp_path / "two", tmp_path / "one"):
-        candidate = Candidate(id="mine", task="text-generation", path=path)
-        call = Call(TASKS["text-generation"], candidate, {}, Path, Settings())
-        assert await backend.run(call) == path
-    assert len(pool.keys) == 2
 
 
 def test_one_pool_serves_several_event_loops() -> None:
@@ -322,26 +302,27 @@ async def test_a_failed_batch_is_logged_and_run_one_by_one(
 
 
 async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: ModelPool) -> None:
-    seen: list[bool] = []
+    seen: list[tuple[list[int], bool]] = []
     inside, proceed = threading.Event(), threading.Event()
 
     def batch(calls: Sequence[Call]) -> list[Any]:
         inside.set()
         assert proceed.wait(10)
-        seen.append(is_cancelled())
-        return [call.inputs["n"] for call in calls]
+        numbers = [call.inputs["n"] for call in calls]
+        seen.append((numbers, is_cancelled()))
+        return numbers
 
     model = Gate(batch)
     calls = await queued(pool, model, range(4))
     calls[3].cancel()
-    await asyncio.sleep(0)
+    await asyncio.wait([calls[3]])
     model.opened.set()
     await reached(inside)
     calls[1].cancel()
-    await asyncio.sleep(0)
+    await asyncio.wait([calls[1]])
     proceed.set()
     assert await calls[2] == 2
-    assert seen == [False]
+    assert seen == [([1, 2], False)]
 
 
 def test_small_inputs_fit_in_a_batch(tmp_path: Path) -> None:
@@ -373,25 +354,6 @@ async def test_an_error_of_the_model_is_an_expert_error_in_words(pool: ModelPool
     assert pool.keys == [("a",)]
 
 
-async def test_a_call_that_is_cancelled_in_the_queue_never_runs(pool: ModelPool) -> None:
-    entered, opened = threading.Event(), threading.Event()
-    done = []
-
-    def work(call: Call) -> None:
-        entered.set()
-        opened.wait(10)
-        done.append(call.inputs["n"])
-
-    model = Model(work=work)
-    first, second, third = (start(pool, model.load, n=n) for n in range(3))
-    await reached(entered)
-    second.cancel()
-    await asyncio.wait([second])
-    opened.set()
-    await asyncio.gather(first, third)
-    assert done == [0, 2]
-
-
 async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) -> None:
     entered, opened = threading.Event(), threading.Event()
     calls: list[Call] = []
@@ -399,7 +361,7 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
 
     def load() -> Model:
         entered.set()
-        opened.wait(10)
+        assert opened.wait(10)
         return model.load()
 
     first = start(pool, load)
@@ -412,20 +374,27 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
     assert model.loads == 1
 
 
-async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
-    entered, ended = threading.Event(), threading.Event()
+class Endless(Model):
+    """A model whose calls end only when they are cancelled."""
 
-    def work(call: Call) -> None:
+    def __init__(self) -> None:
+        super().__init__(work=self.wait)
+        self.entered, self.ended = threading.Event(), threading.Event()
+
+    def wait(self, call: Call) -> None:
         assert not is_cancelled()
-        entered.set()
+        self.entered.set()
         while not is_cancelled():
             pass
-        ended.set()
+        self.ended.set()
 
-    running = start(pool, Model(work=work).load)
-    await reached(entered)
+
+async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
+    model = Endless()
+    running = start(pool, model.load)
+    await reached(model.entered)
     running.cancel()
-    await reached(ended)
+    await reached(model.ended)
 
 
 # Close
@@ -437,17 +406,9 @@ def model_threads() -> set[threading.Thread]:
 
 
 async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
-    pool, others, entered = ModelPool(limit_bytes=100), model_threads(), threading.Event()
-
-    def work(call: Call) -> str:
-        entered.set()
-        while not is_cancelled():
-            pass
-        return "a part"
-
-    model = Model(work=work)
+    pool, others, model = ModelPool(limit_bytes=100), model_threads(), Endless()
     running, waiting = start(pool, model.load), start(pool, model.load)
-    await reached(entered)
+    await reached(model.entered)
     closing = asyncio.ensure_future(pool.close())
     for call, what in ((waiting, "not run"), (running, "stopped")):
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
