@@ -281,7 +281,7 @@ def test_what_cannot_be_loaded_is_refused_before_its_weights_are_downloaded(
             assert fetched(hub) <= {"config.json", "model_index.json"}
 
 
-def test_a_hub_in_trouble_is_worth_another_try(
+def test_temporary_errors_of_the_hub_are_transient(
     pool: ModelPool, hub: HubDouble, built: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)

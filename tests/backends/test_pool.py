@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,13 @@ async def reached(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 10)
 
 
-async def queued(pool: ModelPool, model: Any, inputs: Sequence[Any]) -> list[asyncio.Future[Any]]:
+async def queued(
+    pool: ModelPool, model: Gate, inputs: Sequence[Any], name: str = "a"
+) -> list[asyncio.Future[Any]]:
     """Calls of which the first is running and the others wait in the queue."""
-    first = start(pool, model.load, n=inputs[0])
+    first = start(pool, model.load, name, n=inputs[0])
     await reached(model.entered)
-    calls = [first, *(start(pool, model.load, n=n) for n in inputs[1:])]
+    calls = [first, *(start(pool, model.load, name, n=n) for n in inputs[1:])]
     await asyncio.sleep(0)
     return calls
 
@@ -116,10 +119,16 @@ async def test_a_model_is_loaded_once_and_runs_one_call_at_a_time(pool: ModelPoo
     assert (model.loads, model.most_inside) == (1, 1)
 
 
-async def test_different_models_run_at_the_same_time(pool: ModelPool) -> None:
-    together = threading.Barrier(3, timeout=10)
-    model = Model(work=lambda call: together.wait())
-    assert sorted(await asyncio.gather(*(start(pool, model.load, name) for name in "abc"))) == [0, 1, 2]
+async def test_different_models_are_loaded_and_run_at_the_same_time(pool: ModelPool) -> None:
+    """Loads are concurrent if the sizes are known and fit."""
+    loading, running = threading.Barrier(3, timeout=10), threading.Barrier(3, timeout=10)
+
+    def load() -> Model:
+        loading.wait()
+        return Model(nbytes=30, work=lambda call: running.wait())
+
+    assert sorted(await asyncio.gather(*(start(pool, load, name, size=30) for name in "abc"))) == [0, 1, 2]
+    assert loaded_bytes(pool) == 90
 
 
 async def test_a_queue_behind_one_model_does_not_delay_another() -> None:
@@ -130,17 +139,6 @@ async def test_a_queue_behind_one_model_does_not_delay_another() -> None:
     slow.opened.set()
     await asyncio.gather(*queue)
     await pool.close()
-
-
-async def test_models_that_are_known_to_fit_are_loaded_side_by_side(pool: ModelPool) -> None:
-    together = threading.Barrier(2, timeout=10)
-
-    def load() -> Model:
-        together.wait()
-        return Model(nbytes=50)
-
-    await asyncio.gather(*(start(pool, load, name, size=50) for name in "ab"))
-    assert loaded_bytes(pool) == 100
 
 
 async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPool) -> None:
@@ -162,29 +160,22 @@ async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPoo
     assert len(loads) == 2
 
 
-def test_one_pool_serves_several_event_loops() -> None:
-    pool, model = ModelPool(limit_bytes=100), Model(work=lambda call: call.inputs["n"])
-    results: dict[int, list[int]] = {}
+def test_one_pool_serves_several_event_loops_and_outlives_each() -> None:
+    pool, model, gate = ModelPool(limit_bytes=100), Model(work=lambda call: call.inputs["n"]), Gate()
 
     async def use(n: int) -> list[int]:
         return await asyncio.gather(*(start(pool, model.load, n=n) for _ in range(10)))
 
-    loops = [threading.Thread(target=lambda n=n: results.update({n: asyncio.run(use(n))})) for n in range(4)]
-    for thread in loops:
-        thread.start()
-    for thread in loops:
-        thread.join(30)
-    assert results == {n: [n] * 10 for n in range(4)}
-    assert model.loads == 1
-    gate = Gate()
-
     async def leave() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(start(pool, gate.load, "gate"), 0.01)
+        start(pool, gate.load, "gate")
+        await reached(gate.entered)
 
-    asyncio.run(leave())
+    with ThreadPoolExecutor(4) as loops:
+        assert [*loops.map(lambda n: asyncio.run(use(n)), range(4))] == [[n] * 10 for n in range(4)]
+    assert model.loads == 1
+    asyncio.run(leave())  # its call is cancelled with the loop
     gate.opened.set()
-    assert asyncio.run(use(5)) == [5] * 10  # a loop that ends early leaves the pool usable
+    assert asyncio.run(use(5)) == [5] * 10
     asyncio.run(pool.close())
 
 
@@ -268,27 +259,24 @@ def test_caches_are_left_alone_while_another_thread_imports_torch(monkeypatch: p
 
 
 LONG = "c" * 5_000
+BATCHES: dict[str, tuple[Sequence[Any], list[Any], list[list[Any]]]] = {
+    "at most eight": (range(10), [2 * n for n in range(10)], [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]),
+    "one bad input": ([0, 1, "bad", 3], [0, 2, BadInputError, 6], [[0], [1], ["bad"], [3]]),
+    "a long input": (["a", "b", LONG, "d"], ["aa", "bb", 2 * LONG, "dd"], [["a"], ["b", "d"], [LONG]]),
+}
+"""Inputs of waiting calls, their results, and the inputs that are computed together."""
 
 
-@pytest.mark.parametrize(
-    ("inputs", "expected", "together"),
-    [
-        (range(10), [2 * n for n in range(10)], [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]),
-        ([0, 1, "bad", 3], [0, 2, BadInputError, 6], [[0], [1], ["bad"], [3]]),
-        (["a", "b", LONG, "d"], ["aa", "bb", 2 * LONG, "dd"], [["a"], ["b", "d"], [LONG]]),
-    ],
-    ids=["at most eight", "one bad input", "a long input"],
-)
-async def test_waiting_calls_are_computed_together(
-    pool: ModelPool, inputs: Sequence[Any], expected: list[Any], together: list[list[Any]]
-) -> None:
+async def test_waiting_calls_are_computed_together(pool: ModelPool, subtests: pytest.Subtests) -> None:
     assert MAX_BATCH == 8
-    model = Gate()
-    calls = await queued(pool, model, inputs)
-    model.opened.set()
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(result) if isinstance(result, Exception) else result for result in results] == expected
-    assert model.together == together
+    for case, (inputs, expected, together) in BATCHES.items():
+        with subtests.test(case):
+            model = Gate()
+            calls = await queued(pool, model, inputs, case)
+            model.opened.set()
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(made) if isinstance(made, Exception) else made for made in results] == expected
+            assert model.together == together
 
 
 async def test_a_failed_batch_is_logged_and_run_one_by_one(

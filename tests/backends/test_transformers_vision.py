@@ -35,7 +35,7 @@ def test_detections_have_the_labels_as_they_were_given(bench: Bench) -> None:
         assert found == sorted(found, key=lambda row: -row["score"])
 
 
-def test_a_thing_is_masked_once(bench: Bench) -> None:
+def test_equal_masks_are_returned_once(bench: Bench) -> None:
     """The tiny SAM sees the whole image at each of its 1024 points."""
     (found,) = bench.ask("mask-generation", "sam", image="photo")
     assert found["mask"].size == (64, 48)
@@ -92,7 +92,7 @@ def test_models_that_predict_distances_are_known() -> None:
         assert predicts_distance(getattr(transformers, f"{kind}Config")(**options)) is expected, kind
 
 
-def test_clips_vector_is_the_one_that_it_compares(bench: Bench) -> None:
+def test_the_vector_of_clip_is_the_one_that_it_compares(bench: Bench) -> None:
     vector = bench.ask("image-feature-extraction", "clip", image="photo")
     model = transformers.CLIPModel.from_pretrained(bench.built("clip")).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(bench.built("clip"))
