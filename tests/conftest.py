@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from clock import LoopTime
     from served import Served
 
     from jarvis_agent.backends.pool import ModelPool
@@ -92,6 +93,14 @@ def _restored_logging() -> Iterator[None]:
 
 
 @pytest.fixture
+async def loop_time(monkeypatch: pytest.MonkeyPatch) -> LoopTime:
+    """The time of the test's event loop, which jumps to the next timer."""
+    from clock import LoopTime
+
+    return LoopTime(monkeypatch)
+
+
+@pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with the image a.jpg."""
     from small_agents import picture
@@ -130,7 +139,7 @@ def served(running: Served) -> Served:
 @pytest.fixture(scope="session")
 def media(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of each kind by name."""
-    from task_case import make_media
+    from tiny_media import make_media
 
     return make_media(tmp_path_factory.mktemp("media"))
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import re
+import runpy
 import shlex
 import socket
 import subprocess
@@ -18,7 +19,6 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import groupby
 from pathlib import Path
 from shutil import copytree
@@ -58,6 +58,9 @@ COMMANDS = [
 ]
 VENV = {"python3 -m venv .venv", "py -m venv .venv"}
 """Commands that are not run: the tests run in such an environment."""
+
+JARVIS = list({tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == "jarvis"}.values())
+"""The `jarvis` commands; those that differ only in the syntax of a shell once."""
 
 CAT, PAGE, SPEECH = "examples/cat.jpg", "examples/page.png", "examples/speech.wav"
 
@@ -215,12 +218,6 @@ def _is_up(port: int) -> bool:
         return False
 
 
-def _commands(program: str) -> list[Any]:
-    """The commands of a program, those that differ only in how a system writes them once."""
-    found = {tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == program and c.text not in VENV}
-    return [pytest.param(command, id=command.text[:60]) for command in reversed(found.values())]
-
-
 def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
     assert {block.lang for block in blocks_of(README)} <= {"python", "console", "powershell"}
     programs = {command.words[0] for command in COMMANDS if command.text not in VENV}
@@ -229,7 +226,7 @@ def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
 
 @pytest.mark.starter
 @pytest.mark.slow
-@pytest.mark.parametrize("command", _commands("jarvis"))
+@pytest.mark.parametrize("command", JARVIS, ids=lambda command: command.text[:60])
 def test_a_command_prints_what_the_readme_shows(command: Command, user_directory: Path) -> None:
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
     done = subprocess.run(
@@ -256,12 +253,13 @@ def test_the_first_command_is_the_demo_of_the_makefile() -> None:
         assert re.search(rf"^{command.words[1]}:", makefile, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", _commands("pip"))
-def test_pip_can_install_that(command: Command) -> None:
-    assert command.words[:4] == ["pip", "install", "-c", "constraints.txt"]
-    wanted = re.fullmatch(r"\.\[([\w,-]+)\]", command.words[-1])
-    assert wanted is not None
-    assert set(wanted[1].split(",")) <= set(PROJECT["optional-dependencies"])
+def test_the_extras_of_pip_commands_exist() -> None:
+    for command in (command for command in COMMANDS if command.words[0] == "pip"):
+        *install, target = command.words
+        wanted = re.fullmatch(r"\.\[([\w,-]+)\]", target)
+        assert install[:4] == ["pip", "install", "-c", "constraints.txt"]
+        assert wanted is not None
+        assert set(wanted[1].split(",")) <= set(PROJECT["optional-dependencies"])
 
 
 def _table(heading: str) -> list[list[str]]:
@@ -283,10 +281,6 @@ def test_the_tables_name_every_extra_and_command() -> None:
     assert f"Each of the {len(TASKS)} task types" in TEXT
 
 
-def test_the_readme_is_short() -> None:
-    assert len(TEXT.splitlines()) <= 220
-
-
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
 
 
@@ -303,20 +297,17 @@ def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
         assert not [file for file in files if not any((root / file).exists() for root in roots)]
 
 
-def test_pictures_are_small() -> None:
+def test_the_readme_and_its_pictures_are_small() -> None:
+    assert len(TEXT.splitlines()) <= 220
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", TEXT)
     assert len(pictures) == 2
     assert all((ROOT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
-@pytest.mark.parametrize("page", ["settings.md", "tasks.md"])
-def test_the_generated_pages_are_up_to_date(page: str) -> None:
-    spec = spec_from_file_location("write_pages", DOCS / "write_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    writer = module_from_spec(spec)
-    spec.loader.exec_module(writer)
-    assert (DOCS / page).read_text(encoding="utf-8") == writer.PAGES[page](), "run python docs/write_pages.py"
+def test_the_generated_pages_are_up_to_date() -> None:
+    pages = runpy.run_path(str(DOCS / "write_pages.py"))["PAGES"]
+    outdated = [page for page in pages if (DOCS / page).read_text(encoding="utf-8") != pages[page]()]
+    assert not outdated, "run python docs/write_pages.py"
 
 
 def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:

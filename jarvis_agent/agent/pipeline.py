@@ -25,9 +25,8 @@ from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
 from jarvis_agent.agent.stage_calls import AddTask, ask_planner, write_answer
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.agent.steps import DECISION, Steps
-from jarvis_agent.core.chat_log import turns_of
 from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_in_daemon_thread, run_with_timeout
-from jarvis_agent.core.context import ChatTurn, RunContext
+from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.request import Request

@@ -19,8 +19,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
 
-from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.registry import find_task

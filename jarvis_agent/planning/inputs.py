@@ -14,8 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import convert_to_messages
 
-from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.request import Request

@@ -16,7 +16,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import BasePromptTemplate
 
-from jarvis_agent.core.chat_log import messages_of
+from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.llm.budget import (

@@ -22,7 +22,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.graph import Graph
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
-from jarvis_agent.core.chat_log import messages_of
+from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.settings import Settings, load_settings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from jarvis_agent.agent.memory import ChatMemory
-from jarvis_agent.core.chat_log import turns_of
-from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.context import ChatTurn, turns_of
 
 
 def test_turns_are_kept_by_thread_in_their_order():

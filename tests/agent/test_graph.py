@@ -17,6 +17,7 @@ pytest.importorskip("langgraph")
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
 import killed_runs
+from clock import LoopTime
 from durable_agents import ONE, ONE_BY_ONE, THREAD, counting_agent, stop_when
 from killed_runs import MARK, SHAPE
 from langchain_core.tools import tool
@@ -93,9 +94,8 @@ class Asleep(InMemorySaver):
 
 
 async def test_a_checkpointer_that_never_ends_is_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, loop_time: LoopTime
 ) -> None:
-    monkeypatch.setattr(steps, "COMMIT_TIMEOUT_S", 0.05)
     calls: list[str] = []
     with pytest.raises(DeadlineError, match="did not commit"):
         await (
@@ -133,13 +133,15 @@ async def test_a_thread_keeps_its_newest_turns_and_not_all_for_ever(
     assert "count thrice" in asked
 
 
-async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+async def test_a_run_that_is_never_over_is_not_waited_for_for_ever(
+    tmp_path: Path, loop_time: LoopTime
+) -> None:
     stuck = asyncio.Event()
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE, stuck=stuck)
-    agent.settings = agent.settings.model_copy(update={"run_timeout": 0.05})
     durable = agent.with_checkpointer(InMemorySaver())
     async with aclosing(durable.events("count", THREAD)) as left:
         await anext(left)
+        asyncio.get_running_loop().call_later(0.05, loop_time.skip, 1000)
         with pytest.raises(ConfigError, match="still running"):
             await durable.ainvoke("again", THREAD)
 
@@ -270,7 +272,7 @@ async def test_runs_of_one_thread_follow_each_other_over_event_loops(tmp_path: P
         under_way += 1
         most = max(most, under_way)
         begun.set()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.05)
         under_way -= 1
         return text
 

@@ -32,19 +32,20 @@ def agent(
     )
 
 
-async def test_a_responder_that_outlasts_the_run_is_cut_off_and_the_report_is_given(tmp_path):
-    async with agent(tmp_path, FakeStage(saying("It i", 60)), run_timeout=1.0) as jarvis:
+async def test_a_responder_that_outlasts_the_run_is_cut_off_and_the_report_is_given(tmp_path, loop_time):
+    async with agent(tmp_path, FakeStage(saying("It i", 60)), run_timeout=50) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
     assert run.answer.startswith("It i\n\n")
     assert "summarization" in run.answer
 
 
-async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(tmp_path):
+async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(tmp_path, loop_time):
     async def endless(inputs: Any) -> AsyncIterator[str]:
         while True:
+            loop_time.skip(1)
             yield "on "
 
-    async with agent(tmp_path, FakeStage(endless), llm_timeout=0.25) as jarvis:
+    async with agent(tmp_path, FakeStage(endless)) as jarvis:
         run = await jarvis.ainvoke("Shorten it")
     assert run.answer.startswith("on on ")
     assert "JARVIS_LLM_TIMEOUT" in run.answer

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from scenarios import SCENARIOS
-from task_case import make_media
+from tiny_media import make_media
 
 pytest.importorskip("torch")
 

@@ -16,7 +16,7 @@ from jarvis_agent.testing import HubDouble
 @pytest.fixture
 def copied(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """A copy of a tiny model's folder, to be damaged."""
-    return lambda name: Path(shutil.copytree(built(name), tmp_path / "copied"))
+    return lambda name: Path(shutil.copytree(built(name), tmp_path / "copied" / name))
 
 
 @pytest.fixture(autouse=True, scope="module")

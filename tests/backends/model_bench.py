@@ -20,6 +20,7 @@ from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.testing import HubDouble
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Bench:
     Attributes:
         kind: the class of the backend.
         built: gives the folder of a tiny model.
-        media: files by name; a string for a media argument of a call is such a name.
+        media: files by name; a media argument of a call is such a name or a path.
         folder: where calls write.
     """
 
@@ -57,8 +58,8 @@ class Bench:
         def given(name: str, value: Any) -> Any:
             if isinstance(value, list) and kinds[name] not in ("text", "data"):
                 return [given(name, item) for item in value]
-            if isinstance(value, str) and kinds[name] not in ("text", "data"):
-                return Resource(kind=kinds[name], path=self.media[value])
+            if isinstance(value, str | Path) and kinds[name] not in ("text", "data"):
+                return Resource(kind=kinds[name], path=self.media.get(str(value), Path(value)))
             return value
 
         made = len(list(self.folder.iterdir()))
@@ -86,6 +87,12 @@ class Bench:
         """The raw output of a call; see `call`."""
         call = self.call(task, model, metadata, **given)
         return self.load(call)(call)
+
+
+def fetched(hub: HubDouble) -> set[str]:
+    """The files that were downloaded."""
+    paths = [request.path for request in hub.requests if "/resolve/" in request.path]
+    return {path.split("/resolve/")[1].partition("/")[2] for path in paths}
 
 
 def as_pickle(file: Path) -> None:

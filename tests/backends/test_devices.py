@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ TWO = Settings(gpu_memory_budget=100)
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with two fake GPUs of 1,000 bytes."""
+    """A machine with two fake GPUs of 1,000 bytes, where models state their size and device."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -34,34 +33,29 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: SimpleNamespace(total_memory=1000))
     monkeypatch.setattr("torch.empty", lambda *size, **options: None)
+    measured = "jarvis_agent.backends.pool.measure"
+    monkeypatch.setattr(measured, lambda expert, *_: {expert.device: expert.nbytes})
 
 
 class OnDevice:
-    """A model of some size that records its device."""
+    """A model of `nbytes` bytes that records its device."""
 
-    def __init__(self, size: int, settings: Settings = TWO, work: Any = None) -> None:
-        self.size, self.settings, self.work = size, settings, work
-        self.device: str | None = None
+    def __init__(self, nbytes: int, settings: Settings = TWO, work: Callable[[], None] | None = None) -> None:
+        self.nbytes, self.settings, self.work = nbytes, settings, work
+        self.device = ""
 
     def load(self) -> OnDevice:
-        self.device = str(place(self.settings, self.size))
+        self.device = str(place(self.settings, self.nbytes))
         return self
 
-    def __call__(self, call: Call) -> str | None:
+    def __call__(self, call: Call) -> str:
         if self.work:
             self.work()
         return self.device
 
 
 @pytest.fixture
-def weighed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Experts state their own size and device."""
-    monkeypatch.setattr("jarvis_agent.backends.pool.measure", lambda expert, *_: {expert.device: expert.size})
-    monkeypatch.setattr("jarvis_agent.backends.pool.free_caches", lambda: None)
-
-
-@pytest.fixture
-async def pool(two_gpus: None, weighed: None) -> AsyncIterator[ModelPool]:
+async def pool(two_gpus: None) -> AsyncIterator[ModelPool]:
     """A pool with 100 bytes of RAM and of each GPU."""
     pool = ModelPool(100)
     yield pool
@@ -69,7 +63,7 @@ async def pool(two_gpus: None, weighed: None) -> AsyncIterator[ModelPool]:
 
 
 async def put(pool: ModelPool, name: str, model: OnDevice) -> Any:
-    candidate = Candidate(id=name, task="text-generation", size=model.size)
+    candidate = Candidate(id=name, task="text-generation", size=model.nbytes)
     call = Call(TASKS["text-generation"], candidate, {}, Path, model.settings)
     return await pool.run((name,), model.load, call)
 
@@ -98,7 +92,7 @@ PLACED: dict[str, tuple[list[tuple[str, int, str, str]], dict[str, int]]] = {
 }
 
 
-@pytest.mark.usefixtures("two_gpus", "weighed")
+@pytest.mark.usefixtures("two_gpus")
 async def test_where_models_are_placed_and_what_stays(subtests: pytest.Subtests) -> None:
     for case, (models, used) in PLACED.items():
         with subtests.test(case):
@@ -112,11 +106,9 @@ async def test_where_models_are_placed_and_what_stays(subtests: pytest.Subtests)
 
 async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None:
     most: list[int] = []
-    lock = threading.Lock()
 
     def watch() -> None:
-        with lock:
-            most.append(max(pool.used.get(gpu, 0) for gpu in ("cuda:0", "cuda:1")))
+        most.append(max(pool.used.get(gpu, 0) for gpu in ("cuda:0", "cuda:1")))
 
     await asyncio.gather(*(put(pool, str(n), OnDevice(60, work=watch)) for n in range(8)))
     assert len(most) == 8
@@ -139,8 +131,7 @@ async def test_a_load_that_fails_leaves_no_claim_on_a_gpu(pool: ModelPool) -> No
 def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}
     assert gpu_limits(Settings(gpu_memory_budget=5)) == {"cuda:0": 5, "cuda:1": 5}
-    placed = [str(place(TWO)), str(place(TWO, 100)), str(place(TWO, 101))]
-    assert placed == ["cuda:0", "cuda:0", "cpu"]
+    assert [str(place(TWO, size)) for size in (None, 100, 101)] == ["cuda:0", "cuda:0", "cpu"]
     assert pick_dtype("auto", torch.device("cuda:1")) is torch.bfloat16
     assert pick_dtype("auto", torch.device("cpu")) is torch.float32
     assert computes_in_half(Settings())

@@ -15,7 +15,9 @@ from jarvis_agent.testing import HubDouble
 pytest.importorskip("chronos")
 pytest.importorskip("skops")
 
-USELESS = dict.fromkeys(("pytorch_model.bin", "model.pkl", "onnx/model.onnx"), b"useless")
+from model_bench import fetched
+
+USELESS = dict.fromkeys(("pytorch_model.bin", "model.pkl", "onnx/model.onnx", "onnx/config.json"), b"useless")
 TEXTS = {"text": "the cat is good", "sentences": ["the dog is good", "who wrote the program ?"]}
 TABLE = {"table": "sales.csv"}
 
@@ -33,12 +35,13 @@ def ask(folder: Path, monkeypatch: pytest.MonkeyPatch, task: str, args: dict[str
 @pytest.mark.parametrize(
     ("task", "library", "model", "args"),
     [
+        ("text-classification", "transformers", "bert_classifier", {"text": "the cat is good"}),
         ("text-ranking", "sentence-transformers", "cross_encoder", TEXTS),
         ("tabular-classification", "sklearn", "bare", TABLE),
         ("time-series-forecasting", "chronos-forecasting", "chronos_bolt", TABLE),
     ],
 )
-def test_a_model_is_run_by_its_library(
+def test_a_model_is_listed_downloaded_and_run_by_its_library(
     hub: HubDouble,
     built: Callable[[str], Path],
     tmp_path: Path,
@@ -54,9 +57,8 @@ def test_a_model_is_run_by_its_library(
     [attempt] = message.artifact["attempts"]
     assert attempt["model"] == "org/tiny"
     assert library.startswith(attempt["backend"])
-    fetched = {request.path for request in hub.requests if "/resolve/" in request.path}
-    assert fetched
-    assert not [path for path in fetched if path.endswith(tuple(USELESS))]
+    assert "config.json" in fetched(hub)
+    assert fetched(hub).isdisjoint(USELESS)
 
 
 def test_a_table_model_that_is_only_a_pickle_is_not_downloaded(
@@ -68,4 +70,4 @@ def test_a_table_model_that_is_only_a_pickle_is_not_downloaded(
     message = ask(tmp_path, monkeypatch, task, TABLE)
     assert message.status == "error"
     assert "only as a pickle" in message.content
-    assert not [request for request in hub.requests if request.path.endswith("model.joblib")]
+    assert "model.joblib" not in fetched(hub)

@@ -3,26 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from jarvis_agent.backends.hub import model_card as cards
 
 
-@pytest.mark.parametrize(
-    ("card", "tags", "name", "languages"),
-    [
+def test_licence_and_languages_are_read_whatever_form_they_have() -> None:
+    cases: list[tuple[dict[str, Any], list[str], str | None, tuple[str, ...]]] = [
         ({"license": "MIT", "language": "en"}, [], "mit", ("en",)),
         ({"license": ["mit"], "language": ["en", "zh"]}, [], "mit", ("en", "zh")),
         ({}, ["license:openrail"], "openrail", ()),
         ({"language": ["en", "multilingual"]}, [], None, ()),
         ({"language": ["ace", "fr"]}, [], None, ("fr",)),
         ({"license": 7, "language": {"a": 1}}, [], None, ()),
-    ],
-)
-def test_licence_and_languages_are_read_whatever_form_they_have(
-    card: dict[str, Any], tags: list[str], name: str | None, languages: tuple[str, ...]
-) -> None:
-    assert cards.metadata(card, tags) == {"license": name, "languages": languages}
+    ]
+    for card, tags, name, languages in cases:
+        assert cards.metadata(card, tags) == {"license": name, "languages": languages}
 
 
 def test_a_description_is_short_and_made_of_the_metadata() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_bench import fetched
 from rich.console import Console
 
 from jarvis_agent.backends.base import Call
@@ -42,11 +43,6 @@ FILES: dict[Layout, dict[str, str]] = {
     },
     SKOPS: {"model.skops": "weights"},
 }
-
-
-def fetched(hub: HubDouble) -> set[str]:
-    paths = [request.path for request in hub.requests if "/resolve/" in request.path]
-    return {path.split("/resolve/")[1].split("/", 1)[1] for path in paths}
 
 
 def held(folder: Path) -> set[str]:
@@ -116,7 +112,7 @@ def test_a_download_that_stalls_ends_and_the_next_try_goes_on(
     assert held(model_folder(MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
-async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
+async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
     hub: HubDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.add_model("org/model", files=FILES[TRANSFORMERS])
@@ -149,7 +145,7 @@ async def test_a_cancelled_call_gives_its_download_up_and_blocks_no_later_one(
     assert held(await asyncio.to_thread(model_folder, MODEL, ONLINE)) == set(FILES[TRANSFORMERS])
 
 
-def test_a_download_says_in_the_terminal_how_far_it_is(
+def test_the_progress_of_a_download_is_shown_in_the_terminal(
     hub: HubDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []

@@ -8,6 +8,7 @@ import sys
 import threading
 import types
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pytest
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import free_caches
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
-from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
@@ -50,15 +50,14 @@ class Model:
 
 
 class Gate:
-    """Work that waits until it is opened; a batch doubles its numbers."""
+    """A model whose calls wait until it is opened; it doubles numbers, and computes batches of them."""
 
     nbytes = 1
 
     def __init__(self, batch: Callable[[Sequence[Call]], list[Any]] | None = None) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
         self.together: list[list[Any]] = []
-        if batch is not None:
-            self.batch = batch  # type: ignore[method-assign]
+        self.batch = batch or self.double
 
     def load(self) -> Gate:
         return self
@@ -72,7 +71,7 @@ class Gate:
             raise BadInputError("this one is bad")
         return number * 2
 
-    def batch(self, calls: Sequence[Call]) -> list[Any]:
+    def double(self, calls: Sequence[Call]) -> list[Any]:
         numbers = [call.inputs["n"] for call in calls]
         if "bad" in numbers:
             raise ValueError("one of them is bad")
@@ -95,11 +94,13 @@ async def reached(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, 10)
 
 
-async def queued(pool: ModelPool, model: Any, inputs: Sequence[Any]) -> list[asyncio.Future[Any]]:
+async def queued(
+    pool: ModelPool, model: Gate, inputs: Sequence[Any], name: str = "a"
+) -> list[asyncio.Future[Any]]:
     """Calls of which the first is running and the others wait in the queue."""
-    first = start(pool, model.load, n=inputs[0])
+    first = start(pool, model.load, name, n=inputs[0])
     await reached(model.entered)
-    calls = [first, *(start(pool, model.load, n=n) for n in inputs[1:])]
+    calls = [first, *(start(pool, model.load, name, n=n) for n in inputs[1:])]
     await asyncio.sleep(0)
     return calls
 
@@ -118,10 +119,16 @@ async def test_a_model_is_loaded_once_and_runs_one_call_at_a_time(pool: ModelPoo
     assert (model.loads, model.most_inside) == (1, 1)
 
 
-async def test_different_models_run_at_the_same_time(pool: ModelPool) -> None:
-    together = threading.Barrier(3, timeout=10)
-    model = Model(work=lambda call: together.wait())
-    assert sorted(await asyncio.gather(*(start(pool, model.load, name) for name in "abc"))) == [0, 1, 2]
+async def test_different_models_are_loaded_and_run_at_the_same_time(pool: ModelPool) -> None:
+    """Loads are concurrent if the sizes are known and fit."""
+    loading, running = threading.Barrier(3, timeout=10), threading.Barrier(3, timeout=10)
+
+    def load() -> Model:
+        loading.wait()
+        return Model(nbytes=30, work=lambda call: running.wait())
+
+    assert sorted(await asyncio.gather(*(start(pool, load, name, size=30) for name in "abc"))) == [0, 1, 2]
+    assert loaded_bytes(pool) == 90
 
 
 async def test_a_queue_behind_one_model_does_not_delay_another() -> None:
@@ -132,17 +139,6 @@ async def test_a_queue_behind_one_model_does_not_delay_another() -> None:
     slow.opened.set()
     await asyncio.gather(*queue)
     await pool.close()
-
-
-async def test_models_that_are_known_to_fit_are_loaded_side_by_side(pool: ModelPool) -> None:
-    together = threading.Barrier(2, timeout=10)
-
-    def load() -> Model:
-        together.wait()
-        return Model(nbytes=50)
-
-    await asyncio.gather(*(start(pool, load, name, size=50) for name in "ab"))
-    assert loaded_bytes(pool) == 100
 
 
 async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPool) -> None:
@@ -164,47 +160,22 @@ async def test_a_failed_load_reaches_every_waiter_and_is_not_kept(pool: ModelPoo
     assert len(loads) == 2
 
 
-async def test_two_folders_under_one_id_are_two_models(pool: ModelPool, tmp_path: Path) -> None:
-    class Folders(LocalBackend):
-        name = "folders"
-
-        def unsupported_reason(self, spec: Any, candidate: Candidate) -> None:
-            return None
-
-        def load(self, spec: Any, candidate: Candidate, settings: Settings) -> Any:
-            return lambda call: candidate.path
-
-    backend = Folders(pool)
-    for path in (tmp_path / "one", tmp_path / "two", tmp_path / "one"):
-        candidate = Candidate(id="mine", task="text-generation", path=path)
-        call = Call(TASKS["text-generation"], candidate, {}, Path, Settings())
-        assert await backend.run(call) == path
-    assert len(pool.keys) == 2
-
-
-def test_one_pool_serves_several_event_loops() -> None:
-    pool, model = ModelPool(limit_bytes=100), Model(work=lambda call: call.inputs["n"])
-    results: dict[int, list[int]] = {}
+def test_one_pool_serves_several_event_loops_and_outlives_each() -> None:
+    pool, model, gate = ModelPool(limit_bytes=100), Model(work=lambda call: call.inputs["n"]), Gate()
 
     async def use(n: int) -> list[int]:
         return await asyncio.gather(*(start(pool, model.load, n=n) for _ in range(10)))
 
-    loops = [threading.Thread(target=lambda n=n: results.update({n: asyncio.run(use(n))})) for n in range(4)]
-    for thread in loops:
-        thread.start()
-    for thread in loops:
-        thread.join(30)
-    assert results == {n: [n] * 10 for n in range(4)}
-    assert model.loads == 1
-    gate = Gate()
-
     async def leave() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(start(pool, gate.load, "gate"), 0.01)
+        start(pool, gate.load, "gate")
+        await reached(gate.entered)
 
-    asyncio.run(leave())
+    with ThreadPoolExecutor(4) as loops:
+        assert [*loops.map(lambda n: asyncio.run(use(n)), range(4))] == [[n] * 10 for n in range(4)]
+    assert model.loads == 1
+    asyncio.run(leave())  # its call is cancelled with the loop
     gate.opened.set()
-    assert asyncio.run(use(5)) == [5] * 10  # a loop that ends early leaves the pool usable
+    assert asyncio.run(use(5)) == [5] * 10
     asyncio.run(pool.close())
 
 
@@ -288,27 +259,24 @@ def test_caches_are_left_alone_while_another_thread_imports_torch(monkeypatch: p
 
 
 LONG = "c" * 5_000
+BATCHES: dict[str, tuple[Sequence[Any], list[Any], list[list[Any]]]] = {
+    "at most eight": (range(10), [2 * n for n in range(10)], [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]),
+    "one bad input": ([0, 1, "bad", 3], [0, 2, BadInputError, 6], [[0], [1], ["bad"], [3]]),
+    "a long input": (["a", "b", LONG, "d"], ["aa", "bb", 2 * LONG, "dd"], [["a"], ["b", "d"], [LONG]]),
+}
+"""Inputs of waiting calls, their results, and the inputs that are computed together."""
 
 
-@pytest.mark.parametrize(
-    ("inputs", "expected", "together"),
-    [
-        (range(10), [2 * n for n in range(10)], [[0], [1, 2, 3, 4, 5, 6, 7, 8], [9]]),
-        ([0, 1, "bad", 3], [0, 2, BadInputError, 6], [[0], [1], ["bad"], [3]]),
-        (["a", "b", LONG, "d"], ["aa", "bb", 2 * LONG, "dd"], [["a"], ["b", "d"], [LONG]]),
-    ],
-    ids=["at most eight", "one bad input", "a long input"],
-)
-async def test_waiting_calls_are_computed_together(
-    pool: ModelPool, inputs: Sequence[Any], expected: list[Any], together: list[list[Any]]
-) -> None:
+async def test_waiting_calls_are_computed_together(pool: ModelPool, subtests: pytest.Subtests) -> None:
     assert MAX_BATCH == 8
-    model = Gate()
-    calls = await queued(pool, model, inputs)
-    model.opened.set()
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(result) if isinstance(result, Exception) else result for result in results] == expected
-    assert model.together == together
+    for case, (inputs, expected, together) in BATCHES.items():
+        with subtests.test(case):
+            model = Gate()
+            calls = await queued(pool, model, inputs, case)
+            model.opened.set()
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(made) if isinstance(made, Exception) else made for made in results] == expected
+            assert model.together == together
 
 
 async def test_a_failed_batch_is_logged_and_run_one_by_one(
@@ -322,26 +290,27 @@ async def test_a_failed_batch_is_logged_and_run_one_by_one(
 
 
 async def test_a_cancelled_call_is_not_in_the_batch_and_does_not_stop_it(pool: ModelPool) -> None:
-    seen: list[bool] = []
+    seen: list[tuple[list[int], bool]] = []
     inside, proceed = threading.Event(), threading.Event()
 
     def batch(calls: Sequence[Call]) -> list[Any]:
         inside.set()
         assert proceed.wait(10)
-        seen.append(is_cancelled())
-        return [call.inputs["n"] for call in calls]
+        numbers = [call.inputs["n"] for call in calls]
+        seen.append((numbers, is_cancelled()))
+        return numbers
 
     model = Gate(batch)
     calls = await queued(pool, model, range(4))
     calls[3].cancel()
-    await asyncio.sleep(0)
+    await asyncio.wait([calls[3]])
     model.opened.set()
     await reached(inside)
     calls[1].cancel()
-    await asyncio.sleep(0)
+    await asyncio.wait([calls[1]])
     proceed.set()
     assert await calls[2] == 2
-    assert seen == [False]
+    assert seen == [([1, 2], False)]
 
 
 def test_small_inputs_fit_in_a_batch(tmp_path: Path) -> None:
@@ -373,25 +342,6 @@ async def test_an_error_of_the_model_is_an_expert_error_in_words(pool: ModelPool
     assert pool.keys == [("a",)]
 
 
-async def test_a_call_that_is_cancelled_in_the_queue_never_runs(pool: ModelPool) -> None:
-    entered, opened = threading.Event(), threading.Event()
-    done = []
-
-    def work(call: Call) -> None:
-        entered.set()
-        opened.wait(10)
-        done.append(call.inputs["n"])
-
-    model = Model(work=work)
-    first, second, third = (start(pool, model.load, n=n) for n in range(3))
-    await reached(entered)
-    second.cancel()
-    await asyncio.wait([second])
-    opened.set()
-    await asyncio.gather(first, third)
-    assert done == [0, 2]
-
-
 async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) -> None:
     entered, opened = threading.Event(), threading.Event()
     calls: list[Call] = []
@@ -399,7 +349,7 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
 
     def load() -> Model:
         entered.set()
-        opened.wait(10)
+        assert opened.wait(10)
         return model.load()
 
     first = start(pool, load)
@@ -412,20 +362,27 @@ async def test_a_cancelled_load_is_kept_and_its_call_not_run(pool: ModelPool) ->
     assert model.loads == 1
 
 
-async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
-    entered, ended = threading.Event(), threading.Event()
+class Endless(Model):
+    """A model whose calls end only when they are cancelled."""
 
-    def work(call: Call) -> None:
+    def __init__(self) -> None:
+        super().__init__(work=self.wait)
+        self.entered, self.ended = threading.Event(), threading.Event()
+
+    def wait(self, call: Call) -> None:
         assert not is_cancelled()
-        entered.set()
+        self.entered.set()
         while not is_cancelled():
             pass
-        ended.set()
+        self.ended.set()
 
-    running = start(pool, Model(work=work).load)
-    await reached(entered)
+
+async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> None:
+    model = Endless()
+    running = start(pool, model.load)
+    await reached(model.entered)
     running.cancel()
-    await reached(ended)
+    await reached(model.ended)
 
 
 # Close
@@ -437,17 +394,9 @@ def model_threads() -> set[threading.Thread]:
 
 
 async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
-    pool, others, entered = ModelPool(limit_bytes=100), model_threads(), threading.Event()
-
-    def work(call: Call) -> str:
-        entered.set()
-        while not is_cancelled():
-            pass
-        return "a part"
-
-    model = Model(work=work)
+    pool, others, model = ModelPool(limit_bytes=100), model_threads(), Endless()
     running, waiting = start(pool, model.load), start(pool, model.load)
-    await reached(entered)
+    await reached(model.entered)
     closing = asyncio.ensure_future(pool.close())
     for call, what in ((waiting, "not run"), (running, "stopped")):
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import BadInputError, UnsupportedError
 
 pytest.importorskip("torch")
@@ -24,12 +23,12 @@ TEXTS = ["the cat is good", "who wrote the first program ?", "paris is the capit
 COMPARED = {"text": QUERY, "sentences": TEXTS}
 
 
-@pytest.mark.parametrize("model", ["embedder", "bert_base"], ids=["saved", "plain"])
-def test_a_text_is_most_similar_to_itself(bench: Bench, model: str) -> None:
-    scores = bench.ask("sentence-similarity", model, **COMPARED)
-    assert scores[1] == max(scores) == pytest.approx(1)
-    assert scores[0] < 0.999
-    assert json.loads(json.dumps(scores)) == scores
+def test_a_text_is_most_similar_to_itself(bench: Bench) -> None:
+    for model in ("embedder", "bert_base"):  # saved by sentence-transformers, and plain
+        scores = bench.ask("sentence-similarity", model, **COMPARED)
+        assert scores[1] == max(scores) == pytest.approx(1)
+        assert scores[0] < 0.999
+        assert json.loads(json.dumps(scores)) == scores
 
 
 def test_queries_and_documents_are_marked_as_the_model_wants_it(bench: Bench) -> None:
@@ -67,27 +66,16 @@ def test_a_text_becomes_one_vector_unless_the_model_compares(bench: Bench) -> No
         bench.ask("feature-extraction", "cross_encoder", text=QUERY)
 
 
-async def test_a_model_is_loaded_once_for_all_its_tasks(bench: Bench, pool: ModelPool) -> None:
-    backend = SentenceTransformersBackend(pool)
-    for task in ("feature-extraction", "sentence-similarity", "text-ranking"):
-        given = {"text": QUERY} if task == "feature-extraction" else COMPARED
-        await backend.run(bench.call(task, "embedder", **given))
-    assert len(pool.keys) == 1
-    weights = (bench.built("embedder") / "model.safetensors").stat().st_size
-    assert sum(pool.used.values()) == pytest.approx(weights, rel=0.25)
-
-
-@pytest.mark.parametrize("model", ["asymmetric_embedder", "cross_encoder"])
-def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench, model: str) -> None:
-    tasks = ["sentence-similarity", "text-ranking", "text-ranking"]
-    calls = [
-        bench.call(task, model, text=TEXTS[n % 3], sentences=TEXTS[: n % 3 + 1])
-        for n, task in enumerate(tasks)
-    ]
-    if model == "asymmetric_embedder":
-        calls.append(bench.call("feature-extraction", model, text=QUERY))
-    expert = bench.load(calls[0])
-    assert expert.batch(calls) == roughly([expert(call) for call in calls])
+def test_calls_in_one_batch_get_what_they_would_get_alone(bench: Bench) -> None:
+    for model in ("asymmetric_embedder", "cross_encoder"):
+        calls = [
+            bench.call(task, model, text=TEXTS[n % 3], sentences=TEXTS[: n % 3 + 1])
+            for n, task in enumerate(["sentence-similarity", "text-ranking", "text-ranking"])
+        ]
+        if model == "asymmetric_embedder":
+            calls.append(bench.call("feature-extraction", model, text=QUERY))
+        expert = bench.load(calls[0])
+        assert expert.batch(calls) == roughly([expert(call) for call in calls])
 
 
 def test_there_must_be_texts_to_compare_with(bench: Bench) -> None:

@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 from model_bench import Bench, surest_at_the_end  # noqa: E402
 
-from jarvis_agent.backends.transformers import generation as generation  # noqa: E402
+from jarvis_agent.backends.transformers import generation  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 from jarvis_agent.backends.transformers.documents import words_of  # noqa: E402
 from jarvis_agent.backends.transformers.loading import (  # noqa: E402
@@ -72,9 +72,6 @@ def test_any_to_any_shows_all_that_is_given(shown: Any) -> None:
     for inputs, images in (({}, 0), ({"image": "photo"}, 1), ({"image": "photo", "video": "clip"}, 9)):
         given = shown("any-to-any", "qwen2_vl", text="What is this?", **inputs)
         assert len(given.get("image_grid_thw", [])) == images
-
-
-def test_a_long_recording_is_heard_in_pieces(shown: Any) -> None:
     given = shown("audio-text-to-text", "qwen2_audio", text="What is said?", audio="tone")
     assert len(given["input_features"]) == 2, "two seconds, of which the model hears one at a time"
 
@@ -95,24 +92,21 @@ def test_a_captioner_is_asked_to_read_where_text_is_wanted(bench: Bench, shown: 
     assert "Write out all the text" in read["shown"]
 
 
-@pytest.mark.parametrize(
-    ("model", "task", "inputs", "error"),
-    [
+def test_what_a_model_cannot_take_is_refused(bench: Bench) -> None:
+    for model, task, inputs, error in (
         ("qwen2_vl", "any-to-any", {"text": "?", "audio": "tone"}, "cannot hear"),
         ("qwen2_audio", "any-to-any", {"text": "?", "image": "photo"}, "cannot see"),
         ("blip_caption", "video-text-to-text", {"text": "?", "video": "clip"}, "not a chat model"),
         ("qwen2_vl", "image-text-to-text", {"text": " ", "image": "photo"}, "is empty"),
         ("colpali", "visual-document-retrieval", {"text": "total", "image": []}, "is empty"),
-    ],
-)
-def test_what_a_model_cannot_take_is_refused(
-    bench: Bench, model: str, task: str, inputs: dict[str, Any], error: str
+    ):
+        with pytest.raises((UnsupportedError, BadInputError), match=error):
+            bench.ask(task, model, **inputs)
+
+
+def test_a_reply_ends_at_its_limit_and_when_it_is_cancelled(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises((UnsupportedError, BadInputError), match=error):
-        bench.ask(task, model, **inputs)
-
-
-def test_the_options_of_the_description_limit_the_reply(bench: Bench) -> None:
     def length(limit: int) -> int:
         options = {"options": {"max_new_tokens": limit}}
         call = bench.call("image-text-to-text", "qwen2_vl", options, text="Write.", image="photo")
@@ -120,24 +114,18 @@ def test_the_options_of_the_description_limit_the_reply(bench: Bench) -> None:
         return len(expert.loaded.processor.tokenizer(expert(call), add_special_tokens=False).input_ids)
 
     assert length(3) < 10 < length(40)
-
-
-def test_a_cancelled_reply_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "is_cancelled", lambda: True)
-    raw = bench.ask("image-text-to-text", "qwen2_vl", text="Write.", image="photo")
-    assert len(raw) < 10
+    assert length(40) < 10
 
 
-@pytest.mark.parametrize("model", ["colpali", "clip"])
-def test_the_score_of_a_page_is_its_own(bench: Bench, model: str) -> None:
-    def scores(*pages: str) -> list[float]:
-        found: list[float] = bench.ask("visual-document-retrieval", model, text="total", image=[*pages])
-        return found
-
-    first, second, third = scores("photo", "page", "photo")
-    assert first == pytest.approx(third, abs=1e-4)
-    assert first != pytest.approx(second, abs=1e-4)
-    assert scores("page") == [pytest.approx(second, abs=1e-3)]
+def test_the_score_of_a_page_is_its_own(bench: Bench) -> None:
+    for model in ("colpali", "clip"):
+        given = {"text": "total", "image": ["photo", "page", "photo"]}
+        first, second, third = bench.ask("visual-document-retrieval", model, **given)
+        assert first == pytest.approx(third, abs=1e-4)
+        assert first != pytest.approx(second, abs=1e-4)
+        alone = bench.ask("visual-document-retrieval", model, text="total", image=["page"])
+        assert alone == [pytest.approx(second, abs=1e-3)]
 
 
 def test_a_long_page_is_read_in_windows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,14 +149,14 @@ def test_words_of_a_line_share_its_box_by_their_letters() -> None:
     assert words_of([line], (100, 100)) == [("ab", [0, 100, 200, 200]), ("cd", [300, 100, 500, 200])]
 
 
-@pytest.mark.parametrize("model", ["qwen2_vl", "smolvlm"])
 @pytest.mark.skipif(find_spec("torchvision") is not None, reason="with torchvision nothing is missing")
-def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench, model: str) -> None:
-    with pytest.raises(ImportError):
-        transformers.AutoProcessor.from_pretrained(bench.built(model))
-    processor = load_processor(bench.built(model))
-    assert processor.chat_template
-    assert processor.image_processor is not None
+def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench) -> None:
+    for model in ("qwen2_vl", "smolvlm"):
+        with pytest.raises(ImportError):
+            transformers.AutoProcessor.from_pretrained(bench.built(model))
+        processor = load_processor(bench.built(model))
+        assert processor.chat_template
+        assert processor.image_processor is not None
     with pytest.raises(UnsupportedError, match="torchvision"):
         NoVideoProcessor()(["clip.mp4"])
 

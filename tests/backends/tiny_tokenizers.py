@@ -1,4 +1,4 @@
-"""Tokenizers of the tiny models, which need no files from elsewhere.
+"""Vocabularies of the tiny models' tokenizers, and the tokenizers that need code; no files from elsewhere.
 
 Each function takes the folder of the model, where some tokenizers keep their vocabulary.
 """
@@ -13,26 +13,44 @@ from typing import Any
 SAID = "a an and are cat dog good in is of on the to was what who ada capital first france paris program"
 WORDS = f"{SAID} total wrote . , ? ' -".split()
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MARKS = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
-def _numbered(*tokens: str) -> dict[str, int]:
-    return {token: n for n, token in enumerate(dict.fromkeys(tokens))}
-
-
-def _byte_alphabet() -> list[str]:
+def _alphabet() -> list[str]:
+    """A character for each byte."""
     from tokenizers import pre_tokenizers
 
     return sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
-def _write_json(path: Path, vocabulary: dict[str, int]) -> str:
-    path.write_text(json.dumps(vocabulary))
-    return str(path)
+def vocabulary(folder: Path, tokens: list[str], file: str = "") -> dict[str, int] | str:
+    """Number the tokens; with a file name, write them to it and return its path.
+
+    A token with "{letter}", "{LETTER}", "{digit}", "{byte}" or "{word}" stands for one token for each.
+    """
+    parts = {
+        "{letter}": LETTERS,
+        "{LETTER}": LETTERS.upper(),
+        "{digit}": "0123456789",
+        "{byte}": _alphabet(),
+        "{word}": WORDS,
+    }
+    for part, values in parts.items():
+        tokens = [t.replace(part, v) for t in tokens for v in (values if part in t else [""])]
+    numbered = {token: n for n, token in enumerate(dict.fromkeys(tokens))}
+    if not file:
+        return numbered
+    text = "\n".join(numbered) if file.endswith(".txt") else json.dumps(numbered)
+    (folder / file).write_text(text)
+    return str(folder / file)
 
 
-def _sentencepiece(path: Path) -> str:
-    """Train a SentencePiece model on the words and write it to the path."""
+def scored(folder: Path, tokens: list[str]) -> list[tuple[str, float]]:
+    """A vocabulary with equal scores."""
+    return [(token, 0.0) for token in vocabulary(folder, tokens)]
+
+
+def sentencepiece(folder: Path, file: str) -> str:
+    """Train a SentencePiece model on the words and write it; returns its path."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -47,16 +65,8 @@ def _sentencepiece(path: Path) -> str:
         bos_id=-1,
         minloglevel=2,
     )
-    path.write_bytes(model.getvalue())
-    return str(path)
-
-
-def bert_tokenizer(folder: Path, limit: int = 64) -> Any:
-    from transformers import BertTokenizerFast
-
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = _numbered(*special, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS))
-    return BertTokenizerFast(vocab=vocabulary, model_max_length=limit)
+    (folder / file).write_bytes(model.getvalue())
+    return str(folder / file)
 
 
 def bpe_tokenizer(folder: Path, limit: int = 64, words: list[str] | None = None, **options: Any) -> Any:
@@ -65,7 +75,7 @@ def bpe_tokenizer(folder: Path, limit: int = 64, words: list[str] | None = None,
     from transformers import PreTrainedTokenizerFast
 
     special = ["<pad>", "<s>", "</s>", "<unk>"]
-    core = Tokenizer(models.BPE(_numbered(*special, *_byte_alphabet()), []))
+    core = Tokenizer(models.BPE(vocabulary(folder, [*special, "{byte}"]), []))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     roles = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special, strict=True))
@@ -74,88 +84,11 @@ def bpe_tokenizer(folder: Path, limit: int = 64, words: list[str] | None = None,
     return tokenizer
 
 
-def clip_tokenizer(folder: Path) -> Any:
-    from transformers import CLIPTokenizer
-
-    letters = [f"{letter}{end}" for letter in LETTERS for end in ("", "</w>")]
-    vocabulary = _numbered(*letters, "<|startoftext|>", "<|endoftext|>")
-    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=16)
-
-
-def layout_tokenizer(folder: Path) -> Any:
-    from transformers import LayoutLMv3Tokenizer
-
-    vocabulary = _numbered(*MARKS, "<mask>", *_byte_alphabet())
-    return LayoutLMv3Tokenizer(vocab=vocabulary, merges=[], model_max_length=64)
-
-
-def tapas_tokenizer(folder: Path) -> Any:
-    from transformers import TapasTokenizer
-
-    letters = [*LETTERS, *"0123456789?"]
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[EMPTY]", *letters]
-    file = folder / "vocab.txt"
-    file.write_text("\n".join([*tokens, *(f"##{letter}" for letter in letters)]))
-    return TapasTokenizer(str(file), model_max_length=256)
-
-
 def t5_tokenizer(folder: Path) -> Any:
     from transformers import T5Tokenizer
 
-    _sentencepiece(folder / "spiece.model")
+    sentencepiece(folder, "spiece.model")
     return T5Tokenizer.from_pretrained(folder, extra_ids=0)
-
-
-def marian_tokenizer(folder: Path) -> Any:
-    from transformers import MarianTokenizer
-
-    vocabulary = _numbered("</s>", "<unk>", *(f"▁{word}" for word in WORDS), *LETTERS, "▁", "<pad>")
-    return MarianTokenizer(
-        source_spm=_sentencepiece(folder / "source.spm"),
-        target_spm=_sentencepiece(folder / "target.spm"),
-        vocab=_write_json(folder / "vocab.json", vocabulary),
-        source_lang="en",
-        target_lang="fr",
-        model_max_length=64,
-    )
-
-
-def m2m100_tokenizer(folder: Path) -> Any:
-    from transformers import M2M100Tokenizer
-
-    vocabulary = _numbered(*MARKS, *(f"▁{word}" for word in WORDS), *LETTERS, "▁")
-    return M2M100Tokenizer(
-        vocab_file=_write_json(folder / "vocab.json", vocabulary),
-        spm_file=_sentencepiece(folder / "sentencepiece.bpe.model"),
-        model_max_length=64,
-    )
-
-
-def nllb_tokenizer(folder: Path) -> Any:
-    from transformers import NllbTokenizer
-
-    return NllbTokenizer(vocab=_numbered(*MARKS, *LETTERS, "▁"), merges=[], model_max_length=64)
-
-
-def mbart_tokenizer(folder: Path) -> Any:
-    from transformers import MBart50Tokenizer
-
-    vocabulary = [(token, 0.0) for token in (*MARKS, *LETTERS, "▁")]
-    return MBart50Tokenizer(vocab=vocabulary, model_max_length=64)
-
-
-def ctc_tokenizer(folder: Path) -> Any:
-    from transformers import Wav2Vec2CTCTokenizer
-
-    vocabulary = _numbered("<pad>", "<s>", "</s>", "<unk>", "|", *LETTERS.upper(), "'")
-    return Wav2Vec2CTCTokenizer(_write_json(folder / "vocab.json", vocabulary))
-
-
-def vits_tokenizer(folder: Path) -> Any:
-    from transformers import VitsTokenizer
-
-    file = _write_json(folder / "vocab.json", _numbered("_", *LETTERS, *" '-.,", "<unk>"))
-    return VitsTokenizer(file, language="eng", phonemize=False, is_uroman=False, pad_token="_")
 
 
 def whisper_tokenizer(folder: Path) -> Any:
@@ -163,7 +96,8 @@ def whisper_tokenizer(folder: Path) -> Any:
 
     roles = ["startoftranscript", "en", "translate", "transcribe", "startoflm", "startofprev", "nospeech"]
     special = [f"<|{role}|>" for role in (*roles, "notimestamps")]
-    tokenizer = WhisperTokenizerFast(vocab=_numbered(*_byte_alphabet(), "<|endoftext|>"), merges=[])
+    words = vocabulary(folder, ["{byte}", "<|endoftext|>"])
+    tokenizer = WhisperTokenizerFast(vocab=words, merges=[])
     tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.add_tokens([f"<|{n * 0.02:.2f}|>" for n in range(1501)])
     return tokenizer

@@ -11,13 +11,12 @@ It speaks as much of Gradio's protocol (5, "sse_v3") as gradio_client uses.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+
+from jarvis_agent.testing.http_server import HubRequest, Reply, ReplyServer
 
 _API = "/gradio_api"
 
@@ -47,7 +46,7 @@ class SpaceDouble:
         calls: the endpoints called, with their values by name; files are bytes.
         cancelled: ids of the calls that the client cancelled.
         headers: those of every request, names in lower case.
-        silent: fall silent on calls until the double is closed.
+        silent: calls get no answer until the double is closed.
     """
 
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -57,8 +56,7 @@ class SpaceDouble:
     functions: dict[str, _Function] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     waiting: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    closing: threading.Event = field(default_factory=threading.Event)
-    _server: ThreadingHTTPServer | None = None
+    _server: ReplyServer | None = None
 
     def add(
         self, api_name: str, takes: Mapping[str, str], gives: Sequence[str], answer: Callable[..., Any]
@@ -72,22 +70,45 @@ class SpaceDouble:
 
     @property
     def url(self) -> str:
-        """Its address."""
         assert self._server is not None, "enter the double first: with SpaceDouble() as space"
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        handler = type("Handler", (_Handler,), {"space": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._server = ReplyServer(self._reply)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None
-        self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
+
+    def _reply(self, request: HubRequest) -> Reply:
+        self.headers.append(request.headers)
+        endpoint = request.path.removeprefix(_API)
+        if request.path == "/config":
+            return _json(self.config())
+        if endpoint == "/info":
+            named = {name: function.description() for name, function in self.functions.items()}
+            return _json({"named_endpoints": named, "unnamed_endpoints": {}})
+        if endpoint == "/upload":
+            return _json([self._uploaded(request.body)])
+        if endpoint == "/queue/join":
+            event = f"event-{len(self.waiting)}"
+            self.waiting[request.json["session_hash"]] = (event, request.json)
+            return _json({"event_id": event})
+        if endpoint == "/queue/data":
+            event, asked = self.waiting[request.query["session_hash"][0]]
+            stream = {"Content-Type": "text/event-stream"}
+            if self.silent:
+                return Reply(200, b"\n\n\n\n", stream, stall="middle")
+            messages = [self.run(event, asked), {"msg": "close_stream"}]
+            body = "".join(f"data: {json.dumps(message)}\n\n" for message in messages)
+            return Reply(200, body.encode(), stream)
+        if endpoint.startswith("/file="):
+            content = self.files.get(endpoint.removeprefix("/file="))
+            return Reply(404 if content is None else 200, content or b"")
+        if endpoint == "/cancel":
+            self.cancelled.append(request.json["event_id"])
+        return _json({"success": True}) if request.method == "POST" else _json({"error": "not found"}, 404)
 
     def config(self) -> dict[str, Any]:
         """What a client reads first: the components, and the functions between them."""
@@ -129,8 +150,14 @@ class SpaceDouble:
         done = {"msg": "process_completed", "event_id": event}
         return {**done, "output": output, "success": "data" in output}
 
-    def keep(self, name: str, content: bytes) -> str:
-        """Keep a file; returns the path under which it is known here."""
+    def _uploaded(self, body: bytes) -> str:
+        """Store the file of a form."""
+        head, _, content = body.partition(b"\r\n\r\n")
+        boundary = head.split(b"\r\n", 1)[0]
+        name = head.decode().partition('filename="')[2].partition('"')[0]
+        return self._stored(name, content.split(b"\r\n" + boundary)[0])
+
+    def _stored(self, name: str, content: bytes) -> str:
         path = f"/tmp/gradio/{len(self.files)}/{name}"
         self.files[path] = content
         return path
@@ -141,78 +168,8 @@ class SpaceDouble:
     def _sent(self, value: Any) -> Any:
         if not isinstance(value, Path):
             return value
-        return {"path": self.keep(value.name, value.read_bytes()), "meta": {"_type": "gradio.FileData"}}
+        return {"path": self._stored(value.name, value.read_bytes()), "meta": {"_type": "gradio.FileData"}}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    space: SpaceDouble
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Quiet."""
-
-    def do_GET(self) -> None:
-        self._note()
-        url = urlsplit(self.path)
-        if url.path == "/config":
-            self._json(self.space.config())
-        elif url.path == f"{_API}/info":
-            named = {name: function.description() for name, function in self.space.functions.items()}
-            self._json({"named_endpoints": named, "unnamed_endpoints": {}})
-        elif url.path == f"{_API}/queue/data":
-            self._events(parse_qs(url.query)["session_hash"][0])
-        elif url.path.startswith(f"{_API}/file="):
-            content = self.space.files.get(unquote(url.path.removeprefix(f"{_API}/file=")))
-            self._send(404 if content is None else 200, content or b"", "application/octet-stream")
-        else:
-            self._json({"error": "not found"}, 404)
-
-    def do_POST(self) -> None:
-        self._note()
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        what = urlsplit(self.path).path.removeprefix(_API)
-        if what == "/upload":
-            self._json([self._uploaded(body)])
-        elif what == "/queue/join":
-            request = json.loads(body)
-            event = f"event-{len(self.space.waiting)}"
-            self.space.waiting[request["session_hash"]] = (event, request)
-            self._json({"event_id": event})
-        else:
-            self.space.cancelled += [json.loads(body).get("event_id")] if what == "/cancel" else []
-            self._json({"success": True})
-
-    def _note(self) -> None:
-        self.space.headers.append({name.lower(): value for name, value in self.headers.items()})
-
-    def _uploaded(self, body: bytes) -> str:
-        """Keep the one file of a form."""
-        head, _, content = body.partition(b"\r\n\r\n")
-        boundary = head.split(b"\r\n", 1)[0]
-        name = head.decode().partition('filename="')[2].partition('"')[0]
-        return self.space.keep(name, content.split(b"\r\n" + boundary)[0])
-
-    def _events(self, session: str) -> None:
-        """The messages on the call of a session, after which the stream ends."""
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        if self.space.silent:
-            self.wfile.flush()
-            self.space.closing.wait()
-            return
-        event, request = self.space.waiting[session]
-        for message in (self.space.run(event, request), {"msg": "close_stream"}):
-            self.wfile.write(b"data: " + json.dumps(message).encode() + b"\n\n")
-
-    def _json(self, value: Any, status: int = 200) -> None:
-        self._send(status, json.dumps(value).encode(), "application/json")
-
-    def _send(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+def _json(value: Any, status: int = 200) -> Reply:
+    return Reply(status, json.dumps(value).encode(), {"Content-Type": "application/json"})

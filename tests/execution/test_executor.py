@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import LoopTime
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import NoCandidateError
@@ -68,7 +69,7 @@ def execute(store: ResourceStore) -> Execute:
         *tasks: Task, runner: EchoRunner | None = None, deadline: float | None = None, **settings: Any
     ) -> list[TaskResult]:
         runners = {"echo": runner or EchoRunner(), "look": EchoRunner(spec=LOOK)}
-        given = Settings(**{"run_timeout": 20, "task_timeout": 10, **settings})
+        given = Settings(**{"run_timeout": 600, "task_timeout": 300, **settings})
         async with Executor(runners, store, RunContext(request=""), given, lambda _: None) as executor:
             return await executor.join(tasks, deadline)
 
@@ -155,19 +156,21 @@ async def test_a_task_without_a_model_fails_with_the_reason(execute: Execute) ->
 
 
 @pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])
-async def test_a_task_that_is_stopped_keeps_its_selection_and_attempts(execute: Execute, limit: str) -> None:
+async def test_a_task_that_is_stopped_keeps_its_selection_and_attempts(
+    execute: Execute, limit: str, loop_time: LoopTime
+) -> None:
     async def gate(call: TaskCall) -> None:
         if call.task.id == 1:
             call.attempts.append(Attempt(model="a", backend="b", started=0, ended=1, error="503"))
             await asyncio.Event().wait()
 
-    options = {"task_timeout": 0.05} if limit == "task_timeout" else {"deadline": 0.1}
+    options = {"task_timeout": 100} if limit == "task_timeout" else {"deadline": 100, "task_timeout": 200}
     done, late = await execute(echo(0, "a"), echo(1, "b"), runner=EchoRunner(gate), **options)
     assert (done.status, late.status, late.failure) == ("ok", "failed", "DeadlineError")
     assert f"JARVIS_{limit.upper()}" in (late.error or "")
     assert [attempt.error for attempt in late.attempts] == ["503"]
     assert late.selection is not None
-    assert 0 < late.ended - late.started < 5
+    assert late.ended - late.started == pytest.approx(100, abs=20)
 
 
 async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tmp_path: Path) -> None:

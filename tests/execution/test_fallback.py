@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import Clock
+from clock import Clock, LoopTime
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
@@ -209,17 +209,17 @@ async def test_the_time_of_a_task_is_shared_between_its_attempts(monkeypatch: py
         assert seen == expected, name
 
 
-async def test_a_candidate_that_hangs_is_cancelled() -> None:
-    done = await run({"task_timeout": 0.05}, a="hang", b="ok")
+async def test_a_candidate_that_hangs_is_cancelled(loop_time: LoopTime) -> None:
+    done = await run({"task_timeout": 60}, a="hang", b="ok")
     assert tried(done) == "a B"
-    assert "a did not finish within 0.0333 s (see JARVIS_TASK_TIMEOUT)" in (done.attempts[0].error or "")
+    assert "a did not finish within 40 s (see JARVIS_TASK_TIMEOUT)" in (done.attempts[0].error or "")
 
 
-async def test_a_cancelled_attempt_is_recorded() -> None:
+async def test_a_cancelled_attempt_is_recorded(loop_time: LoopTime) -> None:
     clock = Clock()
     cancelled = chain([model("a")], Scripted(clock, a="hang"))
     running = asyncio.create_task(cancelled.run({}))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -228,13 +228,14 @@ async def test_a_cancelled_attempt_is_recorded() -> None:
 
 @pytest.mark.parametrize("where", ["adapter", "model"])
 async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, loop_time: LoopTime
 ) -> None:
     """A thread cannot be cancelled, so it may write when its attempt is over."""
     let_go, ended, refused = threading.Event(), threading.Event(), threading.Event()
 
     def write_late(call: Call) -> None:
         path = call.new_path(".txt")
+        loop_time.skip(1000)
         let_go.wait(20)
         path.write_text("late")
         try:
@@ -267,7 +268,7 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
         monkeypatch.setattr(fallback, "adapt", adapter)
     pool = ModelPool(10**9)
     backend = Local(pool) if where == "model" else Scripted(Clock(), a="ok")
-    late = chain([model("a")], backend, task_timeout=0.5, retries=0)
+    late = chain([model("a")], backend, retries=0)
     late.new_path = ResourceStore(Settings(), directory=tmp_path).new_path
     assert tried(await late.run({"text": "x"})) == "a"
     let_go.set()
@@ -277,7 +278,9 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     await pool.close()
 
 
-async def test_a_model_that_keeps_failing_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_keeps_failing_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
+) -> None:
     monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
     skipped = "a is not called for another 30 s: it failed 3 times in a row"
     done = await run({"retries": 9}, a=[TransientError("503")] * 9, b="ok")
@@ -288,5 +291,5 @@ async def test_a_model_that_keeps_failing_is_skipped(monkeypatch: pytest.MonkeyP
     assert skipped in str(done.attempts[0].error)
     circuit_breaker.shared.reset()
     monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
-    await run({"task_timeout": 0.02}, a="hang", b="ok")
+    await run(a="hang", b="ok")
     assert "is not called" in str((await run(a="it would work", b="ok")).attempts[0].error)

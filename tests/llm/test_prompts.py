@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.prompts import ChatPromptTemplate
 
-from jarvis_agent.core.chat_log import messages_of, turns_of
-from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.context import ChatTurn, messages_of, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS

@@ -16,83 +16,83 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.planning.offline import OfflinePlanner
 
 PLANNER = OfflinePlanner(settings=Settings(offline=True))
-LETTERS = 10_000
-PASTED = {
-    "blanks": ("describe{} a.jpg", " "),
-    "line breaks": ("describe{} a.jpg", "\n \n"),
-    "prose": ("{} Summarize this.", "The bridge was closed on Monday and no one knew when it would open. "),
-    "one sentence": ("Summarize {}", "the bridge was closed on monday and no one knew when it would open, "),
-    "no spaces": ("describe {}", "x"),
-    "numbers": ("add {}", "12 "),
-    "commas": ("describe {}", ", "),
-    "quotation marks": ("say {}", "' "),
-    "opening quotation marks": ("say {}", "“"),
-    "questions": ("{} why", "question: "),
-    "a repeated verb": ("{}", "translate "),
-    "a repeated join": ("{}", "then, "),
-    "a repeated wish": ("{}", "make an image and "),
-    "files": ("{}", "describe a.jpg and "),
-    "Chinese": ("请总结{}", "老桥在周一因维修而关闭，没人知道什么时候会重新开放。"),
-    "Chinese without punctuation": ("{}", "把图片里的文字读出来"),
-}
-HOSTILE = {
-    "files": "f{}.jpg ",
-    "texts": '"text {}" ',
-    "orders": "draw fox {}. ",
-    "Chinese": "描述第{}张图片，",
-}
+# A request, the part that is repeated in it (with its number), and how often in the shorter request.
+REPEATED = [
+    ("describe{} a.jpg", " ", 1000),
+    ("describe{} a.jpg", "\n \n", 333),
+    ("{} Summarize this.", "The bridge was closed on Monday and no one knew when it would open. ", 14),
+    ("Summarize {}", "the bridge was closed on monday and no one knew when it would open, ", 14),
+    ("describe {}", "x", 1000),
+    ("add {}", "12 ", 333),
+    ("describe {}", ", ", 500),
+    ("say {}", "' ", 500),
+    ("say {}", "“", 1000),
+    ("{} why", "question: ", 100),
+    ("{}", "translate ", 100),
+    ("{}", "then, ", 166),
+    ("{}", "make an image and ", 4),
+    ("{}", "describe a.jpg and ", 4),
+    ("请总结{}", "老桥在周一因维修而关闭，没人知道什么时候会重新开放。", 10),
+    ("{}", "把图片里的文字读出来", 100),
+    ("{}", "f%d.jpg ", 25),
+    ("{}", '"text %d" ', 100),
+    ("{}", "draw fox %d. ", 4),
+    ("{}", "描述第%d张图片，", 50),
+]
 BOOK = "The sea was calm and the ships lay still in the harbour. " * 2000
 
 pytestmark = pytest.mark.starter
 
 
-def cost(value: Any) -> int:
-    return cost_of(lambda: PLANNER.invoke(value))
+def cost(around: str, piece: str, count: int) -> int:
+    request = around.format("".join(piece.replace("%d", str(number)) for number in range(count)))
+    return cost_of(lambda: PLANNER.invoke(request))
 
 
-@pytest.mark.timeout(180)
-def test_the_cost_of_planning_grows_no_faster_than_the_text() -> None:
+def test_the_cost_of_planning_grows_no_faster_than_the_request() -> None:
     PLANNER.invoke("describe a.jpg")
-    costs = {
-        name: [cost(around.format(piece * (letters // len(piece)))) for letters in (LETTERS, 4 * LETTERS)]
-        for name, (around, piece) in PASTED.items()
-    }
-    assert not {name: pair for name, pair in costs.items() if pair[1] > 8 * pair[0]}
+    costs = {row[:2]: [cost(*row), cost(*row[:2], 4 * row[2])] for row in REPEATED}
+    assert not {row: pair for row, pair in costs.items() if pair[1] > 10 * pair[0]}
 
 
-def test_the_cost_of_planning_is_bounded_for_very_many_steps_and_turns() -> None:
-    costs = {
-        name: [cost("".join(map(piece.format, range(count)))) for count in (3_000, 9_000)]
-        for name, piece in HOSTILE.items()
-    }
-    assert not {name: pair for name, pair in costs.items() if pair[1] > 3 * pair[0]}
+def test_the_cost_of_planning_a_very_long_request_or_chat_is_bounded() -> None:
+    long = [
+        ("Summarize {}", BOOK[:57], 200),
+        ("{}", "把图片里的文字读出来", 1000),
+        ("{}", '"text %d" ', 1000),
+    ]
+    costs = {row[:2]: [cost(*row), cost(*row[:2], 4 * row[2])] for row in long}
+    assert not {row: pair for row, pair in costs.items() if pair[1] > 3 * pair[0]}
     turns = [ChatTurn(f"what is in photo {number}.jpg", "A fox.") for number in range(2_000)]
-    request = "Describe it, then read the text aloud"
-    few, many = ({"input": request, "chat_history": chat} for chat in (turns[:500], turns))
-    assert cost(many) <= 5 * cost(few)
+    given = {"input": "Describe it, then read the text aloud"}
+    few, many = (
+        cost_of(lambda chat=chat: PLANNER.invoke({**given, "chat_history": chat}))  # type: ignore[misc]
+        for chat in (turns[:500], turns)
+    )
+    assert many <= 5 * few
 
 
 def test_a_plan_says_what_was_not_read_or_not_planned() -> None:
-    made = PLANNER.invoke(f"Describe a.jpg. {BOOK}\nTranslate 'good morning' into French.")
-    assert [task.task for task in made.tasks] == ["image-to-text", "translation"]
-    assert "only the first and the last 5,000 of its 114,0" in made.notes[0]
-    made = PLANNER.invoke(" ".join(f"Describe {n}.jpg." for n in range(60)))
-    assert len(made.tasks) == 50
-    assert "first 50 of 60 steps" in made.notes[0]
     texts = " ".join(f'"text {number}"' for number in range(270))
-    made = PLANNER.invoke(f"Translate {texts} into French")
-    assert len(made.tasks) == 256
-    assert made.notes == ["tasks left out: 14, since a plan has at most 256"]
+    rows: list[tuple[str, int, str]] = [
+        (
+            f"Describe a.jpg. {BOOK}\nTranslate 'good morning' into French.",
+            2,
+            "only the first and the last 5,000 of its 114,0",
+        ),
+        (" ".join(f"Describe {n}.jpg." for n in range(60)), 50, "first 50 of 60 steps"),
+        (f"Translate {texts} into French", 256, "tasks left out: 14, since a plan has at most 256"),
+    ]
+    for request, count, note in rows:
+        made = PLANNER.invoke(request)
+        assert len(made.tasks) == count
+        assert note in made.notes[0]
 
 
 def test_a_quoted_or_pasted_book_is_worked_on_whole() -> None:
     chinese = "海面平静，船停在港口里。" * 2000
-    rows = {
-        f'Summarize "{BOOK}"': BOOK.strip(),
-        f"请总结下面的文章：\n{chinese}": chinese,
-        f"请总结下面的文章：{chinese}": chinese,
-    }
-    for request, text in rows.items():
+    rows = {f'Summarize "{BOOK}"': BOOK.strip(), f"请总结下面的文章：{chinese}": chinese}
+    for request, text in {**rows, f"请总结下面的文章：\n{chinese}": chinese}.items():
         made = PLANNER.invoke(request)
         assert [(task.task, task.args) for task in made.tasks] == [("summarization", {"text": text})]
         assert not made.notes
