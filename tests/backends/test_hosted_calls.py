@@ -128,9 +128,9 @@ async def test_videos_are_written_to_files(
         call_of("image-to-video", tmp_path, candidate("image-to-video", "fal-ai"), image=files["image"]),
     ]
     for call in calls:
-        assert await run(call) == {"path": str(tmp_path / "0.mp4")}
-        assert (tmp_path / "0.mp4").read_bytes() == b"mp4 of sorts"
-        (tmp_path / "0.mp4").unlink()
+        assert await run(call) == {"path": str(tmp_path / "out-0.mp4")}
+        assert (tmp_path / "out-0.mp4").read_bytes() == b"mp4 of sorts"
+        (tmp_path / "out-0.mp4").unlink()
 
 
 CHAT = {

@@ -77,7 +77,7 @@ def line(text: str, left: float, top: float, right: float, height: float = 20) -
 
 
 @pytest.mark.starter
-async def test_the_cat_is_a_cat(run: Run) -> None:
+async def test_a_photo_is_classified(run: Run) -> None:
     found = await run("image-classification", image=CAT)
     cats = [row for row in found if row["label"] in {"tabby", "tiger cat", "Egyptian cat"}]
     assert (found[0], len(found)) == (cats[0], 5)
