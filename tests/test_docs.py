@@ -1,7 +1,6 @@
-"""README.md and the pages below docs/ are right: snippets run, commands work, tables and links agree.
+"""README.md and the pages in docs/: snippets and commands run; tables, links and settings are correct.
 
-Snippets run as they are written. A language model that they name is a double on this machine, which plans
-their requests from a script; the experts are the real starter models.
+Snippets run unchanged, with the real starter models. Language models are doubles that follow a script.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 
 import httpx
 import pytest
-from doc_blocks import Block, Command, blocks_of, commands_of, is_kept, promises_of
+from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings
@@ -46,7 +45,7 @@ SNIPPETS: dict[str, list[Block]] = {
     for page in (README, DOCS / "agent.md", DOCS / "chains.md")
     for section, blocks in groupby((b for b in blocks_of(page) if b.lang == "python"), lambda b: b.section)
 }
-"""The Python blocks that build on each other, by page and section. Those of extending.md are one group."""
+"""Python blocks that run in one namespace, by page and section; those of extending.md are one group."""
 EXTENDING = blocks_of(DOCS / "extending.md")
 SNIPPETS["extending.md"] = [b for b in EXTENDING if b.lang == "python" and b.section != PACKAGE]
 
@@ -90,7 +89,7 @@ PLANS = {
     ],
     f"What is the main colour of {CAT}?": [a_task(0, "color-naming", image=CAT)],
 }
-"""What the double plans, by request."""
+"""The plans of the double, by request."""
 
 
 def _plan(body: Mapping[str, Any]) -> str:
@@ -116,7 +115,7 @@ def _answer_others(body: Mapping[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[OpenAIDouble]:
-    """The language model that every snippet and command gets."""
+    """The language model of all snippets and commands."""
     script = {"plan": _plan, "select": first_candidate, "respond": _respond, "": _answer_others}
     with OpenAIDouble(script) as server:
         yield server
@@ -148,7 +147,7 @@ def _restored_tasks() -> Iterator[None]:
 @pytest.mark.starter
 @pytest.mark.usefixtures("_loaded_models", "_restored_tasks")
 @pytest.mark.parametrize("group", SNIPPETS)
-def test_snippets_run_and_print_what_they_promise(
+def test_snippets_run_and_print_their_documented_output(
     group: str,
     llm: OpenAIDouble,
     user_directory: Path,
@@ -166,8 +165,8 @@ def test_snippets_run_and_print_what_they_promise(
                     environment.setenv("OPENAI_BASE_URL", llm.base_url)
                 _run_snippet(block, names, request)
             printed = capsys.readouterr().out
-            broken = [promise for promise in promises_of(block.code) if not is_kept(promise, printed)]
-            assert not broken, printed
+            missing = [line for line in expected_outputs(block.code) if not is_printed(line, printed)]
+            assert not missing, printed
     finally:
         _close(names)
 
@@ -218,7 +217,7 @@ def _is_up(port: int) -> bool:
         return False
 
 
-def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
+def test_the_readme_has_only_tested_kinds_of_blocks() -> None:
     assert {block.lang for block in blocks_of(README)} <= {"python", "console", "powershell"}
     programs = {command.words[0] for command in COMMANDS if command.text not in VENV}
     assert programs == {"jarvis", "make", "pip"}
@@ -227,7 +226,7 @@ def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
 @pytest.mark.starter
 @pytest.mark.slow
 @pytest.mark.parametrize("command", JARVIS, ids=lambda command: command.text[:60])
-def test_a_command_prints_what_the_readme_shows(command: Command, user_directory: Path) -> None:
+def test_commands_print_their_documented_output(command: Command, user_directory: Path) -> None:
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
     done = subprocess.run(
         [sys.executable, "-m", "jarvis_agent", *command.words[1:]],
@@ -240,8 +239,8 @@ def test_a_command_prints_what_the_readme_shows(command: Command, user_directory
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    broken = [line for line in command.output if line and not is_kept(line, done.stdout)]
-    assert not broken, done.stdout
+    missing = [line for line in command.output if line and not is_printed(line, done.stdout)]
+    assert not missing, done.stdout
 
 
 def test_the_first_command_is_the_demo_of_the_makefile() -> None:
@@ -269,7 +268,7 @@ def _table(heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`") for cell in row] for row in rows]
 
 
-def test_the_tables_name_every_extra_and_command() -> None:
+def test_the_tables_list_all_extras_and_commands() -> None:
     from typer.main import get_command
 
     from jarvis_agent.interfaces.cli.app import app
@@ -319,7 +318,7 @@ def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:
         assert Settings.model_fields[name].default == float(amount) * units[unit], name
 
 
-def test_the_list_of_models_is_read(tmp_path: Path) -> None:
+def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
     page = (DOCS / "models.md").read_text(encoding="utf-8")
     (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "weights" / "detr").mkdir(parents=True)
