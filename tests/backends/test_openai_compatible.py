@@ -39,7 +39,7 @@ async def ask(server: OpenAIDouble, task: str, **inputs: Any) -> Any:
 @pytest.fixture
 def image(tmp_path: Path) -> Resource:
     path = tmp_path / "cat.png"
-    path.write_bytes(b"png of sorts")
+    path.write_bytes(b"png data")
     return Resource(kind="image", path=path, mime="image/png")
 
 
@@ -67,7 +67,7 @@ async def test_media_are_sent_as_content_blocks(
     image: Resource, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     sound = tmp_path / "a.wav"
-    sound.write_bytes(b"wav of sorts")
+    sound.write_bytes(b"wav data")
     audio = Resource(kind="audio", path=sound, mime="audio/wav")
     video = Resource(kind="video", path=tmp_path / "a.mp4", mime="video/mp4")
     with OpenAIDouble({"": "a cat"}) as server:

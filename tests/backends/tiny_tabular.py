@@ -27,8 +27,8 @@ def dump(folder: Path, estimator: Any) -> None:
 
 def describe(folder: Path, columns: list[str], file: str = "model.skops") -> None:
     """Write a config.json like those of skops' hub tools."""
-    told = {"sklearn": {"columns": columns, "environment": [], "model": {"file": file}}}
-    (folder / "config.json").write_text(json.dumps(told))
+    config = {"sklearn": {"columns": columns, "environment": [], "model": {"file": file}}}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def _save(name: str, folder: Path) -> None:

@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Quiet."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._json(200, {"object": "list", "data": [{"id": "double", "object": "model"}]})
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(b"")
 
     def _break(self, hang: bool) -> None:
-        """End without an end, at once or when the server closes."""
+        """Break the reply off, at once or when the server closes."""
         if hang:
             self.double.closing.wait()
         self.close_connection = True
