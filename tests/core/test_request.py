@@ -1,4 +1,4 @@
-"""Requests: their forms, and the files and URLs that their text names."""
+"""Requests: their forms, and the files and URLs named in their text."""
 
 from __future__ import annotations
 
