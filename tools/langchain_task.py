@@ -36,6 +36,7 @@ from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
+from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
@@ -65,7 +66,7 @@ class LangChainTask:
             "type": "tool_call",
             "id": str(call.task.id),
             "name": self.tool.name,
-            "args": dict(call.inputs),
+            "args": {**call.inputs, **injected_arguments(self.tool, call)},
         }
         config = call.context.config
         if _is_sync(self.tool):

@@ -1,0 +1,78 @@
+"""Tools with injected arguments work as tasks of a plan as they do in `create_agent`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from langchain.tools import InjectedState, InjectedStore, InjectedToolCallId, ToolRuntime
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool, tool
+from pydantic import BaseModel
+from small_agents import plan
+
+from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.testing import ScriptedLLM
+
+
+class Text(BaseModel):
+    text: str
+
+
+@tool
+def runtime_of(text: str, runtime: ToolRuntime) -> str:
+    """Read the runtime."""
+    runtime.stream_writer("working")
+    assert runtime.context is runtime.store is None
+    assert runtime.config["tags"] == ["mine"]
+    return f"{text} {runtime.tool_call_id} {runtime.state['messages'][-1].text}"
+
+
+@tool(args_schema=Text)
+async def hidden(text: str, context: ToolRuntime[None, dict[str, Any]]) -> str:
+    """The schema does not name the injected argument."""
+    return f"{text} {context.tool_call_id} {context.state['messages'][-1].text}"
+
+
+class WithRun(BaseTool):
+    name: str = "with_run"
+    description: str = "A tool with a method."
+
+    def _run(self, text: str, runtime: ToolRuntime) -> str:
+        return f"{text} {runtime.tool_call_id} {runtime.state['messages'][-1].text}"
+
+
+@tool
+def state_of(
+    text: str,
+    state: Annotated[dict[str, Any], InjectedState],
+    messages: Annotated[list[Any], InjectedState("messages")],
+    store: Annotated[Any, InjectedStore()],
+    call: Annotated[str, InjectedToolCallId],
+    user: Annotated[str, InjectedState("user")] = "nobody",
+) -> str:
+    """Read the state."""
+    assert state["messages"] == messages
+    assert (store, user) == (None, "nobody")
+    return f"{text} {call} {' / '.join(message.text for message in messages)}"
+
+
+def run_of(tmp_path: Path, *tools: BaseTool) -> Run:
+    llm = ScriptedLLM(
+        {"plan": plan(*((given.name, [], {"text": "read"}) for given in tools)), "respond": "Done."}
+    )
+    asked = {"input": "Do it", "chat_history": [HumanMessage("Hello"), AIMessage("Hi!")]}
+    with JarvisAgent(llm, tools=tools, settings=Settings(output_dir=tmp_path, max_replans=0)) as agent:
+        return agent.invoke(asked, {"tags": ["mine"]})
+
+
+def test_injected_arguments_hold_the_chat_and_are_no_inputs_of_the_task(tmp_path: Path) -> None:
+    run = run_of(tmp_path, runtime_of, hidden, WithRun(), state_of)
+    assert [result.error for result in run.results] == [None] * 4
+    assert [result.output for result in run.results] == [
+        "read 0 Do it",
+        "read 1 Do it",
+        "read 2 Do it",
+        "read 3 Hello / Hi! / Do it",
+    ]
+    assert all(set(task.args) == {"text"} for task in run.plan.tasks)
