@@ -1,9 +1,9 @@
-"""Tools with injected arguments work as tasks of a plan as they do in `create_agent`."""
+"""Arguments of custom tools: injected ones work as in `create_agent`, and invalid ones are reported."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from langchain.tools import InjectedState, InjectedStore, InjectedToolCallId, ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage
@@ -76,3 +76,22 @@ def test_injected_arguments_hold_the_chat_and_are_no_inputs_of_the_task(tmp_path
         "read 3 Hello / Hi! / Do it",
     ]
     assert all(set(task.args) == {"text"} for task in run.plan.tasks)
+
+
+@tool
+def add(numbers: list[int], mode: Literal["sum", "mean"]) -> str:
+    """Add numbers."""
+    return str(sum(numbers)) if mode == "sum" else Text.model_validate({}).text
+
+
+def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
+    calls: list[tuple[dict[str, Any], str]] = [
+        ({"numbers": ["four", 1], "mode": "sum"}, "argument numbers.0: must be a valid integer, not 'four'"),
+        ({"numbers": [1], "mode": "max"}, "argument mode: must be 'sum' or 'mean', not 'max'"),
+        ({"numbers": [1], "mode": "mean"}, "ValidationError: 1 validation error for Text"),
+    ]
+    llm = ScriptedLLM({"plan": plan(*(("add", [], args) for args, _ in calls)), "respond": "Done."})
+    with JarvisAgent(llm, tools=[add], settings={"output_dir": tmp_path, "max_replans": 0}) as agent:
+        run = agent.invoke("Add the numbers")
+    assert [(result.error or "").splitlines()[0] for result in run.results] == [why for _, why in calls]
+    assert "\n" not in "".join(result.error or "" for result in run.results[:2])
