@@ -72,7 +72,7 @@ def test_if_the_plan_is_cut_off_the_tasks_so_far_are_run(end: Any, message: str)
     ],
 )
 def test_if_planning_fails_the_offline_planner_plans(reply: Any, message: str) -> None:
-    replies = {"plan": reply, "repair": reply, "respond": Failure(400)}
+    replies = {"plan": reply, "repair": reply, "respond": (REFUSE,)}
     with OpenAIDouble(replies) as double, served(double, llm_timeout=timeout_of(reply)) as agent:
         run = agent.invoke("Describe a.jpg")
     assert message in run.plan.notes[0]
@@ -83,7 +83,7 @@ def test_if_planning_fails_the_offline_planner_plans(reply: Any, message: str) -
 
 def test_an_invalid_plan_is_repaired_once_and_then_answered_by_chat() -> None:
     for text in (
-        "I am sorry, Dave. I am afraid I cannot do that.",
+        "I am sorry, but I cannot do that.",
         '{"error": {"message": "overloaded"}}',
         '[{"task": 7, "id": {}, "dep": "x", "args": [[[]]]}]',
         "\x00\udcff\u202e}{][",

@@ -76,7 +76,7 @@ class TestReplies:
         assert await text_of(scripted("<think>[1, 2]</think>\n\n[]")) == "[]"
 
     async def test_an_empty_reply_is_an_error(self) -> None:
-        for reply in ("", "   ", "<think>for ever and ever"):
+        for reply in ("", "   ", "<think>never closed"):
             with pytest.raises(LLMError, match="scripted returned an empty reply"):
                 await text_of(scripted(reply))
 

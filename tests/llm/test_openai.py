@@ -8,13 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from doubles.openai_server import OpenAIDouble
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
-from small_agents import DESCRIBE, DESCRIBE_ALOUD, EXPERTS, plan
+from small_agents import DESCRIBE, DESCRIBE_ALOUD, EXPERTS
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate, first_candidate
@@ -31,26 +28,21 @@ def double() -> Iterator[OpenAIDouble]:
         yield server
 
 
-def agent_at(server: OpenAIDouble, model: Any = None, **settings: Any) -> JarvisAgent:
+def agent_at(server: OpenAIDouble) -> JarvisAgent:
     """An agent that finds the server in its settings; each of its tasks has two models."""
     source = FakeSource(fake_candidate(task, f"{task}/{name}") for task in EXPERTS for name in "ab")
-    chosen = Settings(base_url=server.base_url, model="double", **settings)
-    return JarvisAgent(model, sources=[source], backends=[FakeBackend(EXPERTS)], settings=chosen)
+    settings = Settings(base_url=server.base_url, model="double")
+    return JarvisAgent(sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings)
 
 
 def check(run: Run) -> None:
-    assert [(result.task.task, result.error) for result in run.results] == [
-        ("image-to-text", None),
-        ("text-to-speech", None),
-    ]
+    done = {result.task.task: result.error for result in run.results}
+    assert done == {"image-to-text": None, "text-to-speech": None}
     assert [result.selection.chosen_by for result in run.results if result.selection] == ["llm", "llm"]
     speech = run.results[1].resources[0].path
     assert run.answer == f"A cat; hear it in {speech}."
-    assert {stage: usage.calls for stage, usage in run.usage.items()} == {
-        "plan": 1,
-        "select": 2,
-        "respond": 1,
-    }
+    calls = {stage: usage.calls for stage, usage in run.usage.items()}
+    assert calls == {"plan": 1, "select": 2, "respond": 1}
     assert all(usage.input_tokens > 10 and usage.output_tokens > 3 for usage in run.usage.values())
 
 
@@ -72,16 +64,6 @@ def test_it_works_sync_and_async_and_in_several_event_loops(double: OpenAIDouble
         for run in agent.batch([REQUEST] * 4):
             check(run)
         assert agent.model_name == f"double at {double.base_url}"
-
-
-def test_temperature_0_is_sent_only_for_models_that_we_construct(double: OpenAIDouble) -> None:
-    with agent_at(double) as agent:
-        agent.invoke(REQUEST)
-    own = ChatOpenAI(model="mine", base_url=double.base_url, api_key=SecretStr("k"), temperature=0.7)
-    with agent_at(double, own) as agent:
-        assert agent.invoke(REQUEST).ok
-    sent = {(request.body["model"], request.body["temperature"]) for request in double.requests}
-    assert sent == {("double", 0.0), ("mine", 0.7)}
 
 
 SCRIPT = """
@@ -111,16 +93,3 @@ def test_a_script_runs_sync_and_async_and_exits() -> None:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == ["A cat."] * 4
-
-
-def test_the_environment_configures_an_agent_with_a_real_expert(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OpenCV finds the edges; no model is needed. The path in the answer is corrected."""
-    edges = plan(("canny-control", [], {"image": "a.jpg"}))
-    with OpenAIDouble({"plan": edges, "respond": "The edges: /tmp/edges.png"}) as server:
-        monkeypatch.setenv("JARVIS_BASE_URL", server.base_url)
-        with JarvisAgent() as agent:
-            run = agent.invoke("Make a canny edge image of a.jpg")
-    (path,) = [path for result in run.results for path in result.paths()]
-    assert run.answer == f"The edges: {path}"
-    assert path.is_file()
-    assert server.stages() == ["plan", "respond"]

@@ -68,7 +68,7 @@ EN_FR, FR_EN = (
 READER = model("reader", "image-to-text", traits=("ocr",), local=True)
 BOTH = model("both", "image-to-text", traits=("ocr", "caption"))
 CAPTIONER = model("captioner", "image-to-text", traits=("caption",))
-FRENCH = {"args": {"text": "Hi", "src_lang": "en", "tgt_lang": "French"}}
+FRENCH: dict[str, Any] = {"args": {"text": "Hi", "src_lang": "en", "tgt_lang": "French"}}
 
 ORDERS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str]]] = [
     ((FEW, MANY, HERE), {}, ["here", "many", "few"]),

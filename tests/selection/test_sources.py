@@ -20,8 +20,6 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as source_package
-from jarvis_agent.selection.sources.base import ModelSource, RemoteSource
-from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.recommended import recommended, recommended_models
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource
@@ -179,12 +177,6 @@ async def test_the_models_file_precedes_the_other_sources(
     assert [source.name for source in default_sources()] == [source.name for source in others]
     listed = await asyncio.to_thread(list_models, DETECTION, Settings(models_file=file))
     assert "mine" in {*listed.rejected, *(model.id for model in listed.models)}
-
-
-def test_the_sources_implement_their_protocols() -> None:
-    own, hub = RegisteredSource(), HubSource(Settings())
-    assert [isinstance(one, ModelSource) for one in (own, hub)] == [True, True]
-    assert [isinstance(one, RemoteSource) for one in (own, hub)] == [False, True]
 
 
 def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() -> None:
