@@ -335,9 +335,13 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
+            shown = False
             async with aclosing(self.events(value, config)) as events, aclosing(chunks(events)) as found:
                 async for chunk in found:
+                    shown = True
                     yield chunk
+            if not shown:
+                yield await self._waiting_run(config)
 
 
 async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
@@ -39,6 +39,14 @@ async def waiting(tmp_path: Path, calls: list[str]) -> JarvisAgent:
 
 async def decide(durable: JarvisAgent, decision: Any) -> Any:
     return await durable.ainvoke(Command(resume=decision), THREAD)
+
+
+def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls: list[str]) -> None:
+    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+    (chunk,) = durable.stream("count", THREAD)
+    assert [task.task for task in chunk.plan.tasks] == ["count"]
+    run = sum(durable.stream(Command(resume=True), THREAD), Run())
+    assert [result.status for result in run.results] == ["ok"]
 
 
 async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
