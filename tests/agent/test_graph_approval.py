@@ -73,10 +73,16 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
 
 
+def test_approval_needs_a_checkpointer(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, []).with_checkpointer(None, approve=True)
+    with pytest.raises(ConfigError, match=r"^approve=True needs a checkpointer: .*, approve=True\)$"):
+        agent.invoke("count")
+
+
 async def test_an_invalid_decision_is_asked_again(waiting: JarvisAgent, calls: list[str]) -> None:
     invalid = {
         "approved with True": 7,
-        "no plan was found": "perhaps later",
+        "contains no plan": "perhaps later",
         "sing": [UNKNOWN],
         "verdict": {"verdict": 1},
     }

@@ -108,7 +108,7 @@ def test_if_the_plan_is_unusable_the_offline_planner_plans() -> None:
     with OpenAIDouble(replies) as double, served(double) as agent:
         run = agent.invoke("Describe a.jpg")
     assert [(result.task.task, result.status) for result in run.results] == [("image-to-text", "ok")]
-    assert "could not plan: it wrote nothing that can be used" in run.plan.notes[0]
+    assert "could not plan: the reply contains no plan: " in run.plan.notes[0]
     assert "I would look at it." in run.plan.notes[0]
 
 

@@ -18,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 
 import jarvis_agent.planning.offline
 from jarvis_agent.core.context import ChatTurn
@@ -127,8 +128,8 @@ def test_the_chat_is_what_a_request_refers_to() -> None:
 
 def test_an_empty_plan_has_a_reason() -> None:
     rows = {
-        "hello": "asks for nothing",
-        "what's the weather like": "nothing that an expert model does",
+        "hello": "no task type does this: “hello”",
+        "what's the weather like": "no task type does this",
         "qwrt zxpl mnbv": "not understood",
         "Transcribe the recording": "needs an audio file, and none is named",
         "Describe the picture": "needs an image, and none is named",
@@ -141,8 +142,20 @@ def test_an_empty_plan_has_a_reason() -> None:
     assert OfflinePlanner().invoke({"input": "Describe a.jpg", "tools": {}}).notes == ["no task is offered"]
 
 
+def test_a_task_that_is_not_offered_is_named() -> None:
+    @tool
+    def count_words(text: str) -> str:
+        """Count the words of a text."""
+        return str(len(text.split()))
+
+    reasons = {"one of the tools": ["image-to-text", count_words], "`jarvis models": ["image-to-text"]}
+    for reason, tools in reasons.items():
+        made = OfflinePlanner(tools).invoke("Transcribe b.wav")
+        assert reason in " ".join(made.notes)
+
+
 def test_what_is_understood_is_planned_and_the_rest_is_noted() -> None:
-    flight = "“Book a flight to London” is nothing that an expert model does"
+    flight = "no task type does this: “Book a flight to London”"
     rows = {
         "Book a flight to London and describe a.jpg": [flight],
         "Hello! Describe a.jpg please. Thanks!": [],
