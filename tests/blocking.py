@@ -49,7 +49,7 @@ def no_blocking() -> Iterator[list[str]]:
 
 def _guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callable[..., Any]:
     def guard(*args: Any, **options: Any) -> Any:
-        if asyncio._get_running_loop() is not None and (place := _blamed()):
+        if asyncio._get_running_loop() is not None and (place := _caller()):
             refused.append(f"{name} blocks the event loop, in {place}")
             raise BlockingCallError(refused[-1])
         return call(*args, **options)
@@ -57,8 +57,8 @@ def _guarded(call: Callable[..., Any], name: str, refused: list[str]) -> Callabl
     return guard
 
 
-def _blamed() -> str | None:
-    """The line of this package that leads to a call; None if there is none, or in an import."""
+def _caller() -> str | None:
+    """The calling line of this package; None for calls from elsewhere and during imports."""
     frame = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,12 +1,12 @@
-"""The code blocks of a Markdown file, and the commands and promised outputs in them.
+"""The code blocks of a Markdown file, and the commands and expected outputs in them.
 
     for block in blocks_of(README):
         block.lang, block.section, block.code      # "python", "Tools in an agent", "from jarvis_agent …"
     for command in commands_of(block):
         command.text, command.env, command.output
 
-A `console` block holds commands after `$ `, a `powershell` block after `> `; what follows a command is what
-it prints. There `…` stands for anything, and a number for any number.
+A `console` block has commands after `$ `, a `powershell` block after `> `; the lines after a command are its
+output, where `…` matches any text and a number any number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PART = re.compile(
     r"^#{2,4} (?P<title>[^\n]+)$|^```(?P<lang>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _PROMPTS = {"console": "$ ", "powershell": "> "}
-_PROMISE = re.compile(r"# → (?P<text>.+)$", re.MULTILINE)
+_EXPECTED = re.compile(r"# → (?P<text>.+)$", re.MULTILINE)
 _SETTING = re.compile(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>\S*) ")
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -38,7 +38,7 @@ class Block:
 
 @dataclass
 class Command:
-    """A command; `env` holds the variables that stand before it, `output` what it prints."""
+    """A command; `env` holds the variables before it, `output` its expected output."""
 
     text: str
     env: dict[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def blocks_of(file: Path) -> list[Block]:
 
 
 def commands_of(block: Block) -> list[Command]:
-    """The commands of a block; a line that ends with a backslash goes on in the next one."""
+    """The commands of a block; a backslash at the end of a line continues it."""
     prompt = _PROMPTS[block.lang]
     found: list[Command] = []
     for line in block.code.replace("\\\n", "").splitlines():
@@ -81,14 +81,14 @@ def commands_of(block: Block) -> list[Command]:
     return found
 
 
-def promises_of(code: str) -> list[str]:
-    """What a snippet says that it prints: what stands behind `# →`."""
-    return [match["text"] for match in _PROMISE.finditer(code)]
+def expected_outputs(code: str) -> list[str]:
+    """The expected output of a snippet: the comments after `# →`."""
+    return [match["text"] for match in _EXPECTED.finditer(code)]
 
 
-def is_kept(promise: str, printed: str) -> bool:
-    """Whether a promised line is among those that were printed."""
-    wanted = ".*?".join(re.escape(part) for part in _plain(promise).split("…"))
+def is_printed(expected: str, printed: str) -> bool:
+    """Whether the output contains an expected line."""
+    wanted = ".*?".join(re.escape(part) for part in _plain(expected).split("…"))
     return any(re.fullmatch(wanted, _plain(line)) for line in printed.splitlines())
 
 

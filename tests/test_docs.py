@@ -1,7 +1,6 @@
-"""README.md and the pages below docs/ are right: snippets run, commands work, tables and links agree.
+"""README.md and the pages in docs/: snippets and commands run; tables, links and settings are correct.
 
-Snippets run as they are written. A language model that they name is a double on this machine, which plans
-their requests from a script; the experts are the real starter models.
+Snippets run unchanged, with the real starter models. Language models are doubles that follow a script.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from shutil import copytree
@@ -26,8 +26,9 @@ from typing import Any
 
 import httpx
 import pytest
-from doc_blocks import Block, Command, blocks_of, commands_of, is_kept, promises_of
+from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
+from small_agents import Row, plan
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings
 from jarvis_agent.selection.sources.registered import Registration
@@ -46,7 +47,7 @@ SNIPPETS: dict[str, list[Block]] = {
     for page in (README, DOCS / "agent.md", DOCS / "chains.md")
     for section, blocks in groupby((b for b in blocks_of(page) if b.lang == "python"), lambda b: b.section)
 }
-"""The Python blocks that build on each other, by page and section. Those of extending.md are one group."""
+"""Python blocks that run in one namespace, by page and section; those of extending.md are one group."""
 EXTENDING = blocks_of(DOCS / "extending.md")
 SNIPPETS["extending.md"] = [b for b in EXTENDING if b.lang == "python" and b.section != PACKAGE]
 
@@ -65,39 +66,30 @@ JARVIS = list({tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == "j
 CAT, PAGE, SPEECH = "examples/cat.jpg", "examples/page.png", "examples/speech.wav"
 
 
-def a_task(id: int, task: str, dep: int = -1, **args: str) -> dict[str, Any]:  # noqa: A002
-    return {"task": task, "id": id, "dep": [dep], "args": args}
-
-
+READ: Row = ("image-to-text", [], {"image": "page.png"})
+CLASSIFY: Row = ("image-classification", [], {"image": CAT})
+TRANSCRIBE: Row = ("automatic-speech-recognition", [], {"audio": SPEECH})
+OUTLINE: Row = ("canny-control", [], {"image": CAT})
 PLANS = {
-    f"What animal is in {CAT}?": [a_task(0, "image-classification", image=CAT)],
-    f"Tell me what animal is in {CAT} and make a canny edge image of it.": [
-        a_task(0, "image-classification", image=CAT),
-        a_task(1, "canny-control", image=CAT),
-    ],
-    "Read the text in page.png aloud.": [
-        a_task(0, "image-to-text", image="page.png"),
-        a_task(1, "text-to-speech", 0, text="<resource>-0"),
-    ],
-    "Transcribe this.": [a_task(0, "automatic-speech-recognition", audio=SPEECH)],
-    f"Make a canny edge image of {CAT}.": [a_task(0, "canny-control", image=CAT)],
-    "Now turn that image into a scribble drawing.": [
-        a_task(0, "scribble-control", image="the path in the chat log")
-    ],
-    f"How many words are spoken in {SPEECH}?": [
-        a_task(0, "automatic-speech-recognition", audio=SPEECH),
-        a_task(1, "count_words", 0, text="<resource>-0"),
-    ],
-    f"What is the main colour of {CAT}?": [a_task(0, "color-naming", image=CAT)],
+    f"What animal is in {CAT}?": plan(CLASSIFY),
+    f"Tell me what animal is in {CAT} and make a canny edge image of it.": plan(CLASSIFY, OUTLINE),
+    "Read the text in page.png aloud.": plan(READ, ("text-to-speech", [0], {"text": "<resource>-0"})),
+    "Transcribe this.": plan(TRANSCRIBE),
+    f"Make a canny edge image of {CAT}.": plan(OUTLINE),
+    "Now turn that image into a scribble drawing.": plan(("scribble-control", [], {"image": "<earlier>"})),
+    f"How many words are spoken in {SPEECH}?": plan(
+        TRANSCRIBE, ("count_words", [0], {"text": "<resource>-0"})
+    ),
+    f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
 }
-"""What the double plans, by request."""
+"""The plans of the double, by request; `<earlier>` is the image in the chat history."""
 
 
 def _plan(body: Mapping[str, Any]) -> str:
     prompt = str(body["messages"][-1]["content"])
     request = re.findall(r"<request>\n(.*?)\n</request>", prompt, re.DOTALL)[-1]
     made = re.findall(r"[^\s\"']+-control\.png", prompt)
-    return json.dumps(PLANS[request]).replace("the path in the chat log", made[-1] if made else "")
+    return PLANS[request].replace("<earlier>", made[-1] if made else "")
 
 
 def _respond(body: Mapping[str, Any]) -> str:
@@ -116,7 +108,7 @@ def _answer_others(body: Mapping[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def llm() -> Iterator[OpenAIDouble]:
-    """The language model that every snippet and command gets."""
+    """The language model of all snippets and commands."""
     script = {"plan": _plan, "select": first_candidate, "respond": _respond, "": _answer_others}
     with OpenAIDouble(script) as server:
         yield server
@@ -148,7 +140,7 @@ def _restored_tasks() -> Iterator[None]:
 @pytest.mark.starter
 @pytest.mark.usefixtures("_loaded_models", "_restored_tasks")
 @pytest.mark.parametrize("group", SNIPPETS)
-def test_snippets_run_and_print_what_they_promise(
+def test_snippets_run_and_print_their_documented_output(
     group: str,
     llm: OpenAIDouble,
     user_directory: Path,
@@ -166,8 +158,8 @@ def test_snippets_run_and_print_what_they_promise(
                     environment.setenv("OPENAI_BASE_URL", llm.base_url)
                 _run_snippet(block, names, request)
             printed = capsys.readouterr().out
-            broken = [promise for promise in promises_of(block.code) if not is_kept(promise, printed)]
-            assert not broken, printed
+            missing = [line for line in expected_outputs(block.code) if not is_printed(line, printed)]
+            assert not missing, printed
     finally:
         _close(names)
 
@@ -202,23 +194,19 @@ def served(user_directory: Path) -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while not _is_up(port):
+        while True:
             assert server.poll() is None, "jarvis serve has ended"
-            time.sleep(0.1)
+            with suppress(httpx.ConnectError):
+                httpx.get(f"http://127.0.0.1:{port}/health").raise_for_status()
+                break
+            time.sleep(0.05)
         yield port
     finally:
         server.terminate()
         server.wait()
 
 
-def _is_up(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").is_success
-    except httpx.ConnectError:
-        return False
-
-
-def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
+def test_the_readme_has_only_tested_kinds_of_blocks() -> None:
     assert {block.lang for block in blocks_of(README)} <= {"python", "console", "powershell"}
     programs = {command.words[0] for command in COMMANDS if command.text not in VENV}
     assert programs == {"jarvis", "make", "pip"}
@@ -227,7 +215,7 @@ def test_every_block_of_the_readme_is_of_a_tested_kind() -> None:
 @pytest.mark.starter
 @pytest.mark.slow
 @pytest.mark.parametrize("command", JARVIS, ids=lambda command: command.text[:60])
-def test_a_command_prints_what_the_readme_shows(command: Command, user_directory: Path) -> None:
+def test_commands_print_their_documented_output(command: Command, user_directory: Path) -> None:
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
     done = subprocess.run(
         [sys.executable, "-m", "jarvis_agent", *command.words[1:]],
@@ -240,8 +228,8 @@ def test_a_command_prints_what_the_readme_shows(command: Command, user_directory
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    broken = [line for line in command.output if line and not is_kept(line, done.stdout)]
-    assert not broken, done.stdout
+    missing = [line for line in command.output if line and not is_printed(line, done.stdout)]
+    assert not missing, done.stdout
 
 
 def test_the_first_command_is_the_demo_of_the_makefile() -> None:
@@ -269,7 +257,7 @@ def _table(heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`") for cell in row] for row in rows]
 
 
-def test_the_tables_name_every_extra_and_command() -> None:
+def test_the_tables_list_all_extras_and_commands() -> None:
     from typer.main import get_command
 
     from jarvis_agent.interfaces.cli.app import app
@@ -319,7 +307,7 @@ def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:
         assert Settings.model_fields[name].default == float(amount) * units[unit], name
 
 
-def test_the_list_of_models_is_read(tmp_path: Path) -> None:
+def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
     page = (DOCS / "models.md").read_text(encoding="utf-8")
     (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "weights" / "detr").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The quickstart notebook runs from top to bottom, and shows what it made."""
+"""The quickstart notebook runs, and its committed outputs are those of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def outputs_of(notebook: Any) -> Iterator[Any]:
 
 
 def pictures_in(notebook: Any) -> list[Image.Image]:
-    """Every picture that a reader sees, those within HTML too."""
+    """All pictures in the outputs, including those within HTML."""
     encoded: list[str] = []
     for output in outputs_of(notebook):
         data = output.get("data", {})
@@ -38,7 +38,7 @@ def pictures_in(notebook: Any) -> list[Image.Image]:
 
 
 def text_in(notebook: Any) -> str:
-    """All that a reader sees in words."""
+    """All text of cells and outputs."""
     shown = [cell.source for cell in notebook.cells]
     for output in outputs_of(notebook):
         data = output.get("data", {})
@@ -49,7 +49,7 @@ def text_in(notebook: Any) -> str:
 @pytest.mark.starter
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_notebook_runs_and_shows_what_the_committed_one_shows(tmp_path: Path) -> None:
+def test_the_notebook_runs_with_the_committed_outputs(tmp_path: Path) -> None:
     for folder in ("notebooks", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("outputs"))
     notebook = read(tmp_path / "notebooks" / QUICKSTART.name)
@@ -67,13 +67,13 @@ def test_the_notebook_runs_and_shows_what_the_committed_one_shows(tmp_path: Path
         assert said in text_in(read(QUICKSTART))
 
 
-def test_the_committed_notebook_was_run_in_one_go_without_an_error() -> None:
+def test_the_committed_notebook_was_run_in_order_without_errors() -> None:
     cells = [cell for cell in read(QUICKSTART).cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert not [output for output in outputs_of(read(QUICKSTART)) if output.output_type == "error"]
 
 
-def test_the_committed_notebook_is_small_and_tells_nothing_of_the_machine_it_ran_on() -> None:
+def test_the_committed_notebook_is_small_and_contains_no_local_paths() -> None:
     assert QUICKSTART.stat().st_size < 600_000
     folders = set(re.findall(r"(?<![\w.:/])/[a-z][\w-]*/[\w-]+(?=/)", text_in(read(QUICKSTART))))
     assert folders == {"/tmp/langchain-hugginggpt"}

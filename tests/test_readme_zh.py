@@ -1,7 +1,6 @@
-"""The Chinese README says what the English one says: the same code, structure, links and numbers.
+"""The Chinese README has the same code, structure, links and numbers as the English one, section by section.
 
-What the code does is tested in test_readme.py; here the two pages are held side by side,
-section by section, so that a change of one that is not carried over to the other fails.
+tests/test_docs.py runs the code.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ each_section = pytest.mark.parametrize(
 
 
 def test_the_code_blocks_are_the_same() -> None:
-    of_english, of_chinese = ([(b.lang, b.code) for b in blocks_of(page)] for page in (ENGLISH, CHINESE))
-    assert of_english
-    assert of_chinese == of_english
+    english, chinese = ([(b.lang, b.code) for b in blocks_of(page)] for page in (ENGLISH, CHINESE))
+    assert english
+    assert chinese == english
 
 
 def test_the_headings_have_the_same_levels_in_the_same_order() -> None:
-    of_english, of_chinese = (
+    english, chinese = (
         [heading.partition(" ")[0] for heading, _ in sections(page)] for page in (ENGLISH, CHINESE)
     )
-    assert len(of_english) > 1
-    assert of_chinese == of_english
+    assert len(english) > 1
+    assert chinese == english
 
 
 @each_section
@@ -82,12 +81,12 @@ def test_a_table_has_the_same_rows_with_the_same_code_and_numbers(english: str, 
     assert [numbers(cell) for cell in translated] == [numbers(cell) for cell in cells]
 
 
-def test_links_lead_somewhere() -> None:
+def test_the_targets_of_links_exist() -> None:
     local = re.findall(r"\]\((?!https://)([^)\s]+)\)", CHINESE.read_text(encoding="utf-8"))
     assert local
     assert not [link for link in local if not (ROOT / link).exists()]
 
 
-def test_each_page_leads_to_the_other() -> None:
+def test_each_page_links_to_the_other() -> None:
     assert "English | [简体中文](README.zh-CN.md)" in ENGLISH.read_text(encoding="utf-8").splitlines()
     assert "[English](README.md) | 简体中文" in CHINESE.read_text(encoding="utf-8").splitlines()

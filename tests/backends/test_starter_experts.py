@@ -159,15 +159,7 @@ async def test_a_spoken_sentence_is_understood_again(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.starter
-async def test_texts_are_compared_ranked_sorted_and_embedded(run: Run) -> None:
-    sentences = ["A kitten is napping.", "The stock market fell.", "Dogs bark."]
-    scores = await run("sentence-similarity", text="A cat sleeps on the sofa.", sentences=sentences)
-    assert scores[0] > 0.5 > scores[2] > scores[1]
-    texts = ["Cars need petrol.", "The moon is far.", "Photosynthesis turns light into sugar."]
-    ranked = await run("text-ranking", text="How do plants make food?", sentences=texts)
-    assert [row["index"] for row in ranked] == [2, 0, 1]
-    assert ranked[0]["text"] == texts[2]
-    assert ranked[0]["score"] > ranked[1]["score"] > ranked[2]["score"]
+async def test_labels_keep_their_order_and_vectors_have_length_one(run: Run) -> None:
     for labels in (["politics", "sport", "cooking"], "politics, sport, cooking"):
         text = "Simmer the onions until they are golden."
         found = await run("zero-shot-classification", text=text, labels=labels)
@@ -175,7 +167,6 @@ async def test_texts_are_compared_ranked_sorted_and_embedded(run: Run) -> None:
         assert sum(row["score"] for row in found) == pytest.approx(1)
         assert found[2]["score"] > 0.6
     ((vector,),) = await run("feature-extraction", text="hello")
-    assert len(vector) == 384
     assert sum(number**2 for number in vector) == pytest.approx(1, abs=1e-4)
 
 

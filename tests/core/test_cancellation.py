@@ -6,9 +6,9 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -188,60 +188,58 @@ def test_an_interrupted_sync_call_stops_its_run(stage: str, monkeypatch: pytest.
     agent.close()
 
 
-@needs_proc
-async def test_a_cancelled_download_disconnects_and_removes_its_partial_file(tmp_path: Path) -> None:
-    disconnected = asyncio.Event()
+@dataclass
+class HangingServer:
+    """Answers one request with `reply`, and then waits until the client disconnects."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    reply: bytes
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 70_000)
+        writer.write(b"HTTP/1.1 200 OK\r\n" + self.reply)
         await writer.drain()
-        await reader.read()
-        disconnected.set()
+        self.asked.set()
+        while await reader.read(65536):
+            continue
+        self.disconnected.set()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, family=socket.AF_INET)
-    url, target = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/a.jpg", tmp_path / "part.jpg"
-    files = {name for name in open_files() if not name.startswith("socket:")}
-    async with server:
-        running = asyncio.create_task(fetch(url, target, Settings(allow_private_urls=True)))
-        assert await asyncio.to_thread(until, lambda: target.exists() and target.stat().st_size > 0)
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Serves inside the block; yields the URL."""
+        async with await asyncio.start_server(self._answer, "127.0.0.1", 0, family=socket.AF_INET) as server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    async def see_cancelled(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Cancel a call that has received the reply, and wait until it has disconnected."""
+        running = asyncio.create_task(call)
+        await asyncio.wait_for(self.asked.wait(), 20)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert not target.exists()
-        await asyncio.wait_for(disconnected.wait(), 20)
+        await asyncio.wait_for(self.disconnected.wait(), 20)
+
+
+@needs_proc
+async def test_a_cancelled_download_disconnects_and_removes_its_partial_file(tmp_path: Path) -> None:
+    target, settings = tmp_path / "part.jpg", Settings(allow_private_urls=True)
+    server = HangingServer(b"Content-Length: 1000000\r\n\r\n" + b"x" * 70_000)
+    files = {name for name in open_files() if not name.startswith("socket:")}
+    async with server.serving() as url:
+        await server.see_cancelled(fetch(f"{url}/a.jpg", target, settings))
+    assert not target.exists()
     assert {name for name in open_files() if not name.startswith("socket:")} == files
 
 
 async def test_a_cancelled_run_closes_its_connection_to_the_language_model() -> None:
     pytest.importorskip("langchain_openai")
-    closed = asyncio.Event()
-    asked = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        await writer.drain()
-        asked.set()
-        while await reader.read(65536):
-            continue
-        closed.set()
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, family=socket.AF_INET)
-    port = server.sockets[0].getsockname()[1]
-    settings = Settings(base_url=f"http://127.0.0.1:{port}/v1", model="m", offline=True)
-    agent = JarvisAgent(settings=settings, sources=[], backends=[])
-    running = asyncio.create_task(agent.ainvoke("hello"))
-    await asyncio.wait_for(asked.wait(), 20)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await asyncio.wait_for(closed.wait(), 20)
-    await agent.aclose()
-    server.close()
-    await server.wait_closed()
+    server = HangingServer(b"Content-Type: text/event-stream\r\n\r\n")
+    async with server.serving() as url:
+        settings = Settings(base_url=f"{url}/v1", model="m", offline=True)
+        async with JarvisAgent(settings=settings, sources=[], backends=[]) as agent:
+            await server.see_cancelled(agent.ainvoke("hello"))
 
 
 async def test_a_run_cancelled_twice_leaves_no_empty_directory(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -30,16 +31,13 @@ class Half:
         return None
 
 
-class Named:
-    """A source without `candidates`."""
-
-    name = "named"
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"sources": [Named()]}, r"a source .* Named lacks `candidates`; see the protocol ModelSource in"),
+        (
+            {"sources": [SimpleNamespace(name="mine")]},
+            r"a source .* lacks `candidates`; see .* ModelSource in",
+        ),
         ({"sources": [FakeSource]}, r"a source .* FakeSource is a class; give an instance"),
         ({"backends": [Half()]}, r"a backend .* Half lacks `run`, `close`; see the protocol Backend in"),
         ({"backends": [Half]}, r"the backend Half cannot be made from \(settings, pool\): TypeError"),

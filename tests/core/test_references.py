@@ -11,59 +11,25 @@ from jarvis_agent.core.references import (
 )
 
 SPELLINGS = """
-<resource>-3
-<GENERATED>-3
-<resource-3>
-<Resource>_3
-<node-3>
-<node 3>
-<task_3>
-<resource>-<3>
-<resource>-task_3
-<resource>-task_id_3
-<resource> - 3
-<resource>3
-<image>-3
-<output-3>
-resource-3
-RESOURCE_3
-generated-3
-<task3>
-<resource>-3.text
-<resource>-3.summary_text
-<resource>-3[0]["text"][1][2][3]
-""".strip().splitlines()
+<resource>-3 | <GENERATED>-3 | <resource-3> | <Resource>_3 | <node-3> | <node 3> | <task_3> |
+<resource>-<3> | <resource>-task_3 | <resource>-task_id_3 | <resource> - 3 | <resource>3 | <image>-3 |
+<output-3> | resource-3 | RESOURCE_3 | generated-3 | <task3> | <resource>-3.text |
+<resource>-3.summary_text | <resource>-3[0]["text"][1][2][3]
+"""
 
 NO_REFERENCES = """
-resource-3.jpg
-my-resource-3
-data/resource-3
-https://example.org/resource-3/a.png
-resource-3-final
-resources
-<b>-3
-<resource>-
-text-3
-the 3 <tasks>
-<h3>
-<resource>-3.text.jpg
-<resource>-3.textbook
-<resource>-3 [1]
-""".strip().splitlines()
+resource-3.jpg | my-resource-3 | data/resource-3 | https://example.org/resource-3/a.png |
+resource-3-final | resources | <b>-3 | <resource>- | text-3 | the 3 <tasks> | <h3> |
+<resource>-3.text.jpg | <resource>-3.textbook | <resource>-3 [1]
+"""
 
 
-def test_references_are_found_in_nested_values_in_order_and_once():
+def test_references_in_nested_values_are_found_in_order_and_replaced():
     value = {"a": ["<resource>-2", {"b": "of <resource>-0 and <resource>-2"}], "c": 7}
     assert refs_in(value) == [2, 0]
-
-
-def test_references_are_replaced():
     made = {0: {"boxes": [1]}, 1: ["a", "b"], 2: 42, 3: r"\1 {x} <resource>-5"}
     cases = [
-        (
-            {"x": "<resource>-0", "y": [" <resource>-1 "]},
-            {"x": {"boxes": [1]}, "y": [["a", "b"]]},
-        ),
+        ({"x": "<resource>-0", "y": [" <resource>-1 "]}, {"x": {"boxes": [1]}, "y": [["a", "b"]]}),
         ("Read this: <resource>-2!", "Read this: 42!"),
         ("say <resource>-3", r"say \1 {x} <resource>-5"),
         ({"n": 1, "t": "resource", "none": None}, {"n": 1, "t": "resource", "none": None}),
@@ -73,7 +39,7 @@ def test_references_are_replaced():
 
 
 def test_common_spellings_are_normalised():
-    for spelling in SPELLINGS:
+    for spelling in map(str.strip, SPELLINGS.split("|")):
         assert normalise_references(spelling) == ref(3)
         text = f"see {spelling}."
         assert normalise_references({"text": [text]}) == {"text": ["see <resource>-3."]}, spelling
@@ -83,7 +49,7 @@ def test_common_spellings_are_normalised():
 
 
 def test_file_names_and_other_text_are_not_references():
-    for text in NO_REFERENCES:
+    for text in map(str.strip, NO_REFERENCES.split("|")):
         assert normalise_references(text) == text
     assert refs_in(normalise_references("<resource-1>2 apples")) == [1]
 

@@ -1,4 +1,4 @@
-"""Requests: their forms, and the files and URLs that their text names."""
+"""Requests: their forms, and the files and URLs named in their text."""
 
 from __future__ import annotations
 
@@ -12,43 +12,41 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import MOST_NAMES, mentions
 from jarvis_agent.core.request import Request
 
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("How many objects in e1.jpg?", ["e1.jpg"]),
-        ("A: a.jpg, B: b.jpg, C: c.jpg, how many zebras?", ["a.jpg", "b.jpg", "c.jpg"]),
-        ("open 'my holiday photo.png' and ./x/y-z.wav.", ["my holiday photo.png", "./x/y-z.wav"]),
-        ("see https://example.org/a/b.png, please", ["https://example.org/a/b.png"]),
-        ("描述examples/cat.jpg里的图片", ["examples/cat.jpg"]),
-        ("图片“猫.png”里有什么", ["猫.png"]),
-        (r"read C:\pictures\cat.jpg", [r"C:\pictures\cat.jpg"]),
-        ("a.jpg and a.jpg again", ["a.jpg"]),
-        ("猫.jpg里有什么", ["猫.jpg"]),
-        ("描述猫.jpg", ["描述猫.jpg"]),
-        ("描述examples/cat.jpg里的图", ["examples/cat.jpg"]),
-        ("用YOLO检测photos/cat.jpg", ["photos/cat.jpg"]),
-        ("看看photos/照片1.jpg", ["photos/照片1.jpg"]),
-        ("a.jpg和b.jpg哪个好", ["a.jpg", "b.jpg"]),
-        ("고양이.jpg에 무엇이 있나요", ["고양이.jpg"]),
-        ("Что на фото.jpg?", ["фото.jpg"]),
-        ("Wer ist auf Müller.jpg und Mu\u0308ller.jpg?", ["Müller.jpg", "Mu\u0308ller.jpg"]),
-        ("What's in 'my photo.png'?", ["my photo.png"]),
-        ("图片'我的 猫.png'里有什么", ["我的 猫.png"]),
-        ("看https://a.com/b.jpg（第一张）", ["https://a.com/b.jpg"]),
-        ("看https://a.com/b.jpg里的猫", ["https://a.com/b.jpg"]),
-        ("(see https://a.org/Foo_(bar)).", ["https://a.org/Foo_(bar)"]),
-        ("Version 1.2 costs 3.50, e.g. today. See you at 5 p.m.", []),
-        ("I said: \"hello there\". It's 'fine'.", []),
-    ],
-)
-def test_file_names_and_urls_in_a_text_are_found(text, names):
-    assert mentions(text) == names
+TEXTS: list[tuple[str, list[str]]] = [
+    ("How many objects in e1.jpg?", ["e1.jpg"]),
+    ("A: a.jpg, B: b.jpg, C: c.jpg, how many zebras?", ["a.jpg", "b.jpg", "c.jpg"]),
+    ("open 'my holiday photo.png' and ./x/y-z.wav.", ["my holiday photo.png", "./x/y-z.wav"]),
+    ("see https://example.org/a/b.png, please", ["https://example.org/a/b.png"]),
+    ("描述examples/cat.jpg里的图片", ["examples/cat.jpg"]),
+    ("图片“猫.png”里有什么", ["猫.png"]),
+    (r"read C:\pictures\cat.jpg", [r"C:\pictures\cat.jpg"]),
+    ("a.jpg and a.jpg again", ["a.jpg"]),
+    ("猫.jpg里有什么", ["猫.jpg"]),
+    ("描述猫.jpg", ["描述猫.jpg"]),
+    ("描述examples/cat.jpg里的图", ["examples/cat.jpg"]),
+    ("用YOLO检测photos/cat.jpg", ["photos/cat.jpg"]),
+    ("看看photos/照片1.jpg", ["photos/照片1.jpg"]),
+    ("a.jpg和b.jpg哪个好", ["a.jpg", "b.jpg"]),
+    ("고양이.jpg에 무엇이 있나요", ["고양이.jpg"]),
+    ("Что на фото.jpg?", ["фото.jpg"]),
+    ("Wer ist auf Müller.jpg und Mu\u0308ller.jpg?", ["Müller.jpg", "Mu\u0308ller.jpg"]),
+    ("What's in 'my photo.png'?", ["my photo.png"]),
+    ("图片'我的 猫.png'里有什么", ["我的 猫.png"]),
+    ("看https://a.com/b.jpg（第一张）", ["https://a.com/b.jpg"]),
+    ("看https://a.com/b.jpg里的猫", ["https://a.com/b.jpg"]),
+    ("(see https://a.org/Foo_(bar)).", ["https://a.org/Foo_(bar)"]),
+    ("Version 1.2 costs 3.50, e.g. today. See you at 5 p.m.", []),
+    ("I said: \"hello there\". It's 'fine'.", []),
+]
 
 
-def test_text_joined_to_a_file_name_is_separated_by_the_files_that_exist():
+def test_file_names_and_urls_in_a_text_are_found():
+    assert [(text, mentions(text)) for text, _ in TEXTS] == TEXTS
+    # The files that exist tell where a name without spaces around it begins.
     for known in ("照片1.jpg", "1.jpg", "片1.jpg"):
         assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [known]
+    many = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
+    assert mentions(" ".join(many)) == many[:MOST_NAMES]
 
 
 @pytest.mark.parametrize(
@@ -68,19 +66,9 @@ def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
     assert cost(64_000) <= 24 * cost(8_000) + 0.02
 
 
-def test_the_number_of_file_names_is_limited() -> None:
-    names = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
-    assert mentions(" ".join(names)) == names[:MOST_NAMES]
-
-
 def test_text_dicts_and_messages_are_requests():
-    for value in (
-        "hi",
-        {"input": "hi"},
-        {"messages": [("human", "hi")]},
-        [HumanMessage("hi")],
-        HumanMessage("hi"),
-    ):
+    messages = [HumanMessage("hi")]
+    for value in ("hi", {"input": "hi"}, {"messages": [("human", "hi")]}, messages, messages[0]):
         assert Request.of(value).text == "hi"
     for files in ("a.jpg", Path("a.jpg"), ["a.jpg"], (Path("a.jpg"),)):
         assert Request.of({"input": "hi", "files": files}).files == ["a.jpg"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -41,23 +42,20 @@ def test_arguments_precede_variables_and_none_means_not_given(monkeypatch: pytes
     assert (settings.policy, settings.top_k) == ("hosted-only", 3)
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "given", "message"),
-    [
+def test_an_invalid_value_is_reported_with_its_field_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[tuple[str, str, dict[str, Any], str]] = [
         ("JARVIS_TOP_K", "many", {}, "JARVIS_TOP_K: .+'many'"),
         ("JARVIS_OFFLINE", "perhaps", {}, "JARVIS_OFFLINE: .+'perhaps'"),
         ("JARVIS_POLICY", "local-only", {"policy": "fast"}, "^policy: .+'fast'"),
         ("JARVIS_POLICIES", "translation=fast", {}, "JARVIS_POLICIES.+'fast'"),
         ("JARVIS_POLICIES", "translation", {}, "JARVIS_POLICIES"),
         ("JARVIS_POLICIES", '{"translation": ', {}, "JARVIS_POLICIES"),
-    ],
-)
-def test_an_invalid_value_is_reported_with_its_field_or_variable(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, given: dict[str, str], message: str
-) -> None:
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(ConfigError, match=message):
-        load_settings(**given)
+    ]
+    for variable, value, given, message in cases:
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            with pytest.raises(ConfigError, match=message):
+                load_settings(**given)
 
 
 def test_an_unknown_field_is_refused() -> None:
@@ -72,30 +70,18 @@ def test_an_unknown_field_is_refused() -> None:
 def test_misspelt_variables_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names = [
-        "JARVIS_TASK_TIMEOUTT",
-        "JARVIS_POLICY",
-        "JARVIS_HF_TOKEN",
-        "JARVIS_HOME",
-        "JARVIS_DEBUG",
-        "HOME",
-    ]
+    names = ["JARVIS_TASK_TIMEOUTT", "JARVIS_POLICY", "JARVIS_HF_TOKEN", "JARVIS_HOME", "JARVIS_DEBUG"]
     assert misspelt_variables(names) == {"JARVIS_TASK_TIMEOUTT": "JARVIS_TASK_TIMEOUT"}
     monkeypatch.setenv("JARVIS_POLCY", "local-only")
     assert load_settings().policy == "local-first"
     assert "JARVIS_POLCY is not a setting and is ignored; did you mean JARVIS_POLICY?" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "text-to-image=hosted-first, translation=local-only,",
-        '{"text-to-image": "hosted-first", "translation": "local-only"}',
-    ],
-)
-def test_policies_by_task_are_pairs_or_json(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
-    monkeypatch.setenv("JARVIS_POLICIES", written)
-    settings = Settings()
-    assert settings == Settings(policies={"text-to-image": "hosted-first", "translation": "local-only"})
+def test_policies_by_task_are_pairs_or_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies = {"text-to-image": "hosted-first", "translation": "local-only"}
+    for written in ("text-to-image=hosted-first, translation=local-only,", json.dumps(policies)):
+        monkeypatch.setenv("JARVIS_POLICIES", written)
+        settings = Settings()
+        assert settings.policies == policies
     assert settings.policy_for("text-to-image") == "hosted-first"
     assert settings.policy_for("summarization") == settings.policy == "local-first"

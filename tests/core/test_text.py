@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from langchain_core.tools import tool
+from small_agents import plan
 
 from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
 from jarvis_agent.core.text import brief_text, first_tokens, replace_surrogates, replace_surrogates_in
@@ -55,17 +55,18 @@ async def test_a_run_with_lone_surrogates_can_be_stored(tmp_path: Path) -> None:
         """The weather."""
         return HALF
 
-    tasks = (
-        '[{"task": "weather", "id": 0, "args": {"city": "Oslo"}},'
-        ' {"task": "text-generation", "id": 1, "args": {"text": "Go on"}}]'
-    )
-    parts: dict[str, Any] = {
-        "sources": [FakeSource([fake_candidate("text-generation")])],
-        "backends": [FakeBackend({"text-generation": {"generated_text": HALF}})],
-        "settings": Settings(output_dir=tmp_path),
-    }
-    tools = [weather, *hf_tools(tasks=["text-generation"], **parts)]
-    agent = JarvisAgent(ScriptedLLM({"plan": tasks, "respond": HALF}), tools, **parts)
+    script = plan(("weather", [], {"city": "Oslo"}), ("text-generation", [], {"text": "Go on"}))
+    expert = {"text-generation": {"generated_text": HALF}}
+    tools = [
+        weather,
+        *hf_tools(
+            tasks=["text-generation"],
+            sources=[FakeSource([fake_candidate("text-generation")])],
+            backends=[FakeBackend(expert)],
+        ),
+    ]
+    settings = Settings(output_dir=tmp_path)
+    agent = JarvisAgent(ScriptedLLM({"plan": script, "respond": HALF}), tools, settings=settings)
     run = await agent.ainvoke(HALF)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert Run.model_validate_json(run.model_dump_json()) == run

@@ -1,7 +1,7 @@
-"""Small good files of every kind, damaged ones made from them, and a reader that works as a task does.
+"""Small valid files of every kind, damaged versions of them, and a reader as tasks use it.
 
-refusals(damaged(good_files(folder)["png"]), "png", folder)     # how many were refused, each by its name
-python tests/media/fuzzed.py folder                             # {"png": 1048576, …}: peak bytes by format
+refusals(damaged(valid_files(folder)["png"]), "png", folder)     # the number of refused files
+python tests/media/fuzzed.py folder                              # {"png": 1048576, …}: peak bytes by format
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ CONTROL = 64_000_000
 """Bytes of an image whose decoding shows that the memory of decoders is measured."""
 
 
-def good_files(folder: Path) -> dict[str, bytes]:
-    """The content of one good file of every format."""
+def valid_files(folder: Path) -> dict[str, bytes]:
+    """The content of one valid file of every format."""
     image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 32, 3), dtype=np.uint8))
     noise = np.random.default_rng(0).normal(0, 0.1, 3000)
     for suffix, kind in KINDS.items():
@@ -153,7 +153,7 @@ def growths(folder: Path) -> dict[str, int]:
     """Peak growth of this process in bytes while it reads files with huge header values, by format."""
     Image.new("L", (8000, CONTROL // 8000)).save(folder / "control.png")
     grown = {"control": _growth(lambda: Image.open(folder / "control.png").load())}
-    for suffix, content in good_files(folder).items():
+    for suffix, content in valid_files(folder).items():
         huge = [(name, made) for name, made in damaged(content) if name.startswith("huge")]
         refusals([("whole", content)], suffix, folder)  # loads the libraries
         grown[suffix] = _growth(lambda: refusals(huge, suffix, folder))  # noqa: B023 - called at once

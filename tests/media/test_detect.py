@@ -44,7 +44,7 @@ def test_the_content_decides_the_type(tmp_path: Path) -> None:
         assert detect_media_type(path) == (kind, mime), head
 
 
-def test_the_name_of_a_file_that_does_not_exist_tells_its_kind() -> None:
+def test_the_kind_of_a_missing_file_is_guessed_from_its_name() -> None:
     kinds = {"a.JPG": "image", "b.csv": "table", "c.zip": "file", "d": "file", "e.svg": "image"}
     kinds |= dict.fromkeys(("f.pdf", "g.docx", "h.epub", "http://x.org/i.html?a=b.png"), "text")
     kinds["http://[abc/x.png"] = "file"
@@ -65,7 +65,7 @@ def test_special_files_and_unknown_types_are_refused(tmp_path: Path, monkeypatch
                 detect_media_type(Path(path))
     with pytest.raises(InputError, match="is a directory"):
         detect_media_type(tmp_path)
-    rubbish = tmp_path / "x.bin"
-    rubbish.write_bytes(bytes(range(256)) * 4)
+    unknown = tmp_path / "x.bin"
+    unknown.write_bytes(bytes(range(256)) * 4)
     with pytest.raises(InputError, match="not a supported file type"):
-        detect_media_type(rubbish)
+        detect_media_type(unknown)

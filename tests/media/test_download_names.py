@@ -1,4 +1,4 @@
-"""Names in downloads: TLS, the Host header and proxies get the host name of a checked address."""
+"""Host names in downloads: TLS, the Host header and proxies get the name, not the checked address."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _world(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-async def test_a_checked_address_is_asked_under_the_name_of_its_host(
+async def test_requests_to_a_checked_address_use_its_host_name(
     certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(certificate) as shop:
@@ -116,7 +116,7 @@ async def test_a_checked_address_is_asked_under_the_name_of_its_host(
         assert (await fetch(url, tmp_path / "x", Settings())).read_bytes() == b"from the shop"
 
 
-async def test_a_proxy_is_asked_for_the_name_and_never_for_a_private_address(
+async def test_a_proxy_gets_the_host_name_and_never_a_private_address(
     certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"https://{NAME}/a.txt"

@@ -1,4 +1,4 @@
-"""Damaged files of every kind: each is read, or refused by name, in bounded memory and time."""
+"""Damaged files of every kind are read, or refused with the name of the file, in limited memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("soundfile")
 pytest.importorskip("trimesh")
 
 import numpy as np
-from fuzzed import CONTROL, KINDS, damaged, good_files, read, refusals, write_aac
+from fuzzed import CONTROL, KINDS, damaged, read, refusals, valid_files, write_aac
 
 from jarvis_agent.core.errors import InputError
 
@@ -26,18 +26,18 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::User
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return good_files(tmp_path_factory.mktemp("good"))
+def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return valid_files(tmp_path_factory.mktemp("valid"))
 
 
 @pytest.mark.parametrize("suffix", KINDS)
 async def test_a_file_is_read_under_any_name_and_refused_as_another_kind(
-    suffix: str, good: dict[str, bytes], tmp_path: Path
+    suffix: str, valid: dict[str, bytes], tmp_path: Path
 ) -> None:
     kind = KINDS[suffix]
     for name in (f"a.{suffix}", *(() if kind in ("table", "text") else ("a.png", "a.wav", "a", "a.txt"))):
         path = tmp_path / name
-        path.write_bytes(good[suffix])
+        path.write_bytes(valid[suffix])
         assert await read(path, kind), name
     path = tmp_path / f"a.{suffix}"
     for other in {"image", "audio", "video", "3d", "table"} - {kind}:
@@ -46,13 +46,13 @@ async def test_a_file_is_read_under_any_name_and_refused_as_another_kind(
 
 
 @pytest.mark.parametrize("suffix", KINDS)
-def test_a_damaged_file_is_read_or_refused_by_its_name(
-    suffix: str, good: dict[str, bytes], tmp_path: Path
+def test_a_damaged_file_is_read_or_refused_with_its_name(
+    suffix: str, valid: dict[str, bytes], tmp_path: Path
 ) -> None:
-    assert refusals(damaged(good[suffix]), suffix, tmp_path) > 0
+    assert refusals(damaged(valid[suffix]), suffix, tmp_path) > 0
 
 
-def test_sound_whose_channels_change_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_audio_whose_number_of_channels_changes_is_refused(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).normal(0, 0.1, (2, 4096))
     parts = []
     for count in (1, 2):
@@ -62,8 +62,8 @@ def test_sound_whose_channels_change_is_refused_by_its_name(tmp_path: Path) -> N
     assert refusals(mixed, "aac", tmp_path) == 2
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak memory")
-def test_a_header_that_claims_much_takes_little_memory(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
+def test_huge_sizes_in_headers_allocate_little_memory(tmp_path: Path) -> None:
     """Measured in a new process: memory freed by other tests would hide it. malloc returns it at once."""
     at_once = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "0"}
     command = [sys.executable, str(Path(__file__).with_name("fuzzed.py")), str(tmp_path)]

@@ -103,10 +103,10 @@ async def test_a_server_reads_no_path_of_a_request_outside_the_allowed_directori
 
 
 async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store: ResourceStore) -> None:
-    resource = await store.grant_mention("ghost.jpg")
+    resource = await store.grant_mention("missing.jpg")
     assert (resource.kind, resource.path) == ("image", None)
-    with pytest.raises(InputError, match=r"ghost\.jpg does not exist"):
-        await store.resolve("ghost.jpg", "image")
+    with pytest.raises(InputError, match=r"missing\.jpg does not exist"):
+        await store.resolve("missing.jpg", "image")
     await store.grant_mention("notes.txt")
     with pytest.raises(InputError, match=r"notes\.txt does not exist"):
         await store.text_of("notes.txt")
@@ -190,7 +190,7 @@ async def test_an_earlier_address_is_fetched_when_a_task_uses_it(store: Resource
         await store.resolve(url, "image")
 
 
-async def test_a_file_name_stands_for_its_text_or_its_path_but_a_sentence_does_not(
+async def test_file_names_are_replaced_by_text_or_path_and_sentences_are_not(
     store: ResourceStore, picture: Path, tmp_path: Path
 ) -> None:
     note = tmp_path / "note.txt"
