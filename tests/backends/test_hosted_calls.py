@@ -118,7 +118,7 @@ async def test_videos_are_written_to_files(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.inference._providers.fal_ai._POLLING_INTERVAL", 0)
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
-    hub.answer("/files/v.mp4", body=b"mp4 of sorts")
+    hub.answer("/files/v.mp4", body=b"mp4 data")
     hub.answer("/status", body={"status": "COMPLETED"})
     hub.answer("/requests/1", body={"video": {"url": f"{hub.url}/fal-ai/files/v.mp4"}})
     queue = {"request_id": "1", "status": "IN_QUEUE", "response_url": f"{hub.url}/requests/1"}
@@ -128,9 +128,9 @@ async def test_videos_are_written_to_files(
         call_of("image-to-video", tmp_path, candidate("image-to-video", "fal-ai"), image=files["image"]),
     ]
     for call in calls:
-        assert await run(call) == {"path": str(tmp_path / "0.mp4")}
-        assert (tmp_path / "0.mp4").read_bytes() == b"mp4 of sorts"
-        (tmp_path / "0.mp4").unlink()
+        assert await run(call) == {"path": str(tmp_path / "out-0.mp4")}
+        assert (tmp_path / "out-0.mp4").read_bytes() == b"mp4 data"
+        (tmp_path / "out-0.mp4").unlink()
 
 
 CHAT = {

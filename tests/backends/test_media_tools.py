@@ -23,7 +23,7 @@ from jarvis_agent.media.detect import detect_media_type
 av = pytest.importorskip("av")
 np = pytest.importorskip("numpy")
 
-Working = Callable[..., Any]
+RunTool = Callable[..., Any]
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def tone(tmp_path: Path) -> Resource:
 
 
 @pytest.fixture
-def working(tmp_path: Path) -> Working:
-    """A tool's result, by task and inputs."""
+def run_tool(tmp_path: Path) -> RunTool:
+    """Runs the tool of a task with these inputs."""
     return lambda task, **inputs: ALGORITHMS[task].run(a_call(TASKS[task], tmp_path, **inputs))
 
 
@@ -61,7 +61,7 @@ def seconds_of_sound(path: Path) -> float:
 
 
 def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
-    working: Working, tmp_path: Path, subtests: pytest.Subtests
+    run_tool: RunTool, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """The sound is resampled to 48 kHz if AAC lacks its rate."""
     for name, codec, size, rate, kept in (
@@ -71,7 +71,7 @@ def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
     ):
         with subtests.test(name):
             video = Resource(kind="video", path=a_film(tmp_path / name, codec, size))
-            path = working("combine-video-audio", video=video, audio=a_tone(tmp_path, rate))["path"]
+            path = run_tool("combine-video-audio", video=video, audio=a_tone(tmp_path, rate))["path"]
             assert detect_media_type(path) == ("video", "video/mp4")
             assert pictures(path) == 10
             assert seconds_of_sound(path) == pytest.approx(1.0, abs=0.2)
@@ -83,7 +83,7 @@ def test_a_dubbed_video_has_the_pictures_of_one_and_the_sound_of_the_other(
 
 
 def test_media_without_the_needed_streams_are_refused(
-    working: Working, film: Resource, tone: Resource, tmp_path: Path, subtests: pytest.Subtests
+    run_tool: RunTool, film: Resource, tone: Resource, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     path = tmp_path / "broken.mp4"
     path.write_bytes(b"\0\0\0\x18ftypisom" + b"garbage" * 20)
@@ -96,17 +96,17 @@ def test_media_without_the_needed_streams_are_refused(
         ("extract-frames", {"video": broken}, r"broken\.mp4 cannot be read as a video"),
     ):
         with subtests.test(task, message=message), pytest.raises(BadInputError, match=message):
-            working(task, **inputs)
+            run_tool(task, **inputs)
 
 
-def test_the_sound_of_a_video_becomes_a_wav_file(working: Working, film: Resource, tone: Resource) -> None:
+def test_the_sound_of_a_video_becomes_a_wav_file(run_tool: RunTool, film: Resource, tone: Resource) -> None:
     dubbed = film
     for _ in range(2):  # the second sound replaces the first
-        path = working("combine-video-audio", video=dubbed, audio=tone)["path"]
+        path = run_tool("combine-video-audio", video=dubbed, audio=tone)["path"]
         dubbed = Resource(kind="video", path=path)
     with av.open(path) as video:
         assert len(video.streams.audio) == 1
-    path = working("extract-audio", video=dubbed)["path"]
+    path = run_tool("extract-audio", video=dubbed)["path"]
     with wave.open(str(path)) as sound:
         assert (sound.getframerate(), sound.getsampwidth(), sound.getnchannels()) == (16_000, 2, 1)
         samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
@@ -114,7 +114,7 @@ def test_the_sound_of_a_video_becomes_a_wav_file(working: Working, film: Resourc
     assert np.abs(samples).max() == pytest.approx(16_384, rel=0.2)
 
 
-def test_frames_are_spread_over_a_video(working: Working, film: Resource, subtests: pytest.Subtests) -> None:
+def test_frames_are_spread_over_a_video(run_tool: RunTool, film: Resource, subtests: pytest.Subtests) -> None:
     for count, times in (
         (1, [0.5]),
         ("3", [0.1, 0.5, 0.8]),
@@ -123,29 +123,29 @@ def test_frames_are_spread_over_a_video(working: Working, film: Resource, subtes
         (64, [place / 10 for place in range(10)]),
     ):
         with subtests.test(count=count):
-            found = working("extract-frames", video=film, count=count)
+            found = run_tool("extract-frames", video=film, count=count)
             assert [row["time"] for row in found] == pytest.approx(times)
             shades = [row["image"].convert("L").getpixel((0, 0)) for row in found]
             assert shades == pytest.approx([200 * time for time in times], abs=4)
     refused = "extract-frames needs a whole number from 1 to 64"
     for count in (65, 0, -1, 1.5, "many", "nan", "inf", True, [3]):
         with subtests.test(count=count), pytest.raises(BadInputError, match=refused):
-            working("extract-frames", video=film, count=count)
+            run_tool("extract-frames", video=film, count=count)
 
 
-def test_frames_of_a_video_that_was_filmed_sideways_are_upright(working: Working, film: Resource) -> None:
+def test_frames_of_a_video_that_was_filmed_sideways_are_upright(run_tool: RunTool, film: Resource) -> None:
     assert film.path is not None
     content = bytearray(film.path.read_bytes())
     matrix = content.index(b"tkhd") + 44
     quarter = (0, 1 << 16, 0, (-1 << 16) % (1 << 32), 0, 0, 0, 0, 1 << 30)
     content[matrix : matrix + 36] = b"".join(value.to_bytes(4, "big") for value in quarter)
     film.path.write_bytes(content)
-    (frame,) = working("extract-frames", video=film, count=1)
+    (frame,) = run_tool("extract-frames", video=film, count=1)
     assert frame["image"].size == (16, 32)
 
 
 def test_an_image_is_resized(
-    working: Working, tmp_path: Path, photo: Resource, subtests: pytest.Subtests
+    run_tool: RunTool, tmp_path: Path, photo: Resource, subtests: pytest.Subtests
 ) -> None:
     for asked, size in (
         ({"width": 100}, (100, 50)),
@@ -155,7 +155,7 @@ def test_an_image_is_resized(
         ({"width": 50, "height": ""}, (50, 25)),
     ):
         with subtests.test(**asked):
-            assert working("resize-image", image=photo, **asked).size == size
+            assert run_tool("resize-image", image=photo, **asked).size == size
     refused: list[tuple[dict[str, Any], str]] = [
         ({}, "needs a width or a height"),
         ({"width": 0}, "whole number from 1 to 100000000 for width"),
@@ -167,7 +167,7 @@ def test_an_image_is_resized(
     ]
     for asked, message in refused:
         with subtests.test(message), pytest.raises(BadInputError, match=message):
-            working("resize-image", image=photo, **asked)
+            run_tool("resize-image", image=photo, **asked)
     call = a_call(TASKS["resize-image"], tmp_path, image=photo, width=100)
     with pytest.raises(BadInputError, match="more than 4,000"):
         ALGORITHMS["resize-image"].run(replace(call, settings=Settings(max_pixels=4_000)))
@@ -223,15 +223,15 @@ NO_BOXES: list[tuple[Any, str]] = [
 
 
 def test_the_part_in_a_box_is_cut_out(
-    working: Working, quarters: Resource, subtests: pytest.Subtests
+    run_tool: RunTool, quarters: Resource, subtests: pytest.Subtests
 ) -> None:
     for box in BOXES:
         with subtests.test(box=box):
-            part = working("crop-image", image=quarters, box=box)
+            part = run_tool("crop-image", image=quarters, box=box)
             assert part.size == (20, 10)
             assert part.getcolors() == [(200, (0, 0, 255))]
     for box, message in NO_BOXES:
         with subtests.test(box=str(box)[:50]):
             with pytest.raises(BadInputError, match=message) as refused:
-                working("crop-image", image=quarters, box=box)
+                run_tool("crop-image", image=quarters, box=box)
             assert len(str(refused.value)) < 300

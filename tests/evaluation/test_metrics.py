@@ -148,17 +148,17 @@ NAMES = [*MAKES, "Magic", "Image_Editing"]
 VALUES = ["Hello", "x.jpg", "b.mp4", "'x.wav'", "你好", "", "a\u2028b", {"text": "Hello"}, ["a", "b.png"]]
 
 
-def random_nodes(dice: random.Random, names: Sequence[str]) -> list[dict[str, Any]]:
+def random_nodes(rng: random.Random, names: Sequence[str]) -> list[dict[str, Any]]:
     """The nodes of a plan, with references to other nodes before or after."""
-    count = dice.choice((0, 1, 1, 2, 3, 4))
+    count = rng.choice((0, 1, 1, 2, 3, 4))
     made = []
     for place in range(count):
         others = [f"<node-{other}>" for other in range(count) if other != place]
         arguments = [
-            dice.choice(others if others and dice.random() < 0.5 else VALUES)
-            for _ in range(dice.choice((0, 1, 1, 2)))
+            rng.choice(others if others and rng.random() < 0.5 else VALUES)
+            for _ in range(rng.choice((0, 1, 1, 2)))
         ]
-        made.append({"task": dice.choice(names), "arguments": arguments})
+        made.append({"task": rng.choice(names), "arguments": arguments})
     return made
 
 
@@ -191,10 +191,10 @@ def script_f1(gold: Iterable[Iterable[Any]], predicted: Iterable[Iterable[Any]])
 
 def test_compat_mode_gives_the_figures_of_taskbenchs_script() -> None:
     for seed in range(40):
-        dice = random.Random(seed)
-        gold = {str(n): random_nodes(dice, list(MAKES)) for n in range(12)}
-        predicted = {record: random_nodes(dice, NAMES) for record in gold if dice.random() < 0.9}
-        predicted |= {record: gold[record] for record in predicted if dice.random() < 0.5}
+        rng = random.Random(seed)
+        gold = {str(n): random_nodes(rng, list(MAKES)) for n in range(12)}
+        predicted = {record: random_nodes(rng, NAMES) for record in gold if rng.random() < 0.9}
+        predicted |= {record: gold[record] for record in predicted if rng.random() < 0.5}
         graphs = [
             {record: read_graph({"id": record, "task_nodes": plan}) for record, plan in run.items()}
             for run in (gold, predicted)
