@@ -86,7 +86,7 @@ def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
         (Run(plan=Plan(tasks=[CAPTION]), answer="Sorry", usage={"respond": Usage(calls=1)}), False),
         (Run(), False),
         (Run(answer="Hello!", usage={"chat": Usage(calls=1)}), True),
-        (Run(answer="Certainly!", plan=Plan(notes=["no plan was found in: <code>"])), False),
+        (Run(answer="Certainly!", plan=Plan(notes=["the reply contains no plan: <code>"])), False),
         (
             Run(
                 plan=Plan(tasks=[CAPTION, SPEECH]),
