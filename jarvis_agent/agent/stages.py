@@ -86,7 +86,7 @@ def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     for tool in tools:
         if not isinstance(tool, BaseTool):
             raise ConfigError(
-                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one from a function"
+                f"{tool!r} is not a LangChain tool; `langchain_core.tools.tool` makes one from a function"
             )
         if tool.name in runners:
             raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")

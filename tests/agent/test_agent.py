@@ -102,6 +102,15 @@ def test_a_request_has_many_forms() -> None:
     assert {call.inputs["image"].path for call in backend.calls} == {Path("a.jpg").absolute()}
 
 
+def test_a_bare_name_in_the_text_means_the_attached_file() -> None:
+    Path("photos").mkdir()
+    photo = picture(Path("photos/b.jpg"))
+    agent, _, backend = small_agent(plan(("image-to-text", [], {"image": "b.jpg"})))
+    with agent:
+        assert agent.invoke({"input": "What is in b.jpg?", "files": [str(photo)]}).ok
+    assert backend.calls[0].inputs["image"].path == photo.absolute()
+
+
 def plan_for_attachment(messages: Any) -> str:
     """A plan for the one file that the prompt lists."""
     name = messages[-1].text.split("<files>\n- ")[1].split("\n")[0].partition(": ")[2]

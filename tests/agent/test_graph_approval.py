@@ -88,13 +88,19 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
 
 
+def test_approval_needs_a_checkpointer(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, []).with_checkpointer(None, approve=True)
+    with pytest.raises(ConfigError, match=r"^approve=True needs a checkpointer: .*, approve=True\)$"):
+        agent.invoke("count")
+
+
 async def test_after_an_invalid_decision_the_plan_is_shown_again(
     waiting: JarvisAgent, calls: list[str]
 ) -> None:
     """A valid task of an edited plan is kept, and shown before it runs."""
     cases: list[tuple[Any, str, str]] = [
         (7, "approved with True", "one"),
-        ("perhaps later", "no plan was found", "one"),
+        ("perhaps later", "contains no plan", "one"),
         ({"verdict": 1}, "verdict", "one"),
         ([UNKNOWN], "sing", "one"),
         ([TWO, UNKNOWN], "sing", "two"),
