@@ -1,6 +1,6 @@
-"""What tests of durable runs share: an agent whose tasks count, and a run that stops in the middle.
+"""Shared by tests of durable runs: an agent that counts its calls, and a run that is cancelled midway.
 
-agent = counting_agent(tmp_path, calls)                 # its plan: count one, then count what came of it
+agent = counting_agent(tmp_path, calls)                 # its plan: count "one"
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE_BY_ONE: list[Row] = [ONE, ("count", [0], {"text": "<resource>-0"})]
 
 
 def counting(calls: list[str], stuck: asyncio.Event | None = None) -> list[BaseTool]:
-    """A tool that notes its calls; while `stuck` is set, the call for "one!" says so and never ends."""
+    """A tool that records its calls. The first call with "one!" sets `stuck`, if given, and hangs."""
 
     @tool
     async def count(text: str) -> str:
@@ -38,13 +38,13 @@ def counting(calls: list[str], stuck: asyncio.Event | None = None) -> list[BaseT
 def counting_agent(
     folder: Path, calls: list[str], *rows: Row, stuck: asyncio.Event | None = None
 ) -> JarvisAgent:
-    """An agent that counts "one", or does what the rows say."""
+    """An agent with the plan in `rows`, by default to count "one"."""
     llm = ScriptedLLM({"plan": plan(*(rows or [ONE])), "respond": "Done.", "chat": "Hello!"})
     return JarvisAgent(llm, tools=counting(calls, stuck), settings=Settings(output_dir=folder / "out"))
 
 
 async def stop_when(stuck: asyncio.Event, durable: JarvisAgent, request: Any) -> None:
-    """Begin a run and cancel it as soon as `stuck` is set."""
+    """Start a run and cancel it when `stuck` is set."""
     running = asyncio.create_task(durable.ainvoke(request, THREAD))
     await stuck.wait()
     running.cancel()

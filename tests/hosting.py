@@ -1,12 +1,15 @@
-"""What the tests of hosted models share: calls of one model, and files as bytes."""
+"""Builders for the tests of hosted models: calls of one model, and files as bytes."""
 
 from __future__ import annotations
 
 import base64
 import io
 import wave
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from result_bench import a_call
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hosted.inference_providers import HostedBackend
@@ -41,14 +44,8 @@ def candidate(task: str, *providers: str, **fields: Any) -> Candidate:
 
 
 def call_of(task: str, tmp_path: Path, model: Candidate | None = None, **inputs: Any) -> Call:
-    names = iter(range(99))
-    return Call(
-        TASKS[task],
-        model or candidate(task),
-        inputs,
-        lambda suffix: tmp_path / f"{next(names)}{suffix}",
-        SETTINGS,
-    )
+    made = a_call(TASKS[task], tmp_path, **inputs)
+    return replace(made, candidate=model or candidate(task), settings=SETTINGS)
 
 
 async def run(call: Call) -> Any:

@@ -1,6 +1,6 @@
-"""A durable run in a process of its own, to be killed: python tests/killed_runs.py FOLDER
+"""A durable run in its own process, to be killed by a test: python tests/killed_runs.py FOLDER
 
-It is stored in SQLite; with the address of a Postgres database in TEST_POSTGRES, in that.
+It is stored in SQLite, or in the PostgreSQL database whose URL is in TEST_POSTGRES.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stages import FakeStage
 from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 
 SHAPE: dict[int, list[int]] = {0: [], 1: [], 2: [0], 3: [0, 1], 4: [2], 5: [3], 6: [4, 5], 7: [1]}
-"""The plan: for each task the ones that it needs."""
+"""The plan: the dependencies of each task."""
 
 MARK = b"GIF89a"
-"""Before the text in the files that tasks write, so that they are taken for images."""
+"""Start of the files that tasks write, so that they are detected as images."""
 
 
 async def random_plan(inputs: Any) -> AsyncIterator[Plan]:
-    """Plans with other words at each call: a plan that is made again is another one."""
+    """A plan with a random word, so that a repeated planning step is noticed."""
     word = os.urandom(3).hex()
     for number, deps in SHAPE.items():
         text = f"{word} {number} " + " ".join(f"<resource>-{dep}" for dep in deps)
@@ -54,14 +54,14 @@ def worker(log: Path) -> BaseTool:
 
 
 def executed(folder: Path) -> list[int]:
-    """The ids of the tasks that were started, in their order."""
+    """The ids of the started tasks, in order."""
     log = folder / "log"
     return [int(line) for line in log.read_text().splitlines()] if log.is_file() else []
 
 
 @asynccontextmanager
 async def database(folder: Path) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """The checkpointer, with its tables."""
+    """The checkpointer with its tables."""
     if address := os.environ.get("TEST_POSTGRES"):
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 

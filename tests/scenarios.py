@@ -1,10 +1,10 @@
 """The case studies of the HuggingGPT paper: requests with their plans, also as the paper printed them.
 
-    SCENARIOS["read-aloud"].plan        the plan that is meant
-    SCENARIOS["read-aloud"].printed     what the paper printed, slips and all
-    SCENARIOS["read-aloud"].graph       the graph that both must come to
+    SCENARIOS["read-aloud"].plan        the intended plan
+    SCENARIOS["read-aloud"].printed     the plan in the paper, with its errors
+    SCENARIOS["read-aloud"].graph       the graph of `printed`, where it differs from that of `plan`
 
-`EXPERTS` are the doubles that do the tasks: raw outputs in the forms in which real models give them.
+`EXPERTS` are fake experts: raw outputs in the forms of real models.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ZEBRAS = {"a.jpg": 2, "b.jpg": 3, "c.jpg": 1}
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """What an expert must have been given: the principal result of the task of this name."""
+    """Stands for the principal result of this task in the expected inputs of an expert."""
 
     task: str
 
@@ -42,11 +42,11 @@ class Scenario:
     """One case study.
 
     Attributes:
-        request: what the user says.
+        request: the text of the user.
         plan: the tasks as (name, deps, args), numbered from 0.
-        printed: the plan in the words of the paper; "" where it prints the plan that is meant.
-        graph: the graph that `printed` comes to; None: that of `plan`.
-        received: by task, the inputs that its expert must get beside files of the request.
+        printed: the plan in the paper; "" if it is the intended plan.
+        graph: the plan with the graph of `printed`; None: that of `plan`.
+        received: the expected inputs of experts, by task.
     """
 
     request: str
@@ -247,7 +247,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def graph(plan: Plan) -> list[str]:
-    """A plan without its ids and its order: each task with its arguments and all that stands behind it."""
+    """A plan without ids and order: each task with its arguments and its dependencies in full."""
     known: dict[int, str] = {}
     for task in plan.tasks:
         args = substitute(task.args, known.__getitem__)
@@ -257,7 +257,7 @@ def graph(plan: Plan) -> list[str]:
 
 
 def make_files(folder: Path, *names: str) -> None:
-    """Small real pictures."""
+    """Write small images."""
     for place, name in enumerate(names):
         Image.new("RGB", (32, 24), (40 * place % 255, 120, 200)).save(folder / name)
 
@@ -275,7 +275,7 @@ def _filmed(call: Call) -> dict[str, Any]:
 
 
 def _detected(call: Call) -> list[dict[str, Any]]:
-    """So many zebras as `ZEBRAS` says; two other things in every other picture."""
+    """Zebras as counted in `ZEBRAS`; two other objects in any other image."""
     count = ZEBRAS.get(call.inputs["image"].name)
     labels = ["zebra"] * count if count else ["girl", "book"]
     return [
@@ -311,9 +311,9 @@ EXPERTS: dict[str, Any] = {
 
 
 def make_experts(**changed: Any) -> tuple[FakeSource, FakeBackend]:
-    """Two models for each task; for image-to-text one that describes, and one that reads what is printed.
+    """Two models for each task; for image-to-text one for captions and one for OCR.
 
-    `changed` are experts by task, with underscores for dashes, that do something else than `EXPERTS`.
+    `changed` replaces experts by task, with underscores for dashes.
     """
     models = [
         fake_candidate(task, f"org/{task}-{letter}", downloads=downloads)

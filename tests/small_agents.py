@@ -1,4 +1,4 @@
-"""A JarvisAgent whose language model follows a script and whose experts are doubles.
+"""A JarvisAgent with a scripted language model and fake experts.
 
 agent, llm, backend = small_agent(plan(("image-to-text", [], {"image": "a.jpg"})))
 agent.invoke("What is in a.jpg?").answer        # "It is done."
@@ -59,8 +59,8 @@ def small_agent(
     """An agent with its language model and its backend.
 
     Args:
-        plan, respond, select: what the language model says at these stages; `[]` is answered with "Hello!".
-        experts: results by task, beside `EXPERTS`.
+        plan, respond, select: replies at these stages; the chat reply to an empty plan is "Hello!".
+        experts: results by task, in addition to `EXPERTS`.
         models: names of the models of every task, the most downloaded first; their ids are "<task>/<name>".
         pins: the argument `models` of JarvisAgent.
         options: its other arguments.
@@ -81,7 +81,7 @@ def small_agent(
 
 
 def picture(path: Path, color: str = "orange") -> Path:
-    """A small real picture."""
+    """Write a small image."""
     Image.new("RGB", (16, 12), color).save(path)
     return path
 
@@ -92,6 +92,6 @@ def block(path: str | Path, kind: str = "image", mime: str = "image/jpeg") -> di
 
 
 def hub_tools(llm: ScriptedLLM, *tasks: str) -> list[Any]:
-    """Our tools for these tasks, with doubles for experts."""
+    """Tools for these tasks, with fake experts."""
     source = FakeSource(fake_candidate(task) for task in EXPERTS)
     return hf_tools(llm, tasks=tasks, sources=[source], backends=[FakeBackend(EXPERTS)])

@@ -17,7 +17,7 @@ Write = Callable[[dict[str, Any]], AsyncIterator[Any]]
 
 
 class FakeStage(Runnable[dict[str, Any], Any]):
-    """A stage whose chunks an async generator function makes of the inputs. `inputs` are those it got."""
+    """A stage that yields the chunks of an async generator function and records its `inputs`."""
 
     def __init__(self, write: Write) -> None:
         self.write = write

@@ -18,6 +18,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from shutil import copytree
@@ -27,6 +28,7 @@ import httpx
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
+from small_agents import Row, plan
 
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings
 from jarvis_agent.selection.sources.registered import Registration
@@ -64,39 +66,30 @@ JARVIS = list({tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == "j
 CAT, PAGE, SPEECH = "examples/cat.jpg", "examples/page.png", "examples/speech.wav"
 
 
-def a_task(id: int, task: str, dep: int = -1, **args: str) -> dict[str, Any]:  # noqa: A002
-    return {"task": task, "id": id, "dep": [dep], "args": args}
-
-
+READ: Row = ("image-to-text", [], {"image": "page.png"})
+CLASSIFY: Row = ("image-classification", [], {"image": CAT})
+TRANSCRIBE: Row = ("automatic-speech-recognition", [], {"audio": SPEECH})
+OUTLINE: Row = ("canny-control", [], {"image": CAT})
 PLANS = {
-    f"What animal is in {CAT}?": [a_task(0, "image-classification", image=CAT)],
-    f"Tell me what animal is in {CAT} and make a canny edge image of it.": [
-        a_task(0, "image-classification", image=CAT),
-        a_task(1, "canny-control", image=CAT),
-    ],
-    "Read the text in page.png aloud.": [
-        a_task(0, "image-to-text", image="page.png"),
-        a_task(1, "text-to-speech", 0, text="<resource>-0"),
-    ],
-    "Transcribe this.": [a_task(0, "automatic-speech-recognition", audio=SPEECH)],
-    f"Make a canny edge image of {CAT}.": [a_task(0, "canny-control", image=CAT)],
-    "Now turn that image into a scribble drawing.": [
-        a_task(0, "scribble-control", image="the path in the chat log")
-    ],
-    f"How many words are spoken in {SPEECH}?": [
-        a_task(0, "automatic-speech-recognition", audio=SPEECH),
-        a_task(1, "count_words", 0, text="<resource>-0"),
-    ],
-    f"What is the main colour of {CAT}?": [a_task(0, "color-naming", image=CAT)],
+    f"What animal is in {CAT}?": plan(CLASSIFY),
+    f"Tell me what animal is in {CAT} and make a canny edge image of it.": plan(CLASSIFY, OUTLINE),
+    "Read the text in page.png aloud.": plan(READ, ("text-to-speech", [0], {"text": "<resource>-0"})),
+    "Transcribe this.": plan(TRANSCRIBE),
+    f"Make a canny edge image of {CAT}.": plan(OUTLINE),
+    "Now turn that image into a scribble drawing.": plan(("scribble-control", [], {"image": "<earlier>"})),
+    f"How many words are spoken in {SPEECH}?": plan(
+        TRANSCRIBE, ("count_words", [0], {"text": "<resource>-0"})
+    ),
+    f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
 }
-"""The plans of the double, by request."""
+"""The plans of the double, by request; `<earlier>` is the image in the chat history."""
 
 
 def _plan(body: Mapping[str, Any]) -> str:
     prompt = str(body["messages"][-1]["content"])
     request = re.findall(r"<request>\n(.*?)\n</request>", prompt, re.DOTALL)[-1]
     made = re.findall(r"[^\s\"']+-control\.png", prompt)
-    return json.dumps(PLANS[request]).replace("the path in the chat log", made[-1] if made else "")
+    return PLANS[request].replace("<earlier>", made[-1] if made else "")
 
 
 def _respond(body: Mapping[str, Any]) -> str:
@@ -201,20 +194,16 @@ def served(user_directory: Path) -> Iterator[int]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        while not _is_up(port):
+        while True:
             assert server.poll() is None, "jarvis serve has ended"
-            time.sleep(0.1)
+            with suppress(httpx.ConnectError):
+                httpx.get(f"http://127.0.0.1:{port}/health").raise_for_status()
+                break
+            time.sleep(0.05)
         yield port
     finally:
         server.terminate()
         server.wait()
-
-
-def _is_up(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").is_success
-    except httpx.ConnectError:
-        return False
 
 
 def test_the_readme_has_only_tested_kinds_of_blocks() -> None:

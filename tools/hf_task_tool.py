@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal, Self
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -122,11 +122,18 @@ class HFTaskTool(BaseTool):
         """The models, sources and backends, shared with the tools made together with this one."""
         return self.runner.registry
 
-    def _run(self, config: RunnableConfig, **args: Any) -> tuple[str, dict[str, Any]]:
-        return run_sync(lambda: self._arun(config, **args))
+    def _run(self, **args: Any) -> tuple[str, dict[str, Any]]:
+        return run_sync(self._answer, args, ensure_config())
 
-    async def _arun(self, config: RunnableConfig, **args: Any) -> tuple[str, dict[str, Any]]:
-        """Select and run outside a plan. A ToolException's message goes to the caller's model."""
+    async def _arun(self, **args: Any) -> tuple[str, dict[str, Any]]:
+        return await self._answer(args, ensure_config())
+
+    async def _answer(self, args: Mapping[str, Any], config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+        """Select and run outside a plan, below the tool's run in traces.
+
+        Raises:
+            ToolException: it failed; the message goes to the caller's model.
+        """
         seconds = self.registry.settings.task_timeout
         try:
             result = await run_with_timeout(seconds, self._result(args, config), self.name)

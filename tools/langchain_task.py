@@ -23,19 +23,22 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.errors import ExpertError
+from jarvis_agent.core.errors import BadInputError, ExpertError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.from_tool import spec_of
 from jarvis_agent.core.tasks.spec import MEDIA
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
+from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
@@ -58,6 +61,7 @@ class LangChainTask:
 
         Raises:
             ExpertError: a file in its output is invalid, or too many cancelled calls still run.
+            BadInputError: an argument is invalid.
             InputError: a file cannot be written, or its type is unknown.
             Exception: what the tool raises.
         """
@@ -65,13 +69,14 @@ class LangChainTask:
             "type": "tool_call",
             "id": str(call.task.id),
             "name": self.tool.name,
-            "args": dict(call.inputs),
+            "args": {**call.inputs, **injected_arguments(self.tool, call)},
         }
-        config = call.context.config
-        if _is_sync(self.tool):
-            reply = await self._run_in_thread(tool_call, config)
-        else:
-            reply = await self.tool.ainvoke(tool_call, config=config)
+        try:
+            reply = await self._invoke(tool_call, call.context.config)
+        except ValidationError as error:
+            if error.title != self.tool.get_input_schema().__name__:  # raised by the tool itself
+                raise
+            raise BadInputError(_invalid_arguments(error)) from error
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
@@ -85,7 +90,9 @@ class LangChainTask:
             resources.append(Resource(kind="data", data=output))
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)
 
-    async def _run_in_thread(self, tool_call: Any, config: Any) -> Any:
+    async def _invoke(self, tool_call: Any, config: Any) -> Any:
+        if not _is_sync(self.tool):
+            return await self.tool.ainvoke(tool_call, config=config)
         if len(self._abandoned) >= MAX_ABANDONED_CALLS:
             raise ExpertError(
                 f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
@@ -105,6 +112,20 @@ def _is_sync(tool: BaseTool) -> bool:
     kind = type(tool)
     has_default_arun = kind._arun is BaseTool._arun and kind.ainvoke is BaseTool.ainvoke
     return has_default_arun or getattr(tool, "coroutine", tool) is None
+
+
+def _invalid_arguments(error: ValidationError) -> str:
+    """One line, "argument n: must be a valid integer, not 'four'"."""
+    found: dict[str, str] = {}
+    for one in error.errors(include_url=False):
+        place = ".".join(str(part) for part in one["loc"] if part == one["loc"][0] or isinstance(part, int))
+        problem = one["msg"].split(", unable to")[0].replace("Input should", "must")
+        if one["type"] == "missing":
+            problem = "is missing"
+        else:
+            problem += f", not {brief_text(redact(repr(one['input'])), 60)}"
+        found.setdefault(place, f"argument {place}: {problem}")
+    return "; ".join(list(found.values())[:3])
 
 
 def _parsed(text: str) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
@@ -31,7 +31,7 @@ from jarvis_agent.agent.stages import (
 )
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
@@ -121,15 +121,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
     @cached_property
     def graph(self) -> JarvisGraph:
-        """The agent as a LangGraph graph, sync and async, with `messages` in its state.
+        """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
+        from jarvis_agent.agent.graph import build_graph
 
-        Raises:
-            MissingExtraError: langgraph is not installed.
-        """
-        try:
-            from jarvis_agent.agent.graph import build_graph
-        except ImportError as error:
-            raise MissingExtraError("a graph or a checkpointer", "durable") from error
         return build_graph(self.stages, self.checkpointer, approve=self.approve)
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
@@ -201,21 +195,33 @@ class JarvisAgent(Runnable[Any, Run]):
     def as_tool(  # type: ignore[override]
         self, *, name: str = "jarvis", description: str = _TOOL_DESCRIPTION
     ) -> BaseTool:
-        """This agent as a tool for another one. The content is the answer, the artifact the Run as JSON."""
+        """This agent as a tool for another one. The content is the answer, the artifact the Run as JSON.
 
-        async def arun(
-            request: str, config: RunnableConfig, files: list[str] | None = None
-        ) -> tuple[str, Any]:
+        A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
+        """
+
+        async def arun(request: str, files: list[str] | None = None) -> tuple[str, Any]:
+            return await answer(request, files, ensure_config())
+
+        def run(request: str, files: list[str] | None = None) -> tuple[str, Any]:
+            return run_sync(answer, request, files, ensure_config())
+
+        async def answer(request: str, files: list[str] | None, config: RunnableConfig) -> tuple[str, Any]:
             # This run is no turn of the other agent's thread.
             child: RunnableConfig = {**config, "configurable": {}}
-            run = await self.ainvoke({"input": request, "files": files or []}, child)
+            try:
+                run = await self.ainvoke({"input": request, "files": files or []}, child)
+            except InputError as error:
+                raise ToolException(str(error)) from error
             return run.answer, run.model_dump(mode="json")
 
-        def run(request: str, config: RunnableConfig, files: list[str] | None = None) -> tuple[str, Any]:
-            return run_sync(arun, request, config, files)
-
         return StructuredTool.from_function(
-            run, arun, name=name, description=description, response_format="content_and_artifact"
+            run,
+            arun,
+            name=name,
+            description=description,
+            response_format="content_and_artifact",
+            handle_tool_error=True,
         )
 
     async def waiting(self, config: RunnableConfig) -> dict[str, Any] | None:
@@ -281,11 +287,11 @@ class JarvisAgent(Runnable[Any, Run]):
     @cached_property
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
-            raise ConfigError("this needs an agent with a checkpointer: JarvisAgent(checkpointer=…)")
-        graph = self.graph  # reports a missing extra
+            what, rest = ("approve=True", ", approve=True") if self.approve else ("this", "")
+            raise ConfigError(f"{what} needs a checkpointer: JarvisAgent(checkpointer=…{rest})")
         from jarvis_agent.agent.stored_runs import StoredRuns
 
-        return StoredRuns(graph, self.settings, approve=self.approve)
+        return StoredRuns(self.graph, self.settings, approve=self.approve)
 
     async def _runners(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
@@ -323,9 +329,13 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
+            shown = False
             async with aclosing(self.events(value, config)) as events, aclosing(chunks(events)) as found:
                 async for chunk in found:
+                    shown = True
                     yield chunk
+            if not shown:
+                yield await self._waiting_run(config)
 
 
 async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:

@@ -1,4 +1,4 @@
-"""What JarvisAgent is made of: tools, models, and stages that a user may bring."""
+"""Custom tools, task types, models and stages of JarvisAgent."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def fails(text: str) -> str:
     raise ToolException("the line is engaged")
 
 
-def test_tools_of_the_hub_and_of_ones_own_work_in_one_plan() -> None:
-    """One of ours is sync only, the other async only."""
+def test_tools_of_the_hub_and_custom_tools_work_in_one_plan() -> None:
+    """One custom tool is sync only, the other async only."""
     written = plan(
         ("image-to-text", [], {"image": "a.jpg"}),
         ("shout", [0], {"text": "<resource>-0"}),
@@ -68,36 +68,28 @@ def test_tools_of_the_hub_and_of_ones_own_work_in_one_plan() -> None:
         run = agent.invoke("Describe a.jpg")
     assert [result.error for result in run.results] == [None] * 4
     loud, rain = run.results[1:3]
-    assert (loud.output, loud.resources[0].kind, loud.resources[0].text) == (
-        CAPTION.upper(),
-        "text",
-        CAPTION.upper(),
-    )
-    assert rain.output == "Oslo: rain for 3 days"
-    assert rain.selection is None
-    assert rain.attempts == []
+    assert loud.output == loud.resources[0].text == CAPTION.upper()
+    assert (rain.output, rain.selection, rain.attempts) == ("Oslo: rain for 3 days", None, [])
 
 
-def test_exactly_the_given_tools_may_be_planned() -> None:
+def test_only_the_given_tools_are_planned() -> None:
     written = plan(("weather", [], {"city": "Oslo"}), ("image-to-text", [], {"image": "a.jpg"}))
-    llm = ScriptedLLM({"plan": written, "repair": "[]", "respond": "Done."})
+    llm = ScriptedLLM({"plan": written, "repair": "[]", "respond": "Done.", "chat": "Hello!"})
     with JarvisAgent(llm, tools=[weather]) as agent:
         run = agent.invoke("The weather in Oslo, and describe a.jpg")
     assert [task.task for task in run.plan.tasks] == ["weather"]
     assert any("image-to-text" in note for note in run.plan.notes)
     listed = [line for line in llm.calls[0].prompt.splitlines() if line.startswith("- ") and " -> " in line]
     assert listed == ["- weather(city, days?) -> text, data: Tell the weather of a city."]
-
-
-def test_without_a_tool_the_agent_just_talks() -> None:
-    llm = ScriptedLLM({"plan": DESCRIBE, "repair": "[]", "chat": "Hello!"})
     with JarvisAgent(llm, tools=[]) as agent:
         run = agent.invoke("Describe a.jpg")
     assert run.plan.tasks == []
     assert run.answer == f"Hello!\n\nNo expert worked on this: {'; '.join(run.plan.notes)}"
+    with pytest.raises(ConfigError, match="weather"):
+        JarvisAgent(llm, tools=[weather, weather])
 
 
-def test_a_tool_that_raises_fails_its_task_and_no_other() -> None:
+def test_a_tool_that_raises_fails_only_its_task_and_dependants() -> None:
     written = plan(
         ("fails", [], {"text": "x"}),
         ("shout", [0], {"text": "<resource>-0"}),
@@ -111,8 +103,8 @@ def test_a_tool_that_raises_fails_its_task_and_no_other() -> None:
     assert run.results[1].error == "it needs task 0 (fails), which failed"
 
 
-def test_a_tool_gets_the_path_of_a_file_and_may_return_one() -> None:
-    """Whether the file was attached to a message, shortened by the planner, or made by another task."""
+def test_a_tool_receives_the_path_of_a_file_and_may_return_one() -> None:
+    """The file is attached to a message, abbreviated by the planner, or the output of another task."""
 
     @tool
     def size_of(image: str) -> str:
@@ -147,12 +139,7 @@ def test_a_tool_gets_the_path_of_a_file_and_may_return_one() -> None:
     assert (drawn.kind, drawn.mime) == ("image", "image/jpeg")
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="weather"):
-        JarvisAgent(ScriptedLLM({}), tools=[weather, weather])
-
-
-def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
+def test_a_registered_task_type_is_planned_and_run() -> None:
     spec = TaskSpec("tidy-up", "vision", "Tidy a sketch.", (Arg("image", "image"),), ("image",))
     register_task(spec)
     try:
@@ -172,94 +159,78 @@ def test_a_task_type_of_ones_own_is_planned_chosen_and_run() -> None:
 # Models.
 
 
-def test_among_several_the_language_model_chooses_and_says_why() -> None:
+def test_the_language_model_chooses_a_model_with_a_reason() -> None:
     choice = '{"id": "image-to-text/b", "reason": "it knows cats"}'
     agent, _, backend = small_agent(models=["a", "b", "c"], select=choice)
     with agent:
-        run = agent.invoke("Describe a.jpg")
-    selection = run.results[0].selection
+        selection = agent.invoke("Describe a.jpg").results[0].selection
     assert selection is not None
-    assert (selection.model, selection.chosen_by, selection.reason) == (
-        "image-to-text/b",
-        "llm",
-        "it knows cats",
-    )
+    assert (selection.chosen_by, selection.reason) == ("llm", "it knows cats")
     assert [candidate.id for candidate in selection.candidates] == [f"image-to-text/{x}" for x in "bac"]
-    assert backend.models() == ["image-to-text/b"]
+    assert backend.models() == [selection.model] == ["image-to-text/b"]
 
 
-def test_a_pinned_model_is_not_chosen_but_taken() -> None:
-    agent, llm, backend = small_agent(
-        models=["a", "b"],
-        pins={"image-captioning": "image-to-text/b@v2"},
-        select=first_candidate,
-        settings=Settings(offline=False),
-    )
-    with agent:
-        run = agent.invoke("Describe a.jpg")
-    selection = run.results[0].selection
-    assert selection is not None
-    assert (selection.model, selection.chosen_by, selection.candidates[0].revision) == (
-        "image-to-text/b",
-        "pinned",
-        "v2",
-    )
-    assert backend.models() == ["image-to-text/b"]
-    assert llm.stages() == ["plan", "respond"]
+def test_a_pinned_model_is_used_without_a_choice_also_if_no_source_lists_it() -> None:
+    online = Settings(offline=False)
+    for pin, revision in (("image-to-text/b@v2", "v2"), ("me/my-captioner", "")):
+        agent, llm, backend = small_agent(
+            models=["a", "b"], pins={"image-captioning": pin}, select=first_candidate, settings=online
+        )
+        with agent:
+            selection = agent.invoke("Describe a.jpg").results[0].selection
+        assert selection is not None
+        assert (selection.chosen_by, selection.candidates[0].revision or "") == ("pinned", revision)
+        assert backend.models() == [selection.model] == [pin.partition("@")[0]]
+        assert llm.stages() == ["plan", "respond"]
 
 
-def test_a_pinned_model_that_no_source_lists_makes_its_task_available() -> None:
+def test_a_pinned_model_makes_its_task_available() -> None:
     backend = FakeBackend({"image-to-text": CAPTION})
     llm = ScriptedLLM({"plan": DESCRIBE, "respond": "Done."})
     pins = {"image-to-text": "me/my-captioner"}
-    online = Settings(offline=False)
-    with JarvisAgent(llm, sources=[], backends=[backend], models=pins, settings=online) as agent:
+    with JarvisAgent(
+        llm, sources=[], backends=[backend], models=pins, settings=Settings(offline=False)
+    ) as agent:
         run = agent.invoke("Describe a.jpg")
     assert [result.error for result in run.results] == [None]
     assert backend.models() == ["me/my-captioner"]
 
 
-def test_where_nothing_describes_images_the_image_is_classified_and_the_run_says_so() -> None:
-    source = FakeSource(
-        [
-            fake_candidate("image-to-text", "org/reader", traits=("ocr",)),
-            fake_candidate("image-classification", "org/classifier"),
-        ]
-    )
+def test_without_a_captioner_the_image_is_classified_and_the_answer_says_so() -> None:
+    models = [
+        fake_candidate("image-to-text", "org/reader", traits=("ocr",)),
+        fake_candidate("image-classification", "org/classifier"),
+    ]
     agent, _, _ = small_agent(
         experts={"image-classification": [{"label": "cat", "score": 0.9}]},
-        sources=[source],
+        sources=[FakeSource(models)],
         respond=RuntimeError("down"),
     )
     with agent:
         run = agent.invoke("Describe a.jpg")
     assert run.results[0].model == "org/classifier"
-    assert "no model here describes images in words" in run.results[0].all_notes[0]
-    assert "no model here describes images in words" in run.answer
+    for text in (run.results[0].all_notes[0], run.answer):
+        assert "no model here describes images in words" in text
 
 
-# Stages of one's own.
+# Custom stages.
 
 
-def two_tasks() -> FakeStage:
-    """A planner that knows one plan."""
+def fixed_plan() -> FakeStage:
     return FakeStage(plan_of(*Plan.parse(DESCRIBE_ALOUD).tasks))
 
 
-def pick_b(inputs: Mapping[str, Any]) -> str:
-    """A selector that wants the model "b"."""
-    return f"{inputs['task'].task}/b"
-
-
-async def brisk(inputs: Mapping[str, Any]) -> AsyncIterator[str]:
-    """A responder of few words."""
+async def statuses(inputs: Mapping[str, Any]) -> AsyncIterator[str]:
     for result in inputs["results"]:
         yield f"{result.task.task} {result.status}. "
 
 
 def test_every_stage_can_be_replaced() -> None:
     agent, llm, backend = small_agent(
-        models=["a", "b"], planner=two_tasks(), selector=pick_b, responder=FakeStage(brisk)
+        models=["a", "b"],
+        planner=fixed_plan(),
+        selector=lambda inputs: f"{inputs['task'].task}/b",
+        responder=FakeStage(statuses),
     )
     with agent:
         run = agent.invoke("Describe a.jpg")
@@ -268,10 +239,10 @@ def test_every_stage_can_be_replaced() -> None:
     assert llm.calls == []
 
 
-def test_with_stages_of_ones_own_no_language_model_is_needed() -> None:
+def test_with_a_custom_planner_no_language_model_is_needed() -> None:
     backend = FakeBackend(EXPERTS)
     source = FakeSource([fake_candidate("image-to-text"), fake_candidate("text-to-speech")])
-    with JarvisAgent(planner=two_tasks(), sources=[source], backends=[backend]) as agent:
+    with JarvisAgent(planner=fixed_plan(), sources=[source], backends=[backend]) as agent:
         run = agent.invoke("Describe a.jpg")
     assert agent.model_name is None
     assert run.ok

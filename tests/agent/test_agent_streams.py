@@ -1,4 +1,4 @@
-"""JarvisAgent while it works: chunks, events, what overlaps, and what remains when it is stopped."""
+"""Streams of JarvisAgent: chunks, events, tasks that run while the plan is written, and early exits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,15 @@ from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 from jarvis_agent import JarvisAgent, Run
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.execution.run import Event
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate, first_candidate
+from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
 REQUEST = "Describe a.jpg and say it"
 APART = plan(
     ("image-to-text", [], {"image": "a.jpg"}), ("translation", [], {"text": "hello", "tgt_lang": "fr"})
 )
-"""Two tasks that do not need each other."""
-
+"""Two independent tasks."""
 
 pytestmark = pytest.mark.usefixtures("home")
-
-
-def total(chunks: list[Run]) -> Run:
-    run = chunks[0]
-    for chunk in chunks[1:]:
-        run = run + chunk
-    return run
 
 
 def without_times(run: Run) -> dict[str, Any]:
@@ -51,35 +43,29 @@ def without_times(run: Run) -> dict[str, Any]:
     return dumped
 
 
-def test_the_sum_of_the_chunks_is_what_invoke_returns() -> None:
+def test_chunks_are_the_plan_the_results_and_the_answer_and_add_up_to_the_run() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD, models=["a", "b"], select=first_candidate)
     with agent:
         whole = agent.invoke(REQUEST)
         chunks = list(agent.stream(REQUEST))
-    assert without_times(total(chunks)) == without_times(whole)
-    assert total(chunks).timings.keys() == whole.timings.keys()
-
-
-def test_first_comes_the_plan_then_the_results_then_the_answer() -> None:
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    with agent:
-        chunks = list(agent.stream(REQUEST))
+    total = sum(chunks, Run())
+    assert without_times(total) == without_times(whole)
+    assert total.timings.keys() == whole.timings.keys()
     kinds = [
         "plan" if c.plan.tasks else "result" if c.results else "token" if c.answer else "usage"
         for c in chunks
     ]
-    assert kinds[:3] == ["plan", "result", "result"]
-    assert kinds[-1] == "usage"
-    assert set(kinds[3:-1]) == {"token"}
-    assert len(kinds) > 5
+    tokens = len(kinds) - 4
+    assert tokens > 1
+    assert kinds == ["plan", "result", "result", *["token"] * tokens, "usage"]
 
 
-async def test_the_chunks_add_up_in_plan_order_though_the_second_task_ends_first() -> None:
-    """The first task ends only after the reader has seen the second one's result; with invoke, at once."""
-    seen = asyncio.Event()
+async def test_chunks_add_up_in_plan_order_though_the_second_task_ends_first() -> None:
+    """The first task ends only after the reader has received the second one's result."""
+    received = asyncio.Event()
 
     async def wait(call: Any) -> str:
-        await seen.wait()
+        await received.wait()
         return CAPTION
 
     agent, _, _ = small_agent(APART, {"image-to-text": wait})
@@ -88,14 +74,14 @@ async def test_the_chunks_add_up_in_plan_order_though_the_second_task_ends_first
         async for chunk in agent.astream(REQUEST):
             chunks.append(chunk)
             if chunk.results:
-                seen.set()
+                received.set()
         whole = await agent.ainvoke(REQUEST)
     assert [result.task.id for chunk in chunks for result in chunk.results] == [1, 0]
     assert [result.task.id for result in whole.results] == [0, 1]
-    assert without_times(total(chunks)) == without_times(whole)
+    assert without_times(sum(chunks, Run())) == without_times(whole)
 
 
-async def test_the_event_stream_of_langchain_tells_stages_and_chunks() -> None:
+async def test_langchains_event_stream_has_the_stages_and_the_chunks() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD, models=["a", "b"], select=first_candidate)
     async with agent:
         events = [event async for event in agent.astream_events(REQUEST, version="v2")]
@@ -103,18 +89,14 @@ async def test_the_event_stream_of_langchain_tells_stages_and_chunks() -> None:
         event["metadata"]["jarvis_stage"] for event in events if event["event"] == "on_chat_model_start"
     ]
     assert sorted(stages) == ["plan", "respond", "select", "select"]
-    chunks = [
-        event["data"]["chunk"]
-        for event in events
-        if event["event"] == "on_chain_stream" and not event["parent_ids"]
-    ]
-    assert total(chunks).answer == "It is done."
+    own = [event for event in events if event["event"] == "on_chain_stream" and not event["parent_ids"]]
+    total: Run = sum((event["data"]["chunk"] for event in own), Run())
+    assert total.answer == "It is done."
     assert (events[0]["event"], events[0]["name"]) == ("on_chain_start", "JarvisAgent")
-    end = events[-1]
-    assert (end["event"], end["data"]["output"]) == ("on_chain_end", total(chunks))
+    assert (events[-1]["event"], events[-1]["data"]["output"]) == ("on_chain_end", total)
 
 
-async def test_the_events_of_a_run_tell_what_happens_in_its_order() -> None:
+async def test_events_come_in_order_and_are_json() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
     async with agent:
         events = [event async for event in agent.events(REQUEST)]
@@ -131,11 +113,8 @@ async def test_the_events_of_a_run_tell_what_happens_in_its_order() -> None:
     assert all(Event.model_validate_json(event.model_dump_json()) == event for event in events)
 
 
-# What overlaps.
-
-
 class WaitingLLM(ScriptedLLM):
-    """Goes on behind the mark "…" of its plan only when `gate` is open."""
+    """Waits for `gate` at the mark "…" in its plan."""
 
     gate: Any = None
 
@@ -149,7 +128,7 @@ class WaitingLLM(ScriptedLLM):
 
 
 async def test_a_task_runs_while_the_language_model_still_writes_the_plan() -> None:
-    """The plan goes on only when the first task has run: if tasks waited for it, nothing would move."""
+    """The plan continues only when the first task has run."""
     gate = asyncio.Event()
 
     def caption(call: Any) -> str:
@@ -170,31 +149,11 @@ async def test_a_task_runs_while_the_language_model_still_writes_the_plan() -> N
     assert events[-1].run.ok
 
 
-async def test_a_model_is_chosen_while_what_its_task_needs_still_runs() -> None:
-    """The first task ends only when the second one's model has been chosen."""
-    chosen = asyncio.Event()
-
-    async def caption(call: Any) -> str:
-        await chosen.wait()
-        return CAPTION
-
-    def select(messages: Any) -> str:
-        if "text-to-speech/" in messages[-1].text:
-            chosen.set()
-        return first_candidate(messages)
-
-    agent, llm, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": caption}, models=["a", "b"], select=select)
-    async with agent:
-        run = await agent.ainvoke(REQUEST)
-    assert run.ok
-    assert llm.stages().count("select") == 2
-
-
-# What remains when it is stopped.
+# Early exits. Cancellation at every stage is tested in tests/core/test_cancellation.py.
 
 
 class Hanging:
-    """An expert that never ends; `begun` and `stopped` tell what became of it."""
+    """An expert that hangs until it is cancelled."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -208,41 +167,22 @@ class Hanging:
             self.stopped.set()
 
 
-def hanging_agent() -> tuple[JarvisAgent, Hanging, FakeBackend]:
+async def test_leaving_a_stream_stops_the_run() -> None:
+    before = asyncio.all_tasks()
+    for method, options in (("astream", {}), ("events", {}), ("astream_events", {"version": "v2"})):
+        expert = Hanging()
+        agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": expert})
+        async with agent:
+            async with aclosing(getattr(agent, method)(REQUEST, **options)) as items:
+                await anext(items)
+                await expert.begun.wait()
+            assert expert.stopped.is_set(), method
+            assert asyncio.all_tasks() == before, method
+
+
+def test_leaving_a_sync_stream_stops_the_run() -> None:
     expert = Hanging()
     agent, _, backend = small_agent(DESCRIBE_ALOUD, {"image-to-text": expert})
-    return agent, expert, backend
-
-
-async def test_a_cancelled_run_leaves_nothing_running() -> None:
-    agent, expert, backend = hanging_agent()
-    before = asyncio.all_tasks()
-    async with agent:
-        running = asyncio.create_task(agent.ainvoke(REQUEST))
-        await expert.begun.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-    assert expert.stopped.is_set()
-    assert backend.running == 0
-    assert asyncio.all_tasks() == before
-
-
-@pytest.mark.parametrize("method", ["astream", "events", "astream_events"])
-async def test_a_reader_that_leaves_stops_the_run(method: str) -> None:
-    agent, expert, _ = hanging_agent()
-    before = asyncio.all_tasks()
-    options = {"version": "v2"} if method == "astream_events" else {}
-    async with agent:
-        async with aclosing(getattr(agent, method)(REQUEST, **options)) as items:
-            await anext(items)
-            await expert.begun.wait()
-        assert expert.stopped.is_set()
-        assert asyncio.all_tasks() == before
-
-
-def test_a_sync_reader_that_leaves_stops_the_run() -> None:
-    agent, expert, backend = hanging_agent()
     with agent:
         chunks = agent.stream(REQUEST)
         assert next(chunks).plan.tasks
@@ -252,10 +192,7 @@ def test_a_sync_reader_that_leaves_stops_the_run() -> None:
         assert backend.running == 0
 
 
-async def test_what_a_cancelled_run_had_made_stays_on_disk(tmp_path: Path) -> None:
-    def made() -> list[Path]:
-        return list(tmp_path.glob("outputs/*/*.wav"))
-
+async def test_a_cancelled_run_keeps_the_files_of_its_finished_tasks(tmp_path: Path) -> None:
     expert = Hanging()
     two = plan(("text-to-speech", [], {"text": "hello"}), ("image-to-text", [0], {"image": "a.jpg"}))
     agent, _, _ = small_agent(two, {"image-to-text": expert})
@@ -264,4 +201,4 @@ async def test_what_a_cancelled_run_had_made_stays_on_disk(tmp_path: Path) -> No
         await expert.begun.wait()
         running.cancel()
         await asyncio.wait([running])
-    assert len(made()) == 1
+    assert len(await asyncio.to_thread(lambda: [*tmp_path.glob("outputs/*/*.wav")])) == 1

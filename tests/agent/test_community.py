@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +10,21 @@ import pytest
 
 pytest.importorskip("langchain_community")
 
+from langchain_community import chat_message_histories as histories
+from langchain_community.cache import SQLiteCache
 from langchain_core.caches import InMemoryCache
-from langchain_core.globals import set_llm_cache
 from small_agents import DESCRIBE, small_agent
 
 pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 
-def cache_of(name: str) -> Any:
-    if name == "memory":
-        return InMemoryCache()
-    from langchain_community.cache import SQLiteCache
-
-    return SQLiteCache("cache.db")
-
-
-@pytest.fixture
-def _no_cache_later() -> Iterator[None]:
-    yield
-    set_llm_cache(None)
-
-
-@pytest.mark.usefixtures("_no_cache_later")
 @pytest.mark.parametrize("name", ["memory", "sqlite"])
-def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(name: str) -> None:
-    set_llm_cache(cache_of(name))
-    choice = '{"id": "image-to-text/b", "reason": "it is better"}'
-    agent, llm, _ = small_agent(DESCRIBE, models=["a", "b"], select=choice)
+def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = InMemoryCache() if name == "memory" else SQLiteCache("cache.db")
+    monkeypatch.setattr("langchain_core.globals._llm_cache", cache)
+    agent, llm, _ = small_agent(DESCRIBE, models=["a", "b"], select='{"id": "image-to-text/b"}')
     with agent:
         first = agent.invoke("Describe a.jpg")
         calls = len(llm.calls)
@@ -49,8 +36,6 @@ def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(name: str) -> None
 
 
 def history_of(name: str) -> Any:
-    from langchain_community import chat_message_histories as histories
-
     if name == "file":
         return histories.FileChatMessageHistory(str(Path("chat.json")))
     address = os.environ.get("TEST_POSTGRES", "") if name == "postgres" else "sqlite:///chat.db"

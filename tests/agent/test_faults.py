@@ -1,4 +1,4 @@
-"""Faults in every part of a run: an exception, a hang, a cancellation, an exit, a wrong type, half a file.
+"""Faults in every part of a run: an exception, a hang, a cancellation, an exit, a wrong type, a partial file.
 
 The run ends within its time limits; `loop_time` lets them pass at once. Each task ends once, as ok, failed or
 skipped. What does not need the broken part is done, the answer says what failed, and nothing is left running.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
-from small_agents import picture, plan
+from langchain_core.tools import BaseTool, tool
+from small_agents import Row, picture, plan
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
@@ -30,27 +31,30 @@ from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.chain import template_responder
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 pytestmark = pytest.mark.usefixtures("loop_time")
+REQUEST = "Say it shorter, aloud, and translate it"
+TRANSLATE: Row = ("translation", [], {"text": "a cat", "tgt_lang": "fr"})
 PLAN = plan(
     ("summarization", [], {"text": "a long text"}),
     ("text-to-speech", [0], {"text": "<resource>-0"}),
-    ("translation", [], {"text": "a cat", "tgt_lang": "fr"}),
+    TRANSLATE,
 )
 RESULTS = {
     "summarization": {"summary_text": "short"},
     "text-to-speech": {"audio": np.zeros(160, dtype=np.float32), "sampling_rate": 16_000},
     "translation": {"translation_text": "un chat"},
+    "image-to-text": "a cat",
 }
-QUICK = {"retries": 0, "context_window": 128_000}
+FAILING = {**RESULTS, "summarization": ValueError("no")}
 FAULTS = ["exception", "hang", "cancel", "exit", "interrupt", "wrong type"]
+REPLANNING = "jarvis_agent.agent.stages.replanning_chain"
 
 
-async def strike(fault: str) -> Any:
-    """What a broken part does in the place of its work."""
+async def fail(fault: str) -> Any:
+    """Fail in one of the ways of FAULTS."""
     if fault == "hang":
         await asyncio.Event().wait()
     if fault == "cancel":
@@ -64,37 +68,40 @@ async def strike(fault: str) -> Any:
     return object()
 
 
-def broken(fault: str, original: Callable[..., Any], meant: Callable[..., bool]) -> Callable[..., Any]:
-    """An async function that strikes where it is meant to, and else does its work."""
+def broken(fault: str, original: Callable[..., Any], fails: Callable[..., bool]) -> Callable[..., Any]:
+    """An async function that fails for some arguments."""
 
     async def call(*args: Any, **options: Any) -> Any:
-        if meant(*args, **options):
-            return await strike(fault)
-        return await original(*args, **options)
+        return await (fail(fault) if fails(*args) else original(*args, **options))
 
     return call
 
 
 def agent(
     tmp_path: Path,
-    backend: FakeBackend | None = None,
+    results: Mapping[str, Any] = RESULTS,
+    *,
+    planned: str = PLAN,
+    tools: Sequence[BaseTool] = (),
     planner: Any = None,
     responder: Any = None,
-    **settings: Any,
+    **options: Any,
 ) -> JarvisAgent:
-    given = Settings(output_dir=tmp_path / "out", offline=True, **{**QUICK, **settings})
-    llm = ScriptedLLM({"plan": PLAN, "respond": "It is done.", "chat": "Hello!", "repair": "[]"})
-    tools = hf_tools(
+    """An agent whose plan has a task, a task that needs it, and an independent one."""
+    fixed = {"output_dir": tmp_path / "out", "offline": True, "retries": 0, "context_window": 128_000}
+    settings = Settings(**(fixed | options))
+    llm = ScriptedLLM({"plan": planned, "respond": "It is done.", "chat": "Hello!", "repair": "[]"})
+    experts = hf_tools(
         tasks=RESULTS,
         sources=[FakeSource(fake_candidate(task) for task in RESULTS)],
-        backends=[backend or FakeBackend(RESULTS)],
-        settings=given,
+        backends=[FakeBackend(results)],
+        settings=settings,
     )
-    return JarvisAgent(llm, tools, planner=planner, responder=responder, settings=given)
+    return JarvisAgent(llm, [*experts, *tools], planner=planner, responder=responder, settings=settings)
 
 
-async def watched(jarvis: JarvisAgent, request: str = "Say it shorter, aloud, and translate it") -> Run:
-    """The run, after it is seen that it ended, once for each task, and left nothing behind."""
+async def checked_run(jarvis: JarvisAgent, request: str = REQUEST) -> Run:
+    """Run the request; check that each task ends once and that no coroutine or thread is left."""
     tasks, threads = asyncio.all_tasks(), _threads()
     finished: Counter[int] = Counter()
     run = Run()
@@ -114,7 +121,7 @@ async def watched(jarvis: JarvisAgent, request: str = "Say it shorter, aloud, an
 
 
 def _threads() -> set[str]:
-    """Those beside the reserves of the event loop and of planning, which stay for the next work."""
+    """Names of threads, without those that stay for the next call."""
     for thread in threading.enumerate():
         if thread.name == "jarvis-daemon":
             thread.join(1.0)  # its work is done, and it is about to end
@@ -126,88 +133,71 @@ def statuses(run: Run) -> list[str]:
     return [result.status for result in run.results]
 
 
-def left_over(run: Run, tmp_path: Path) -> set[Path]:
-    """The files on disk that no result names."""
+def unnamed_files(run: Run, tmp_path: Path) -> set[Path]:
+    """Files on disk that belong to no result."""
     named = {path for result in run.results for resource in result.resources if (path := resource.path)}
     return {path for path in (tmp_path / "out").rglob("*") if path.is_file()} - named
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
-    ("place", "seam"),
-    [
-        (HFTaskRunner, "select"),
-        (HFTaskRunner, "run"),
-        (FakeSource, "candidates"),
-        (FakeBackend, "run"),
-    ],
+    ("place", "method"),
+    [(HFTaskRunner, "select"), (HFTaskRunner, "run"), (FakeSource, "candidates"), (FakeBackend, "run")],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-async def test_a_fault_in_one_task_is_that_task_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, seam: str, fault: str
+async def test_a_fault_in_a_task_fails_only_the_task_and_its_dependants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, method: str, fault: str
 ) -> None:
-    """Task 0 is struck: it fails, task 1, which needs it, is skipped, and task 2 is done."""
+    def fails(*args: Any) -> bool:
+        """The runner or its backend's call is for the first task, or the source is asked for its models."""
+        specs = [getattr(value, "spec", value) for value in args[:2]]
+        return "summarization" in [getattr(spec, "name", spec) for spec in specs]
 
-    def meant(*args: Any) -> bool:
-        told = [args[0], *args[1:2]]
-        return any(
-            "summarization" in str(getattr(one, "name", one)) or one == "a long text" for one in told
-        ) or (isinstance(args[1], Call) and args[1].spec.name == "summarization")
-
-    monkeypatch.setattr(place, seam, broken(fault, getattr(place, seam), meant))
-    run = await watched(agent(tmp_path))
+    monkeypatch.setattr(place, method, broken(fault, getattr(place, method), fails))
+    run = await checked_run(agent(tmp_path))
     assert statuses(run) == ["failed", "skipped", "ok"]
     assert "summarization" in run.answer
-    assert not left_over(run, tmp_path)
+    assert not unnamed_files(run, tmp_path)
 
 
 OPENED: dict[str, tuple[str, Any]] = {
     "text_of": ("summarization", {"text": "a long text"}),
-    "path_of": ("ruined", {"text": "a long text"}),
+    "path_of": ("custom", {"text": "a long text"}),
     "resolve": ("image-to-text", {"image": "a.jpg"}),
     "grant": ("image-to-text", {"image": "http://example.org/a.jpg"}),
 }
-"""The store's coroutines that the executor awaits: a task whose argument each of them opens."""
+"""The store's methods that open arguments, with a task for each."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("seam", OPENED)
-async def test_a_fault_in_opening_an_argument_is_its_task_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seam: str, fault: str
+@pytest.mark.parametrize("method", OPENED)
+async def test_a_fault_in_opening_an_argument_fails_only_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, fault: str
 ) -> None:
-    """What the planner wrote is opened when the task runs: a file, a text, a URL that the request named."""
+    """The argument is a file, a text, or a URL of the request."""
     picture(tmp_path / "a.jpg")
     monkeypatch.chdir(tmp_path)
-    task, args = OPENED[seam]
-    struck: list[str] = []
+    task, args = OPENED[method]
+    opened: list[str] = []
 
-    def meant(store: Any, value: Any, *_: Any) -> bool:
-        struck.append(value)
+    def fails(store: Any, value: Any, *_: Any) -> bool:
+        opened.append(value)
         return value in args.values() or str(value).endswith("a.jpg")
 
-    monkeypatch.setattr(ResourceStore, seam, broken(fault, getattr(ResourceStore, seam), meant))
+    monkeypatch.setattr(ResourceStore, method, broken(fault, getattr(ResourceStore, method), fails))
 
     @tool
-    async def ruined(text: str) -> str:
-        """A tool that is one of nobody's."""
+    async def custom(text: str) -> str:
+        """Return the text."""
         return text
 
-    rows = [(task, [], args), ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"})]
-    results = {**RESULTS, "image-to-text": "a cat"}
-    given = Settings(output_dir=tmp_path / "out", **QUICK)
-    tools = hf_tools(
-        tasks=results,
-        sources=[FakeSource(fake_candidate(name) for name in results)],
-        backends=[FakeBackend(results)],
-        settings=given,
+    planned = plan(
+        (task, [], args), ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"}), TRANSLATE
     )
-    llm = ScriptedLLM({"plan": plan(*rows, *[("translation", [], {"text": "a", "tgt_lang": "fr"})])})
-    jarvis = JarvisAgent(llm, [*tools, ruined], responder=template_responder(), settings=given)
-    named = "at http://example.org/a.jpg" if seam == "grant" else "in a.jpg"
-    run = await watched(jarvis, f"What is {named}?")
-    assert struck
-    if fault == "wrong type":
-        # What the store gives goes on as it is, and a double takes anything.
+    jarvis = agent(tmp_path, planned=planned, tools=[custom], offline=False)
+    run = await checked_run(jarvis, f"What is in {'http://example.org/' * (method == 'grant')}a.jpg?")
+    assert opened
+    if fault == "wrong type":  # the expert receives it, and a double accepts anything
         assert run.results[2].status == "ok"
     else:
         assert statuses(run) == ["failed", "skipped", "ok"]
@@ -216,7 +206,7 @@ async def test_a_fault_in_opening_an_argument_is_its_task_s(
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "midway"])
 @pytest.mark.parametrize("stage", ["planner", "responder"])
-async def test_a_stage_that_breaks_leaves_what_it_gave(
+async def test_the_output_of_a_stage_before_its_fault_is_used(
     tmp_path: Path, stage: str, begun: bool, fault: str
 ) -> None:
     """The tasks of a broken planner are done; the report completes a broken answer."""
@@ -225,9 +215,10 @@ async def test_a_stage_that_breaks_leaves_what_it_gave(
     async def write(inputs: Any) -> AsyncIterator[Any]:
         if begun:
             yield first if stage == "planner" else "It is "
-        yield await strike(fault)
+        yield await fail(fault)
 
-    run = await watched(agent(tmp_path, **{stage: FakeStage(write)}))
+    stages: dict[str, Any] = {stage: FakeStage(write)}
+    run = await checked_run(agent(tmp_path, **stages))
     if stage == "planner":
         assert run.plan.notes
         assert not begun or (run.plan.tasks, statuses(run)) == (first.tasks, ["ok"])
@@ -238,35 +229,33 @@ async def test_a_stage_that_breaks_leaves_what_it_gave(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_planning_again_that_breaks_changes_nothing(
+async def test_a_fault_in_replanning_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     async def replan(inputs: Any) -> Any:
-        return await strike(fault)
+        return await fail(fault)
 
-    monkeypatch.setattr(
-        "jarvis_agent.agent.stages.replanning_chain", lambda *args, **options: RunnableLambda(replan)
-    )
-    run = await watched(agent(tmp_path, FakeBackend({**RESULTS, "summarization": ValueError("no")})))
+    monkeypatch.setattr(REPLANNING, lambda *args, **options: RunnableLambda(replan))
+    run = await checked_run(agent(tmp_path, FAILING))
     assert statuses(run) == ["failed", "skipped", "ok"]
     assert any("planning again" in note or "the planner" in note for note in run.plan.notes)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("stage", ["plan", "respond"])
-async def test_a_language_model_that_breaks_ends_no_run(
+async def test_a_fault_in_the_language_model_does_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, fault: str
 ) -> None:
     original = ScriptedLLM._astream
 
     async def stream(self: Any, messages: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
         if messages[0].additional_kwargs.get("jarvis_stage") == stage:
-            yield await strike(fault)
+            yield await fail(fault)
         async for chunk in original(self, messages, *args, **options):
             yield chunk
 
     monkeypatch.setattr(ScriptedLLM, "_astream", stream)
-    run = await watched(agent(tmp_path))
+    run = await checked_run(agent(tmp_path))
     if stage == "respond":
         assert statuses(run) == ["ok", "ok", "ok"]
         assert "un chat" in run.answer
@@ -274,29 +263,28 @@ async def test_a_language_model_that_breaks_ends_no_run(
         assert run.plan.notes
 
 
-@pytest.mark.parametrize("failure", ["the disk", "a hang", "a cancellation", "a wrong result"])
-async def test_half_a_file_is_removed(tmp_path: Path, failure: str) -> None:
+@pytest.mark.parametrize("fault", ["disk", "hang", "cancel", "wrong type"])
+async def test_a_partial_file_is_removed(tmp_path: Path, fault: str) -> None:
     async def write(call: Call) -> Any:
-        path = call.new_path(".wav")
-        path.write_bytes(b"RIFF\x00\x00")
-        if failure == "the disk":
+        call.new_path(".wav").write_bytes(b"RIFF\x00\x00")
+        if fault == "disk":
             raise OSError(5, "Input/output error")
-        return await strike({"a hang": "hang", "a cancellation": "cancel"}.get(failure, "wrong type"))
+        return await fail(fault)
 
-    run = await watched(agent(tmp_path, FakeBackend({**RESULTS, "text-to-speech": write})))
+    run = await checked_run(agent(tmp_path, {**RESULTS, "text-to-speech": write}))
     assert statuses(run) == ["ok", "failed", "ok"]
-    assert not left_over(run, tmp_path)
+    assert not unnamed_files(run, tmp_path)
 
 
 @pytest.mark.parametrize("fault", ["exception", "hang", "cancel", "wrong type"])
-async def test_a_result_store_that_breaks_stops_the_run(tmp_path: Path, fault: str) -> None:
-    """What is not stored must not be used: the executor raises, or ends at its deadline."""
+async def test_a_result_that_is_not_stored_is_not_used(tmp_path: Path, fault: str) -> None:
+    """The executor raises, or ends at its deadline."""
     ran: list[int] = []
 
     class Store:
         async def get_or_run(self, task: Task, work: Callable[[], Any]) -> Any:
             result = await work()
-            return await strike(fault) if task.id == 0 else result
+            return await fail(fault) if task.id == 0 else result
 
     class Worker:
         spec = TASKS["summarization"]
@@ -322,67 +310,62 @@ async def test_a_result_store_that_breaks_stops_the_run(tmp_path: Path, fault: s
     assert asyncio.all_tasks() == before
 
 
-class Deaf:
-    """A part that goes on whoever cancels it, until the test lets it go."""
+class Unstoppable:
+    """Work that ignores its cancellation until the test releases it."""
 
     def __init__(self) -> None:
-        self.let_go = asyncio.Event()
+        self.begun, self.release = asyncio.Event(), asyncio.Event()
 
     async def wait(self, *_: Any) -> Any:
-        while not self.let_go.is_set():
-            try:
-                await self.let_go.wait()
-            except asyncio.CancelledError:
-                continue
+        self.begun.set()
+        while not self.release.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.release.wait()
+
+    async def end(self) -> None:
+        self.release.set()
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("limit", ["task_timeout", "run_timeout"])
-async def test_an_expert_that_does_not_stop_is_left_alone(tmp_path: Path, limit: str) -> None:
-    """It swallows its cancellation, and holds neither its task nor the run. What it writes is removed."""
-    deaf = Deaf()
+async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, limit: str) -> None:
+    """Neither its task nor the run waits for it, and the file that it writes later is removed."""
+    work = Unstoppable()
 
     async def write(call: Call) -> Any:
         path = call.new_path(".wav")
-        await deaf.wait()
+        await work.wait()
         path.write_bytes(b"RIFF\x00\x00")
 
-    jarvis = agent(tmp_path, FakeBackend({**RESULTS, "text-to-speech": write}), **{limit: 100.0})
-    run = await jarvis.ainvoke("Say it shorter, aloud, and translate it")
+    jarvis = agent(tmp_path, {**RESULTS, "text-to-speech": write}, **{limit: 100.0})
+    run = await jarvis.ainvoke(REQUEST)
     assert statuses(run) == ["ok", "failed", "ok"]
-    expected = "AllCandidatesFailedError" if limit == "task_timeout" else "DeadlineError"
-    assert run.results[1].failure == expected
-    deaf.let_go.set()
-    await asyncio.sleep(0.05)
-    assert not left_over(run, tmp_path)
+    expected = {"task_timeout": "AllCandidatesFailedError", "run_timeout": "DeadlineError"}
+    assert run.results[1].failure == expected[limit]
+    await work.end()
+    assert not unnamed_files(run, tmp_path)
     await jarvis.aclose()
 
 
 @pytest.mark.parametrize("way", ["limit", "cancel"])
 @pytest.mark.parametrize("stage", ["workers", "planner", "responder", "replan"])
-async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
+async def test_a_stage_that_ignores_cancellation_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, way: str
 ) -> None:
-    """Neither the run's limit nor a cancellation waits for it; what it writes later counts for nothing."""
-    deaf, begun = Deaf(), asyncio.Event()
+    """At the run's time limit and when the run is cancelled; its later output is not used."""
+    work = Unstoppable()
     late = Task(task="summarization", id=7, args={"text": "late"})
 
-    async def wait(*_: Any) -> Any:
-        begun.set()
-        await deaf.wait()
-
     async def write_late(inputs: Any) -> AsyncIterator[Any]:
-        await wait()
+        await work.wait()
         yield Plan(tasks=[late]) if stage == "planner" else "late"
 
     if stage == "workers":
-        monkeypatch.setattr(JarvisAgent, "_runners", wait)
+        monkeypatch.setattr(JarvisAgent, "_runners", work.wait)
     elif stage == "replan":
-        monkeypatch.setattr(
-            "jarvis_agent.agent.stages.replanning_chain", lambda *args, **options: RunnableLambda(wait)
-        )
-    given: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}
-    backend = FakeBackend({**RESULTS, "summarization": ValueError("no")} if stage == "replan" else RESULTS)
-    jarvis = agent(tmp_path, backend, run_timeout=100.0, **given)
+        monkeypatch.setattr(REPLANNING, lambda *args, **options: RunnableLambda(work.wait))
+    stages: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}
+    jarvis = agent(tmp_path, FAILING if stage == "replan" else RESULTS, run_timeout=100.0, **stages)
     events: list[Event] = []
 
     async def read() -> Run:
@@ -391,13 +374,12 @@ async def test_a_stage_that_does_not_stop_holds_the_run_for_a_moment(
         return events[-1].run or Run()
 
     running = asyncio.create_task(read())
-    await begun.wait()
+    await work.begun.wait()
     if way == "cancel":
         running.cancel()
     await asyncio.wait([running])
     seen = len(events)
-    deaf.let_go.set()
-    await asyncio.sleep(0.05)
+    await work.end()
     assert len(events) == seen
     if way == "cancel":
         assert running.cancelled()

@@ -1,4 +1,4 @@
-"""Plans that wait for approval: nothing runs before somebody decided, and a wrong word decides nothing."""
+"""Approval of plans: nothing runs before a valid decision, and a decision is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
@@ -41,14 +41,29 @@ async def decide(durable: JarvisAgent, decision: Any) -> Any:
     return await durable.ainvoke(Command(resume=decision), THREAD)
 
 
+def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls: list[str]) -> None:
+    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+    (chunk,) = durable.stream("count", THREAD)
+    assert [task.task for task in chunk.plan.tasks] == ["count"]
+    run = sum(durable.stream(Command(resume=True), THREAD), Run())
+    assert [result.status for result in run.results] == ["ok"]
+
+
 async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
     shown = await waiting.waiting(THREAD)
     assert shown is not None
     assert (shown["request"], shown["plan"][0]["args"]) == ("count", {"text": "one"})
+    with pytest.raises(ConfigError, match="True, False, or another plan"):
+        await decide(waiting, None)
+    with pytest.raises(ConfigError, match="waits for approval"):
+        await waiting.with_checkpointer(waiting.checkpointer).ainvoke(None, THREAD)  # without approve=True
     assert calls == []
     run = await decide(waiting, True)
     assert run.results[0].output == "one!"
     assert await waiting.waiting(THREAD) is None
+    with pytest.raises(ConfigError, match="no plan waits"):
+        await decide(waiting, True)
+    assert calls == ["one"]
 
 
 async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
@@ -73,39 +88,36 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
 
 
-async def test_an_invalid_decision_is_asked_again(waiting: JarvisAgent, calls: list[str]) -> None:
-    invalid = {
-        "approved with True": 7,
-        "no plan was found": "perhaps later",
-        "sing": [UNKNOWN],
-        "verdict": {"verdict": 1},
-    }
-    for problem, decision in invalid.items():
+def test_approval_needs_a_checkpointer(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, []).with_checkpointer(None, approve=True)
+    with pytest.raises(ConfigError, match=r"^approve=True needs a checkpointer: .*, approve=True\)$"):
+        agent.invoke("count")
+
+
+async def test_after_an_invalid_decision_the_plan_is_shown_again(
+    waiting: JarvisAgent, calls: list[str]
+) -> None:
+    """A valid task of an edited plan is kept, and shown before it runs."""
+    cases: list[tuple[Any, str, str]] = [
+        (7, "approved with True", "one"),
+        ("perhaps later", "contains no plan", "one"),
+        ({"verdict": 1}, "verdict", "one"),
+        ([UNKNOWN], "sing", "one"),
+        ([TWO, UNKNOWN], "sing", "two"),
+    ]
+    for decision, problem, text in cases:
         with pytest.raises(ConfigError, match=problem):
             await decide(waiting, decision)
         shown = await waiting.waiting(THREAD)
         assert shown is not None
         assert problem in shown["problem"]
-        assert shown["plan"][0]["args"] == {"text": "one"}
-    assert calls == []
-    await decide(waiting, True)
-    assert calls == ["one"]
-
-
-async def test_an_edited_plan_that_was_mended_is_shown_again_before_it_runs(
-    waiting: JarvisAgent, calls: list[str]
-) -> None:
-    with pytest.raises(ConfigError, match="sing"):
-        await decide(waiting, [TWO, UNKNOWN])
-    shown = await waiting.waiting(THREAD)
-    assert shown is not None
-    assert [task["args"] for task in shown["plan"]] == [{"text": "two"}]
+        assert [task["args"] for task in shown["plan"]] == [{"text": text}]
     assert calls == []
     await decide(waiting, "yes")
     assert calls == ["two"]
 
 
-async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -> None:
+async def test_an_attachment_is_kept_while_the_plan_waits(tmp_path: Path) -> None:
     attached = block(picture(tmp_path / "a.png"), mime="image/png")
     message = HumanMessage([{"type": "text", "text": "What is in it?"}, attached])
 
@@ -121,34 +133,23 @@ async def test_an_attached_picture_is_there_after_the_approval(tmp_path: Path) -
     assert len(list((tmp_path / "out").rglob("input*"))) == 1
 
 
-async def test_without_a_plan_that_waits_there_is_nothing_to_decide(
-    waiting: JarvisAgent, calls: list[str]
-) -> None:
-    with pytest.raises(ConfigError, match="True, False, or another plan"):
-        await decide(waiting, None)
-    await decide(waiting, True)
-    with pytest.raises(ConfigError, match="no plan waits"):
-        await decide(waiting, True)
-    assert calls == ["one"]
-
-
-@pytest.mark.parametrize("asks", [True, False], ids=["who would ask", "who would not ask"])
-async def test_a_decision_holds_for_whoever_goes_on_with_the_run(tmp_path: Path, asks: bool) -> None:
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path: Path, approve: bool) -> None:
     calls: list[str] = []
     saver, stuck = InMemorySaver(), asyncio.Event()
     agent = counting_agent(tmp_path, calls, stuck=stuck)
     first = agent.with_checkpointer(saver, approve=True)
-    asked = await first.ainvoke("count", THREAD)
-    assert ([task.id for task in asked.plan.tasks], asked.results, asked.answer) == ([0], [], "")
+    waiting = await first.ainvoke("count", THREAD)
+    assert ([task.id for task in waiting.plan.tasks], waiting.results, waiting.answer) == ([0], [], "")
     await stop_when(stuck, first, Command(resume=plan(*ONE_BY_ONE)))
-    second = agent.with_checkpointer(saver, approve=asks)
+    second = agent.with_checkpointer(saver, approve=approve)
     assert await second.waiting(THREAD) is None
     run = await second.ainvoke(None, THREAD)
     assert [result.output for result in run.results] == ["one!", "one!!"]
     assert calls == ["one", "one!", "one!"]
 
 
-async def test_a_run_that_nobody_had_to_approve_asks_nobody_when_it_goes_on(tmp_path: Path) -> None:
+async def test_a_run_started_without_approval_needs_none_when_it_resumes(tmp_path: Path) -> None:
     calls: list[str] = []
     saver, stuck = InMemorySaver(), asyncio.Event()
     agent = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck)
@@ -156,12 +157,3 @@ async def test_a_run_that_nobody_had_to_approve_asks_nobody_when_it_goes_on(tmp_
     run = await agent.with_checkpointer(saver, approve=True).ainvoke(None, THREAD)
     assert [result.output for result in run.results] == ["one!", "one!!"]
     assert calls == ["one", "one!", "one!"]
-
-
-async def test_a_plan_that_waits_is_not_run_by_who_asks_nobody(
-    waiting: JarvisAgent, calls: list[str]
-) -> None:
-    hasty = waiting.with_checkpointer(waiting.checkpointer)
-    with pytest.raises(ConfigError, match="waits for approval"):
-        await hasty.ainvoke(None, THREAD)
-    assert calls == []

@@ -1,4 +1,4 @@
-"""The graph in other hands: in a larger graph, with any durability, on a server that forbids blocking."""
+"""The graph inside a larger graph, with any durability, and on LangGraph's server."""
 
 from __future__ import annotations
 
@@ -30,74 +30,63 @@ from jarvis_agent.testing import ScriptedLLM
 HERE = Path(__file__).parents[1]
 
 
-class Asked(TypedDict, total=False):
-    """What the larger graph knows."""
-
+class Question(TypedDict, total=False):
     question: str
     answer: str
 
 
 def larger(inner: Any, saver: InMemorySaver | None) -> Any:
-    """A graph of which ours is one step."""
+    """A graph with our graph as a step."""
 
-    async def step(state: Asked) -> Asked:
-        told = await inner.ainvoke({"input": state["question"]})
-        return {"answer": told["messages"][-1].text}
+    async def step(state: Question) -> Question:
+        state_of_inner = await inner.ainvoke({"input": state["question"]})
+        return {"answer": state_of_inner["messages"][-1].text}
 
-    graph = StateGraph(Asked)
+    graph = StateGraph(Question)
     graph.add_node("jarvis", step)
     graph.add_edge(START, "jarvis")
     graph.add_edge("jarvis", END)
     return graph.compile(checkpointer=saver)
 
 
-async def test_the_graph_is_one_like_any_other_for_langgraph(tmp_path: Path) -> None:
-    agent = counting_agent(tmp_path, [])
-    told = await agent.with_checkpointer(InMemorySaver()).graph.ainvoke({"input": "count"}, THREAD)
-    assert Run.model_validate(told["run"]).answer == "Done."
-    bare = agent.graph  # as a platform serves it, which brings its own checkpointer
-    told = await bare.ainvoke({"messages": [HumanMessage("count")]})
-    assert [message.text for message in told["messages"]] == ["count", "Done."]
-
-
-async def test_it_runs_with_any_durability(tmp_path: Path) -> None:
-    graph = counting_agent(tmp_path, [], *ONE_BY_ONE).with_checkpointer(InMemorySaver()).graph
+async def test_the_graph_takes_messages_or_a_request_with_any_durability(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
+    graph = agent.with_checkpointer(InMemorySaver()).graph
     durabilities: tuple[Literal["sync", "async", "exit"], ...] = ("sync", "async", "exit")
     for durability in durabilities:
-        told = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
-        assert [result["output"] for result in told["run"]["results"]] == ["one!", "one!!"]
+        state = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
+        run = Run.model_validate(state["run"])
+        assert (run.answer, [result.output for result in run.results]) == ("Done.", ["one!", "one!!"])
+    state = await agent.graph.ainvoke({"messages": [HumanMessage("count")]})
+    assert [message.text for message in state["messages"]] == ["count", "Done."]
 
 
-async def test_it_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
-    """With a checkpointer of its own or none, in a graph with one or none."""
+async def test_the_graph_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
+    """Each with a checkpointer of its own or without."""
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
     for own in (InMemorySaver(), None):
         inner = agent.with_checkpointer(own).graph
         for outer in (InMemorySaver(), None):
-            told = await larger(inner, outer).ainvoke({"question": "count"}, THREAD)
-            assert told["answer"] == "Done."
+            state = await larger(inner, outer).ainvoke({"question": "count"}, THREAD)
+            assert state["answer"] == "Done."
 
 
 async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:
     calls: list[str] = []
     inner = counting_agent(tmp_path, calls).with_checkpointer(None, approve=True).graph
     outer = larger(inner, InMemorySaver())
-    told = await outer.ainvoke({"question": "count"}, THREAD)
-    assert told["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}
+    state = await outer.ainvoke({"question": "count"}, THREAD)
+    assert state["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}
     assert calls == []
-    told = await outer.ainvoke(Command(resume=True), THREAD)
-    assert (calls, told["answer"]) == (["one"], "Done.")
+    state = await outer.ainvoke(Command(resume=True), THREAD)
+    assert (calls, state["answer"]) == (["one"], "Done.")
 
 
-async def test_a_server_can_tell_what_the_graph_takes_and_gives(tmp_path: Path) -> None:
+async def test_the_graph_has_schemas_and_its_input_errors_are_value_errors(tmp_path: Path) -> None:
+    """LangGraph's server hides the messages of other errors."""
     graph = counting_agent(tmp_path, []).graph
     assert graph.get_input_jsonschema()["properties"].keys() == Request.model_fields.keys()
     assert graph.get_output_jsonschema()["properties"].keys() == {"messages", "run"}
-
-
-async def test_a_server_tells_its_client_why_a_request_can_not_be_used(tmp_path: Path) -> None:
-    """LangGraph's server hides the messages of all errors but Python's own."""
-    graph = counting_agent(tmp_path, []).graph
     with pytest.raises(InputError, match="the request is empty") as caught:
         await graph.ainvoke({"input": " "})
     assert isinstance(caught.value, ValueError)
@@ -108,7 +97,7 @@ Served = Callable[[str], Any]
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Served:
-    """A graph of langgraph.json by its name there; the language model plans the edges of "open/a.png"."""
+    """A graph of langgraph.json by its name; the plan draws the edges of "open/a.png"."""
     (tmp_path / "open").mkdir()
     rows = [{"task": "canny-control", "id": 0, "args": {"image": str(picture(tmp_path / "open" / "a.png"))}}]
     llm = ScriptedLLM({"plan": json.dumps(rows), "respond": "Done."})
@@ -131,9 +120,9 @@ async def test_the_served_graph_blocks_no_event_loop(served: Served, tmp_path: P
     a_picture = str(tmp_path / "open" / "a.png")
     graph = served("jarvis")
     with no_blocking() as blocked:
-        told = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
+        state = await graph.ainvoke({"input": "Draw the edges of a.png", "files": [a_picture]}, THREAD)
     assert blocked == []
-    run = told["run"]
+    run = state["run"]
     assert [result["error"] for result in run["results"]] == [None]
     assert Path(run["results"][0]["resources"][0]["path"]).parent.parent == tmp_path / "out"
 
@@ -144,11 +133,11 @@ async def test_the_served_graph_reads_no_file_that_a_request_names(served: Serve
         await served("jarvis").ainvoke({"input": "Draw its edges", "files": [str(secret)]}, THREAD)
 
 
-async def test_one_of_the_served_graphs_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:
+async def test_the_graph_with_approval_asks_before_it_runs_a_plan(served: Served, tmp_path: Path) -> None:
     graph = served("jarvis-approve")
     graph.checkpointer = InMemorySaver()  # the server's
-    asked = await graph.ainvoke({"input": "Draw the edges of a.png"}, THREAD)
-    assert [row["task"] for row in asked["__interrupt__"][0].value["plan"]] == ["canny-control"]
+    state = await graph.ainvoke({"input": "Draw the edges of a.png"}, THREAD)
+    assert [row["task"] for row in state["__interrupt__"][0].value["plan"]] == ["canny-control"]
     assert not list((tmp_path / "out").rglob("*.png"))
-    told = await graph.ainvoke(Command(resume=True), THREAD)
-    assert [result["error"] for result in told["run"]["results"]] == [None]
+    state = await graph.ainvoke(Command(resume=True), THREAD)
+    assert [result["error"] for result in state["run"]["results"]] == [None]

@@ -1,4 +1,4 @@
-"""What a run that goes on in another process finds: its files, its clock, and what it has cost so far."""
+"""Runs that resume in another process: their files, time limit and usage."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ pytest.importorskip("langgraph")
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from small_agents import block, picture, plan, small_agent
+from small_agents import Row, block, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.core.types import Usage
 
-DESCRIBE_IN_FRENCH = [
+DESCRIBE_IN_FRENCH: list[Row] = [
     ("image-to-text", [], {"image": "a.png"}),
     ("translation", [0], {"text": "<resource>-0", "tgt_lang": "fr"}),
 ]
 
 
-class TwoLives:
-    """A run whose translation hangs in the first process and is done in the second."""
+class TwoProcesses:
+    """A run whose translation hangs in the first process and ends in the second."""
 
     def __init__(self, folder: Path, rows: Any = DESCRIBE_IN_FRENCH, **options: Any) -> None:
         self._settings = Settings(output_dir=folder / "out")
@@ -43,9 +43,10 @@ class TwoLives:
                 await asyncio.Event().wait()
             return "une phrase"
 
-        experts = {"translation": translate}
         planned = self._rows if callable(self._rows) else plan(*self._rows)
-        agent, self.llm, _ = small_agent(planned, experts, settings=self._settings, **self._options)
+        agent, self.llm, _ = small_agent(
+            planned, {"translation": translate}, settings=self._settings, **self._options
+        )
         return agent.with_checkpointer(self._saver)
 
     async def first(self, request: Any) -> None:
@@ -56,90 +57,82 @@ class TwoLives:
 
 
 @pytest.fixture
-def a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return picture(tmp_path / "a.png")
 
 
-async def test_an_attached_picture_is_found_again(tmp_path: Path, a_picture: Path) -> None:
-    attached = block(a_picture, mime="image/png")
-    message = HumanMessage([{"type": "text", "text": "Describe it, twice"}, attached])
+async def test_an_attachment_is_stored_once(tmp_path: Path, image: Path) -> None:
+    content = [{"type": "text", "text": "Describe it, twice"}, block(image, mime="image/png")]
 
-    def describe_again_after(messages: Any) -> str:
+    def describe_last(messages: Any) -> str:
         name = next(word for word in messages[-1].text.replace('"', " ").split() if word.startswith("input-"))
-        rows = [
-            ("translation", [], {"text": "hi", "tgt_lang": "fr"}),
-            ("image-to-text", [0], {"image": name}),
-        ]
-        return plan(*rows)
+        return plan(
+            ("translation", [], {"text": "hi", "tgt_lang": "fr"}), ("image-to-text", [0], {"image": name})
+        )
 
-    lives = TwoLives(tmp_path, describe_again_after)
-    await lives.first([message])
-    run = await lives.second()
+    processes = TwoProcesses(tmp_path, describe_last)
+    await processes.first([HumanMessage(content)])
+    run = await processes.second()
     assert [result.error for result in run.results] == [None, None]
     assert len(list((tmp_path / "out").rglob("input*"))) == 1
 
 
-async def test_a_file_that_is_gone_fails_only_the_tasks_that_still_need_it(
-    tmp_path: Path, a_picture: Path
-) -> None:
+async def test_a_deleted_file_fails_only_the_tasks_that_still_need_it(tmp_path: Path, image: Path) -> None:
     describe = ("image-to-text", [], {"image": "a.png"})
     hang = ("translation", [0], {"text": "hi", "tgt_lang": "fr"})
-    lives = TwoLives(tmp_path, [describe, hang, ("image-to-text", [1], {"image": "a.png"})])
-    await lives.first({"input": "Describe it, translate, describe again", "files": ["a.png"]})
-    await asyncio.to_thread(a_picture.unlink)
-    run = await lives.second()
+    processes = TwoProcesses(tmp_path, [describe, hang, ("image-to-text", [1], {"image": "a.png"})])
+    await processes.first({"input": "Describe it, translate, describe again", "files": ["a.png"]})
+    await asyncio.to_thread(image.unlink)
+    run = await processes.second()
     assert [result.status for result in run.results] == ["ok", "ok", "failed"]
     assert "a.png" in (run.results[2].error or "")
 
 
-async def test_an_address_that_was_fetched_is_not_fetched_again(
-    tmp_path: Path, a_picture: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_url_is_not_fetched_again(
+    tmp_path: Path, image: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched: list[str] = []
 
     async def fetch(url: str, path: Path, settings: Settings) -> Path:
         fetched.append(url)
-        return await asyncio.to_thread(shutil.copyfile, a_picture, path)
+        return await asyncio.to_thread(shutil.copyfile, image, path)
 
     monkeypatch.setattr("jarvis_agent.media.store.fetch", fetch)
     url = "https://example.com/a.png"
-    lives = TwoLives(tmp_path, [("image-to-text", [], {"image": url}), DESCRIBE_IN_FRENCH[1]])
-    await lives.first({"input": "Describe it in French", "files": [url]})
-    assert (await lives.second()).ok
+    processes = TwoProcesses(tmp_path, [("image-to-text", [], {"image": url}), DESCRIBE_IN_FRENCH[1]])
+    await processes.first({"input": "Describe it in French", "files": [url]})
+    assert (await processes.second()).ok
     assert fetched == [url]
 
 
-async def test_what_stored_tasks_have_cost_is_counted(tmp_path: Path, a_picture: Path) -> None:
-    lives = TwoLives(tmp_path, models=["a", "b"], select='{"id": "a", "reason": "r"}')
-    await lives.first({"input": "Describe it in French", "files": ["a.png"]})
-    run = await lives.second()
-    assert lives.llm.stages() == ["select", "respond"]  # the second process: one choice and the answer
-    assert {stage: usage.calls for stage, usage in run.usage.items()} == {
-        "plan": 1,
-        "select": 2,
-        "respond": 1,
-    }
+@pytest.mark.usefixtures("image")
+async def test_the_usage_includes_the_first_process(tmp_path: Path) -> None:
+    processes = TwoProcesses(tmp_path, models=["a", "b"], select='{"id": "a", "reason": "r"}')
+    await processes.first({"input": "Describe it in French", "files": ["a.png"]})
+    run = await processes.second()
+    assert processes.llm.stages() == ["select", "respond"]  # of the second process
+    calls = {stage: usage.calls for stage, usage in run.usage.items()}
+    assert calls == {"plan": 1, "select": 2, "respond": 1}
     assert run.usage["plan"] != Usage()
 
 
-async def test_a_run_that_began_long_ago_has_all_its_time_again(
+async def test_a_resumed_run_has_its_whole_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = iter([time.time() - 3600])
-    monkeypatch.setattr(
-        "jarvis_agent.agent.pipeline.time", SimpleNamespace(time=lambda: next(began, time.time()))
-    )
+    clock = SimpleNamespace(time=lambda: next(began, time.time()))
+    monkeypatch.setattr("jarvis_agent.agent.pipeline.time", clock)
     agent = counting_agent(tmp_path, [], *ONE_BY_ONE)
     assert agent.settings.run_timeout < 3600
     run = await agent.with_checkpointer(InMemorySaver()).ainvoke("count", THREAD)
-    assert run.answer == "Done."
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert run.results[0].started >= 3600
 
 
+@pytest.mark.usefixtures("image")
 async def test_a_file_of_an_earlier_turn_is_found_from_another_directory(
-    tmp_path: Path, a_picture: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saver, settings = InMemorySaver(), Settings(output_dir=tmp_path / "out")
     agent, _, _ = small_agent(plan(("image-to-text", [], {"image": "a.png"})), settings=settings)

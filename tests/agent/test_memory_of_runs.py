@@ -1,4 +1,4 @@
-"""What runs leave in the memory of the process: nothing that is theirs."""
+"""Finished runs leave no objects, requests or cached results in memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage
-from PIL import Image
 from small_agents import DESCRIBE, small_agent
 
 from jarvis_agent import JarvisAgent
 from jarvis_agent.planning.retrieval import TextSimilarity
 
-
-@pytest.fixture(autouse=True)
-def _picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Image.new("RGB", (8, 8)).save("a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def repeating(messages: Sequence[BaseMessage]) -> str:
-    """A plan that repeats the request where no plan says anything."""
+    """A plan with the request as an unknown key."""
     request = re.findall(r"Describe a\.jpg for the \w+ number \d+", str(messages[-1].text))[-1]
     return json.dumps([json.loads(DESCRIBE)[0] | {request: request}])
 
 
 async def runs_of(agent: JarvisAgent, records: list[list[Any]], name: str, count: int) -> None:
-    """Runs that nobody keeps, with requests that were never made before."""
+    """Run different requests and drop the runs."""
 
     async def one(number: int) -> None:
         run = await agent.ainvoke(f"Describe a.jpg for the {name} number {number}")
@@ -46,31 +40,31 @@ async def runs_of(agent: JarvisAgent, records: list[list[Any]], name: str, count
 
 
 def ours() -> Counter[str]:
-    """How many objects of our classes there are, by class."""
+    """The number of objects of this package, by class."""
     gc.collect()
     kinds = (type(thing) for thing in gc.get_objects())
     return Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("jarvis_agent"))
 
 
 def held() -> set[str]:
-    """The requests of runs, whole or in longer texts, that anything still holds."""
+    """Texts in memory that contain the request of a run."""
     gc.collect()
     texts = (text for thing in gc.get_objects() for text in gc.get_referents(thing) if type(text) is str)
     return {text for text in texts if re.search(r"for the (first|second) number \d", text)}
 
 
 def cached() -> Counter[str]:
-    """How many results our functions keep, by function."""
+    """The number of cached results, by function of this package."""
     caches = [thing for thing in gc.get_objects() if isinstance(thing, functools._lru_cache_wrapper)]
     own = (cache for cache in caches if cache.__module__.startswith("jarvis_agent"))
     return Counter({f"{cache.__module__}.{cache.__qualname__}": cache.cache_info().currsize for cache in own})
 
 
-@pytest.mark.parametrize("knows_meaning", [pytest.param(True, marks=pytest.mark.starter), False])
-async def test_runs_that_have_ended_leave_nothing_of_theirs(
-    knows_meaning: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("embeddings", [pytest.param(True, marks=pytest.mark.starter), False])
+async def test_finished_runs_leave_nothing_in_memory(
+    embeddings: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not knows_meaning:
+    if not embeddings:
         monkeypatch.setattr(TextSimilarity, "_embeddings", None)
     agent, llm, backend = small_agent(repeating)
     records: list[list[Any]] = [llm.calls, backend.calls]

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from model_bench import Bench
+from result_bench import Adapting, a_photo, adapting_in
 
+from jarvis_agent.core.types import Resource
 from jarvis_agent.testing import HubDouble
 
 
@@ -17,6 +19,16 @@ from jarvis_agent.testing import HubDouble
 def copied(built: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
     """A copy of a tiny model's folder, to be damaged."""
     return lambda name: Path(shutil.copytree(built(name), tmp_path / "copied" / name))
+
+
+@pytest.fixture
+def adapting(tmp_path: Path) -> Adapting:
+    return adapting_in(tmp_path)
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Resource:
+    return a_photo(tmp_path)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,4 +1,4 @@
-"""What the adapter tests share: `adapt` with a call that writes into a directory, and things to look at."""
+"""Builders for the tests of adapters: calls that write into a directory, and media files."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ They are described in tests/data/task_cases.yaml, and their checks are functions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,17 +49,24 @@ class Case:
             getattr(task_checks, name)(artifact, *args, **options)
 
 
-def _read() -> Iterator[Case]:
-    for task, rows in yaml.safe_load(TABLE.read_text(encoding="utf-8")).items():
-        for row in rows if task != "shared" else ():
-            options, metadata = row.get("options", {}), row.get("metadata", {})
-            if "steps" in row:
-                options = {"num_inference_steps": row["steps"], **options}
-            if options:
-                metadata = {"options": options, **metadata}
-            library = "diffusers" if "steps" in row else None
-            for model in row.get("models", [None]):
-                yield Case(task, row["args"], row["check"], model, metadata, library, row.get("needs"))
+def _cases(
+    task: str,
+    *,
+    args: Mapping[str, Any],
+    check: Mapping[str, Any],
+    models: Sequence[str | None] = (None,),
+    steps: int = 0,
+    options: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    needs: str | None = None,
+) -> list[Case]:
+    """The cases of a row of the table, one for each model."""
+    options = {**({"num_inference_steps": steps} if steps else {}), **(options or {})}
+    described = {**({"options": options} if options else {}), **(metadata or {})}
+    library = "diffusers" if steps else None
+    return [Case(task, args, check, model, described, library, needs) for model in models]
 
 
-CASES = [*_read()]
+_ROWS = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+del _ROWS["shared"]
+CASES = [case for task, rows in _ROWS.items() for row in rows for case in _cases(task, **row)]

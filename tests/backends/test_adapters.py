@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from result_bench import ARM, Adapting, a_call, a_photo, a_table, adapting_in, joint, kinds, texts
+from result_bench import ARM, Adapting, a_call, a_table, joint, kinds, texts
 
 from jarvis_agent.backends.outputs.adapters import ADAPTERS, adapt
 from jarvis_agent.backends.outputs.validators import quantity
@@ -28,18 +28,8 @@ BOX = {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}
 
 
 @pytest.fixture
-def photo(tmp_path: Path) -> Resource:
-    return a_photo(tmp_path)
-
-
-@pytest.fixture
 def table(tmp_path: Path) -> Resource:
     return a_table(tmp_path)
-
-
-@pytest.fixture
-def adapting(tmp_path: Path) -> Adapting:
-    return adapting_in(tmp_path)
 
 
 @pytest.fixture

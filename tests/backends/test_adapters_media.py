@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from result_bench import ARM, Adapting, a_film, a_photo, adapting_in, joint, kinds, texts
+from result_bench import ARM, Adapting, a_film, joint, kinds, texts
 
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
@@ -22,16 +22,6 @@ torch = pytest.importorskip("torch")
 trimesh = pytest.importorskip("trimesh")
 
 NAN = float("nan")
-
-
-@pytest.fixture
-def adapting(tmp_path: Path) -> Adapting:
-    return adapting_in(tmp_path)
-
-
-@pytest.fixture
-def photo(tmp_path: Path) -> Resource:
-    return a_photo(tmp_path)
 
 
 def pixels(path: str) -> Any:

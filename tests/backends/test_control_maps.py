@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -28,16 +26,10 @@ RAMP = np.tile(np.linspace(0, 1, 64, dtype=np.float32), (64, 1))
 """Nearer and nearer to the right."""
 
 
-def joints(**places: tuple[float, float]) -> list[dict[str, Any]]:
-    """COCO's 17 joints, of which those named n0 … n16 are seen."""
-    return [
-        {
-            "x": places.get(f"n{n}", (0, 0))[0],
-            "y": places.get(f"n{n}", (0, 0))[1],
-            "score": 0.9 if f"n{n}" in places else 0.1,
-        }
-        for n in range(17)
-    ]
+def joints(places: dict[int, tuple[float, float]]) -> list[dict[str, float]]:
+    """COCO's 17 joints, of which those with a place are seen."""
+    placed = [(n in places, *places.get(n, (0, 0))) for n in range(17)]
+    return [{"x": x, "y": y, "score": 0.9 if seen else 0.1} for seen, x, y in placed]
 
 
 def test_depth_maps_are_brighter_where_it_is_nearer() -> None:
@@ -75,11 +67,11 @@ def test_normals_point_away_from_the_surface(subtests: pytest.Subtests) -> None:
 
 
 def test_poses_are_drawn_as_openpose_draws_them() -> None:
-    found = openpose_joints(joints(n5=(30, 20), n6=(10, 24)))
+    found = openpose_joints(joints({5: (30, 20), 6: (10, 24)}))
     assert [place for place, joint in enumerate(found) if joint] == [1, 2, 5]
     assert found[1] == (20, 22)  # the neck is between the shoulders
     assert found[2] == (10, 24)  # OpenPose's right shoulder
-    drawn = pose_map([{"keypoints": joints(n6=(100, 100), n8=(100, 300))}], (512, 512))
+    drawn = pose_map([{"keypoints": joints({6: (100, 100), 8: (100, 300)})}], (512, 512))
     assert drawn.size == (512, 512)
     assert drawn.getpixel((100, 200)) == (153, 102, 0)  # the right upper arm, dimmed to 60 %
     assert drawn.getpixel((100, 100)) == (255, 170, 0)  # the right shoulder
@@ -87,7 +79,7 @@ def test_poses_are_drawn_as_openpose_draws_them() -> None:
     assert drawn.getpixel((120, 200)) == drawn.getpixel((0, 0)) == BLACK
     assert pose_map([], (20, 10)).getbbox() is None
     with pytest.raises(UnsupportedError, match="17 joints"):
-        pose_map([{"keypoints": joints()[:5]}], (20, 20))
+        pose_map([{"keypoints": joints({})[:5]}], (20, 20))
 
 
 def test_classes_have_the_colours_of_ade20k_or_one_of_their_own() -> None:
@@ -119,7 +111,7 @@ def test_small_regions_lie_over_large_ones() -> None:
     assert segment_map([("person", spot)], (8, 6)).getpixel((0, 0)) == BLACK
 
 
-def test_of_boxes_that_overlap_the_best_is_kept() -> None:
+def test_the_best_of_overlapping_boxes_is_kept() -> None:
     boxes = [[0, 0, 10, 10], [1, 0, 11, 10], [20, 20, 30, 30], [0, 0, 4, 10]]
     assert non_max_suppression(boxes, [0.5, 0.9, 0.2, 0.7], 0.5) == [1, 3, 2]
     assert non_max_suppression(boxes, [0.5, 0.9, 0.2, 0.7], 0.9) == [1, 3, 0, 2]

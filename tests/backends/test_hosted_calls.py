@@ -87,36 +87,28 @@ async def test_the_reply_for_each_task_is_what_its_adapter_takes(
                 assert sent["table"] == COLUMNS
 
 
-async def test_pictures_and_masks_are_saved(
+async def test_images_and_sounds_in_replies_are_read(
     hub: HubDouble, tmp_path: Path, files: dict[str, Resource]
 ) -> None:
-    hub.answer("/models/org/model", body=png((8, 6)), times=2)
-    for task, given in (
-        ("text-to-image", {"text": "a cat"}),
-        ("image-to-image", {"text": "a cat", "image": files["image"]}),
-    ):
-        call = call_of(task, tmp_path, **given)
-        output, _ = adapt(call.spec, await run(call), call)
-        assert (output["width"], output["height"]) == (8, 6), task
-    hub.answer("/models/org/model", body=[{"label": "cat", "score": 0.5, "mask": B64_MASK}])
+    def reply(body: Any) -> None:
+        hub.answer("/models/org/model", body=body, times=1)
+
+    paint = call_of("image-to-image", tmp_path, text="a cat", image=files["image"])
+    for call in (call_of("text-to-image", tmp_path, text="a cat"), paint):
+        reply(png((8, 6)))
+        assert (await run(call)).size == (8, 6)
+    reply([{"label": "cat", "score": 0.5, "mask": B64_MASK}])
     call = call_of("image-segmentation", tmp_path, image=files["image"])
     output, resources = adapt(call.spec, await run(call), call)
     assert (output[0]["label"], resources[0].kind) == ("cat", "image")
-
-
-async def test_sounds_come_as_samples_with_their_rate(
-    hub: HubDouble, tmp_path: Path, files: dict[str, Resource]
-) -> None:
-    speech = call_of("text-to-speech", tmp_path, text="hi")
-    hub.answer("/models/org/model", body=wav(0.5), times=1)
-    raw = await run(speech)
-    assert (raw["audio"].shape, str(raw["audio"].dtype), raw["sampling_rate"]) == ((4000,), "float32", 8000)
-    blob = base64.b64encode(wav()).decode()
-    voice = {"label": "voice", "blob": blob, "content-type": "audio/wav"}
-    hub.answer("/models/org/model", body=[voice], times=1)
+    reply([{"label": "voice", "blob": base64.b64encode(wav()).decode(), "content-type": "audio/wav"}])
     [raw] = await run(call_of("audio-to-audio", tmp_path, audio=files["audio"]))
     assert (raw["label"], raw["sampling_rate"], raw["audio"].shape) == ("voice", 8000, (800,))
-    hub.answer("/models/org/model", body=b"no sound at all")
+    speech = call_of("text-to-speech", tmp_path, text="hi")
+    reply(wav(0.5))
+    raw = await run(speech)
+    assert (raw["audio"].shape, str(raw["audio"].dtype), raw["sampling_rate"]) == ((4000,), "float32", 8000)
+    reply(b"no sound at all")
     with pytest.raises(UnsupportedError, match="cannot be read"):
         await run(speech)
 
@@ -126,7 +118,7 @@ async def test_videos_are_written_to_files(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.inference._providers.fal_ai._POLLING_INTERVAL", 0)
     hub.answer("/novita/", body={"video": {"video_url": f"{hub.url}/files/v.mp4"}})
-    hub.answer("/files/v.mp4", body=b"mp4 of sorts")
+    hub.answer("/files/v.mp4", body=b"mp4 data")
     hub.answer("/status", body={"status": "COMPLETED"})
     hub.answer("/requests/1", body={"video": {"url": f"{hub.url}/fal-ai/files/v.mp4"}})
     queue = {"request_id": "1", "status": "IN_QUEUE", "response_url": f"{hub.url}/requests/1"}
@@ -136,19 +128,17 @@ async def test_videos_are_written_to_files(
         call_of("image-to-video", tmp_path, candidate("image-to-video", "fal-ai"), image=files["image"]),
     ]
     for call in calls:
-        assert await run(call) == {"path": str(tmp_path / "0.mp4")}
-        assert (tmp_path / "0.mp4").read_bytes() == b"mp4 of sorts"
-        (tmp_path / "0.mp4").unlink()
+        assert await run(call) == {"path": str(tmp_path / "out-0.mp4")}
+        assert (tmp_path / "out-0.mp4").read_bytes() == b"mp4 data"
+        (tmp_path / "out-0.mp4").unlink()
 
 
 CHAT = {
+    **dict.fromkeys(("id", "model", "system_fingerprint"), ""),
     "choices": [
         {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello there"}}
     ],
     "created": 0,
-    "id": "",
-    "model": "",
-    "system_fingerprint": "",
     "usage": {},
 }
 

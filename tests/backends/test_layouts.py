@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from jarvis_agent.backends.hub.layouts import (
     DIFFUSERS,
@@ -20,62 +21,8 @@ from jarvis_agent.core.settings import Settings
 
 FLOAT = Settings(device="cpu", dtype="float32")
 HALF = Settings(device="cpu", dtype="float16")
-PIPELINE = {
-    "_class_name": "StableDiffusionPipeline",
-    "_diffusers_version": "0.30",
-    "unet": ["diffusers", "UNet2DConditionModel"],
-    "clip": ["transformers", "CLIPTextModel"],
-    "scheduler": ["diffusers", "DDIMScheduler"],
-    "safety_checker": [None, None],
-    "requires_safety_checker": False,
-}
-CLIP = {"clip": PIPELINE["clip"]}
-MODULES = [{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"}]
-SHARDS = "model-00001-of-00002.safetensors model-00002-of-00002.safetensors"
-CLIP_SHARDS = SHARDS.replace("model-", "clip/model-")
-ONE_COPY = [
-    ("model.safetensors", "pytorch_model.bin model-00001-of-00001.safetensors"),
-    (SHARDS, ""),
-    ("model.safetensors config.json tokenizer.json spiece.model", "README.md tf_model.h5 modeling_own.py"),
-]
-# Each case: layout, index, settings, the files that are read, and files beside them.
-READ: list[tuple[Layout, Any, Settings, str, str]] = [
-    (
-        DIFFUSERS,
-        PIPELINE,
-        FLOAT,
-        "model_index.json unet/config.json unet/diffusion_pytorch_model.safetensors clip/config.json "
-        "clip/model.safetensors scheduler/scheduler_config.json",
-        "v1-5-pruned.safetensors model.safetensors README.md unet/diffusion_pytorch_model.bin "
-        "unet/diffusion_pytorch_model.fp16.safetensors unet/diffusion_pytorch_model.non_ema.safetensors "
-        "unet/diffusion_flax_model.msgpack unet/model.onnx clip/openvino_model.bin "
-        "safety_checker/model.safetensors vae_decoder/model.onnx",
-    ),
-    (DIFFUSERS, CLIP, FLOAT, "clip/model.safetensors", "clip/model.fp16.safetensors"),
-    (DIFFUSERS, CLIP, HALF, "clip/model.fp16.safetensors", "clip/model.safetensors"),
-    (DIFFUSERS, CLIP, FLOAT, "clip/model.fp16.safetensors", ""),
-    (DIFFUSERS, CLIP, HALF, "clip/model.safetensors", ""),
-    (DIFFUSERS, CLIP, FLOAT, CLIP_SHARDS, CLIP_SHARDS.replace("model-", "model.fp16-")),
-    (
-        DIFFUSERS,  # a ControlNet has no index
-        None,
-        FLOAT,
-        "config.json diffusion_pytorch_model.safetensors",
-        "diffusion_pytorch_model.bin a/b.json",
-    ),
-    (
-        SENTENCE_TRANSFORMERS,
-        MODULES,
-        FLOAT,
-        "modules.json config_sentence_transformers.json tokenizer.json model.safetensors "
-        "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors",
-        "onnx/model.onnx onnx/config.json pytorch_model.bin openvino/openvino_model.xml",
-    ),
-    (SKOPS, None, FLOAT, "config.json model.skops", "model.pkl"),
-    *((TRANSFORMERS, None, FLOAT, *files) for files in ONE_COPY),
-    *((SENTENCE_TRANSFORMERS, None, FLOAT, *files) for files in ONE_COPY),
-    (TRANSFORMERS, None, Settings(trust_remote_code=True), "model.safetensors modeling_own.py", "README.md"),
-]
+LAYOUTS = {layout.library: layout for layout in (TRANSFORMERS, DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS)}
+CASES = yaml.safe_load((Path(__file__).parents[1] / "data" / "file_layouts.yaml").read_text("utf-8"))
 
 
 def chosen(layout: Layout, names: str, index: Any = None, settings: Settings = FLOAT) -> set[str]:
@@ -84,18 +31,22 @@ def chosen(layout: Layout, names: str, index: Any = None, settings: Settings = F
 
 def test_one_copy_of_what_the_library_needs_is_read(subtests: pytest.Subtests) -> None:
     pytest.importorskip("torch")
-    for layout, index, settings, wanted, beside in READ:
-        with subtests.test(f"{layout.library}: {wanted}"):
-            assert chosen(layout, f"{beside} {wanted}", index, settings) == {*wanted.split()}
+    for library, layout in LAYOUTS.items():
+        for case in CASES[library]:
+            with subtests.test(f"{library}: {case}"):
+                given = {key: case[key] for key in ("dtype", "trust_remote_code") if key in case}
+                settings = Settings(**{"device": "cpu", "dtype": "float32", **given})
+                names = f"{case.get('beside', '')} {case['read']}"
+                assert chosen(layout, names, case.get("index"), settings) == {*case["read"].split()}
 
 
 def test_a_model_without_weights_that_may_be_loaded_is_refused() -> None:
     pickles = "modules.json model.safetensors 2_Dense/pytorch_model.bin"
     with pytest.raises(UnsupportedError, match="only as a pickle"):
-        chosen(SENTENCE_TRANSFORMERS, pickles, MODULES)
+        chosen(SENTENCE_TRANSFORMERS, pickles, [{"path": ""}, {"path": "2_Dense"}])
     with pytest.raises(UnsupportedError, match=r"only as a pickle.*ask its author for a \.skops file"):
         chosen(SKOPS, "config.json model.pkl", settings=Settings(allow_pickle=True))
-    for layout in (TRANSFORMERS, DIFFUSERS, SENTENCE_TRANSFORMERS, SKOPS):
+    for layout in LAYOUTS.values():
         with pytest.raises(UnsupportedError, match=f"no weights that {layout.library} reads"):
             chosen(layout, "config.json model.onnx")
 

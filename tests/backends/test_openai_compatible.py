@@ -19,7 +19,6 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate, Resource
 
 SETTINGS = Settings(offline=False, task_timeout=25, retries=0)
-GENERATION = TASKS["text-generation"]
 
 
 def candidate(task: str, base_url: str, **metadata: Any) -> Candidate:
@@ -28,31 +27,31 @@ def candidate(task: str, base_url: str, **metadata: Any) -> Candidate:
     )
 
 
-async def ask(server: OpenAIDouble, task: str, settings: Settings = SETTINGS, **inputs: Any) -> Any:
-    call = Call(TASKS[task], candidate(task, server.base_url), inputs, Path, settings)
+async def ask_model(model: Candidate, settings: Settings = SETTINGS, **inputs: Any) -> Any:
+    call = Call(TASKS[model.task], model, inputs, Path, settings)
     return adapt(call.spec, await OpenAIBackend(settings).run(call), call)[0]
+
+
+async def ask(server: OpenAIDouble, task: str, **inputs: Any) -> Any:
+    return await ask_model(candidate(task, server.base_url), **inputs)
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> Resource:
     path = tmp_path / "cat.png"
-    path.write_bytes(b"png of sorts")
+    path.write_bytes(b"png data")
     return Resource(kind="image", path=path, mime="image/png")
 
 
 async def test_each_text_task_has_its_prompt(subtests: pytest.Subtests) -> None:
     languages = {"text": "Es.", "src_lang": "de", "tgt_lang": "en"}
+    asked = {"text": "What?", "context": "It was it."}
     context = "Context:\nIt was it.\n\nQuestion: What?"
     rows: list[tuple[str, dict[str, Any], str, Any]] = [
         ("text-generation", {"text": "Say it."}, "Say it.", {"generated_text": "It."}),
         ("summarization", {"text": "Long."}, "Summarize", {"summary_text": "It."}),
         ("translation", languages, "from German into English", {"translation_text": "It."}),
-        (
-            "question-answering",
-            {"text": "What?", "context": "It was it."},
-            context,
-            [{"answer": "It.", "score": None}],
-        ),
+        ("question-answering", asked, context, [{"answer": "It.", "score": None}]),
     ]
     with OpenAIDouble({"": "<think>hm</think>\nIt."}) as server:
         for task, inputs, prompt, output in rows:
@@ -68,7 +67,7 @@ async def test_media_are_sent_as_content_blocks(
     image: Resource, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     sound = tmp_path / "a.wav"
-    sound.write_bytes(b"wav of sorts")
+    sound.write_bytes(b"wav data")
     audio = Resource(kind="audio", path=sound, mime="audio/wav")
     video = Resource(kind="video", path=tmp_path / "a.mp4", mime="video/mp4")
     with OpenAIDouble({"": "a cat"}) as server:
@@ -92,7 +91,7 @@ FAILURES: list[tuple[Any, type[Exception], str]] = [
     (Failure(404), UnsupportedError, "has no model qwen3:8b (404)"),
     (Failure(400), UnsupportedError, "answered 400"),
     ((DROP,), TransientError, "cannot be reached: Connection error; check that it runs"),
-    ((REFUSE,), UnsupportedError, "I can not help with that"),
+    ((REFUSE,), UnsupportedError, "I cannot help with that"),
     (("<think>and nothing more",), UnsupportedError, "answered nothing"),
     ((ToolUse("rm", {"path": "/"}),), UnsupportedError, "answered nothing"),
     ((HANG,), TransientError, "did not answer within"),
@@ -104,13 +103,12 @@ async def test_each_failure_becomes_an_error_of_the_matching_kind(subtests: pyte
         settings = Settings(task_timeout=0.375) if reply == (HANG,) else SETTINGS
         with subtests.test(message), OpenAIDouble({"": reply}) as server:
             with pytest.raises(kind, match=re.escape(message)) as caught:
-                await ask(server, "text-generation", settings, text="hi")
+                await ask(server, "text-generation", settings=settings, text="hi")
             assert type(caught.value) is kind
             if isinstance(caught.value, RateLimitedError):
                 assert caught.value.retry_after == 7.0
-    gone = candidate("text-generation", server.base_url)
     with pytest.raises(TransientError, match="check that it runs"):
-        await OpenAIBackend(SETTINGS).run(Call(GENERATION, gone, {"text": "hi"}, Path, SETTINGS))
+        await ask(server, "text-generation", text="hi")
 
 
 async def test_the_key_and_the_options_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +117,7 @@ async def test_the_key_and_the_options_are_those_of_the_model(monkeypatch: pytes
     monkeypatch.setenv("OPENAI_ORG_ID", "of another server")
     with OpenAIDouble({"": ["one", "two"]}) as server:
         for metadata in ({"api_key_env": "MY_KEY"}, {"options": {"temperature": 0.5}}):
-            model = candidate("text-generation", server.base_url, **metadata)
-            await OpenAIBackend(SETTINGS).run(Call(GENERATION, model, {"text": "hi"}, Path, SETTINGS))
+            await ask_model(candidate("text-generation", server.base_url, **metadata), text="hi")
     assert [request.key for request in server.requests] == ["mine", "none"]
     assert (server.requests[1].body["temperature"], server.requests[1].body["seed"]) == (0.5, 0)
 

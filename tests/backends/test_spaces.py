@@ -63,7 +63,7 @@ async def test_components_become_what_the_adapters_take(
     sent = await asyncio.to_thread(picture.read_bytes)
     label = {"label": "cat", "confidences": [{"label": "cat", "confidence": 0.75}]}
     write_audio(tmp_path / "said.wav", [0.0] * 800, 8_000)
-    (tmp_path / "v.mp4").write_bytes(b"mp4 of sorts")
+    (tmp_path / "v.mp4").write_bytes(b"mp4 data")
     text = {"text": "Textbox"}
     space.add("/draw", {"prompt": "Textbox", "seed": "Slider"}, ["Image", "Number"], lambda **_: (picture, 7))
     space.add("/see", {"input_img": "Image", "q": "Textbox"}, ["Textbox"], lambda **_: "a cat")
@@ -86,7 +86,7 @@ async def test_components_become_what_the_adapters_take(
     assert (spoken["audio"].shape, spoken["sampling_rate"]) == ((800,), 8_000)
     film = await result("text-to-video", "/film", {"text": "waves"})
     assert film == str(tmp_path / "made.mp4")
-    assert (tmp_path / "made.mp4").read_bytes() == b"mp4 of sorts"
+    assert (tmp_path / "made.mp4").read_bytes() == b"mp4 data"
     assert space.calls[:2] == [
         ("/draw", {"prompt": "a cat", "seed": 7}),
         ("/see", {"input_img": sent, "q": "What?"}),

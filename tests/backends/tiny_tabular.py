@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,49 +27,30 @@ def dump(folder: Path, estimator: Any) -> None:
 
 def describe(folder: Path, columns: list[str], file: str = "model.skops") -> None:
     """Write a config.json like those of skops' hub tools."""
-    told = {"sklearn": {"columns": columns, "environment": [], "model": {"file": file}}}
-    (folder / "config.json").write_text(json.dumps(told))
+    config = {"sklearn": {"columns": columns, "environment": [], "model": {"file": file}}}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
-def _logistic(folder: Path) -> None:
-    """A classifier behind a scaler, which knows its columns: high or low sales."""
-    from sklearn.linear_model import LogisticRegression
+def _save(name: str, folder: Path) -> None:
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     rows = rows_of()
-    labels = ["high" if sales > 12 else "low" for sales in rows["sales"]]
-    dump(folder, make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, labels))
-
-
-def _bare(folder: Path) -> None:
-    """A classifier fitted on bare numbers: only config.json names the columns and their order."""
-    from sklearn.linear_model import LogisticRegression
-
-    rows = rows_of()[["sales", "month"]].to_numpy()
-    dump(folder, LogisticRegression().fit(rows, rows[:, 0] > 12))
-    describe(folder, columns=["sales", "month"])
-
-
-def _linear(folder: Path) -> None:
-    """A regression: twice the month, and the rain."""
-    from sklearn.linear_model import LinearRegression
-
-    rows = rows_of()
-    dump(folder, LinearRegression().fit(rows, 2 * rows["month"] + rows["rain"]))
-
-
-def _forest(folder: Path) -> None:
-    """A model of decision trees, whose type skops does not trust."""
-    from sklearn.ensemble import RandomForestRegressor
-
-    rows = rows_of()
-    dump(folder, RandomForestRegressor(5, random_state=0).fit(rows, rows["sales"]))
+    high = rows["sales"] > 12
+    if name == "logistic":  # a classifier behind a scaler, which knows its columns
+        labels = high.map({True: "high", False: "low"})
+        dump(folder, make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, labels))
+    elif name == "bare":  # fitted on numbers: only config.json names the columns and their order
+        dump(folder, LogisticRegression().fit(rows[["sales", "month"]].to_numpy(), high))
+        describe(folder, columns=["sales", "month"])
+    elif name == "linear":
+        dump(folder, LinearRegression().fit(rows, 2 * rows["month"] + rows["rain"]))
+    else:  # decision trees, a type that skops does not trust
+        dump(folder, RandomForestRegressor(5, random_state=0).fit(rows, rows["sales"]))
 
 
 ESTIMATORS: dict[str, Callable[[Path], None]] = {
-    "logistic": _logistic,
-    "bare": _bare,
-    "linear": _linear,
-    "forest": _forest,
+    name: partial(_save, name) for name in ("logistic", "bare", "linear", "forest")
 }

@@ -19,15 +19,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
 from jarvis_agent.testing.script import Script
 
 
 class Mishap(Enum):
-    """What may happen in the middle of a reply."""
-
     DROP = "the connection breaks"
     GARBAGE = "bytes that are no event"
     HANG = "silence until the server closes"
@@ -54,21 +51,18 @@ class ToolUse:
     args: Mapping[str, Any]
 
     def as_json(self, place: int) -> dict[str, Any]:
-        """The call as OpenAI puts it; `place` counts the calls of a reply from 0."""
+        """The call in OpenAI's format, with its index in the reply."""
         function = {"name": self.name, "arguments": json.dumps(self.args)}
         return {"index": place, "id": f"call-{place}", "type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request that the server got."""
-
     body: Mapping[str, Any]
     key: str
 
     @property
     def prompt(self) -> str:
-        """The text of all messages."""
         return "\n".join(str(message["content"]) for message in self.body["messages"])
 
     @property
@@ -112,12 +106,10 @@ class OpenAIDouble:
 
     @property
     def base_url(self) -> str:
-        """Its address, for `base_url` or JARVIS_BASE_URL."""
         assert self._server is not None, "the double runs only inside its with block"
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def stages(self) -> list[str]:
-        """The stages that asked, in their order."""
         return [request.stage for request in self.requests]
 
     def __enter__(self) -> Self:
@@ -127,9 +119,7 @@ class OpenAIDouble:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._server is not None
         self.closing.set()
         self._server.shutdown()
@@ -150,19 +140,16 @@ class OpenAIDouble:
         return reply if isinstance(reply, tuple | Failure) else (reply,)
 
     def cut(self, text: str) -> Iterator[str]:
-        """A text in the pieces in which it is streamed."""
         size = self.chunk or len(text) or 1
         return (text[place : place + size] for place in range(0, len(text), size))
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
     double: OpenAIDouble
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Quiet."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._json(200, {"object": "list", "data": [{"id": "double", "object": "model"}]})
@@ -194,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _whole(self, request: Received, reply: tuple[Any, ...]) -> None:
         said = "".join(piece for piece in reply if isinstance(piece, str))
-        refusal = "I can not help with that." if REFUSE in reply else None
+        refusal = "I cannot help with that." if REFUSE in reply else None
         if DROP in reply or GARBAGE in reply or HANG in reply:
             self._break(HANG in reply)
             return
@@ -217,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif piece is GARBAGE:
                 self._send(b"data: \xff\xfe{not json\n\n")
             elif piece is REFUSE:
-                self._event(_delta({"refusal": "I can not help with that."}))
+                self._event(_delta({"refusal": "I cannot help with that."}))
             elif isinstance(piece, Mishap):
                 self._break(piece is HANG)
                 return
@@ -235,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(b"")
 
     def _break(self, hang: bool) -> None:
-        """End without an end, at once or when the server closes."""
+        """Break the reply off, at once or when the server closes."""
         if hang:
             self.double.closing.wait()
         self.close_connection = True
@@ -259,14 +246,8 @@ def _delta(delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any
 
 
 def _envelope(kind: str, choices: list[Any], usage: Mapping[str, int] | None = None) -> dict[str, Any]:
-    return {
-        "id": "double-1",
-        "object": kind,
-        "created": 0,
-        "model": "double",
-        "choices": choices,
-        "usage": usage,
-    }
+    about = {"id": "double-1", "object": kind, "created": 0, "model": "double"}
+    return {**about, "choices": choices, "usage": usage}
 
 
 def _usage(request: Received, said: str) -> dict[str, int]:

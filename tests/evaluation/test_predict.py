@@ -52,11 +52,11 @@ async def test_setup_errors_stop_the_evaluation() -> None:
 
 
 async def test_an_existing_or_unwritable_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "diary").write_text("Dear diary")
-    for name in ("diary", "missing/out.jsonl", "."):
+    (tmp_path / "notes").write_text("my notes")
+    for name in ("notes", "missing/out.jsonl", "."):
         with pytest.raises(InputError, match="cannot be written"):
             await predicted(tmp_path / name)
-    assert (tmp_path / "diary").read_text() == "Dear diary"
+    assert (tmp_path / "notes").read_text() == "my notes"
 
 
 def test_invalid_records_are_reported(tmp_path: Path) -> None:

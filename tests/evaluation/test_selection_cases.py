@@ -17,7 +17,7 @@ CASES = read_cases()
 BY_ID = {case.id: case for case in CASES}
 
 
-def saying(reply: dict[str, Any]) -> LLMClient:
+def replying(reply: dict[str, Any]) -> LLMClient:
     return LLMClient(ScriptedLLM({"select": json.dumps(reply)}), Settings())
 
 
@@ -53,10 +53,10 @@ async def test_the_environment_changes_no_case(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_language_model_chooses_by_the_descriptions_and_its_tokens_count() -> None:
     case = BY_ID["object-detection-1"]
-    chosen = await choose(case, saying({"id": case.right[0], "reason": "it knows zebras"}))
+    chosen = await choose(case, replying({"id": case.right[0], "reason": "it knows zebras"}))
     assert (chosen.is_right, chosen.reason, chosen.by) == (True, "it knows zebras", "llm")
     assert chosen.usage.calls == 1
-    chosen = await choose(case, saying({"id": "vista/face-finder", "reason": "?"}))
+    chosen = await choose(case, replying({"id": "vista/face-finder", "reason": "?"}))
     assert (chosen.is_right, chosen.defects) == (False, {"domain"})
 
 
@@ -78,7 +78,7 @@ def test_figures_agree_with_hand_computed_ones() -> None:
     assert (popular.name, popular.figures[0].value, popular.requests) == ("most downloaded", 0.0, 4)
 
 
-def test_to_refuse_where_a_model_is_right_is_wrong_and_counted() -> None:
+def test_refusing_where_a_model_fits_is_wrong_and_counted() -> None:
     (ours, _) = score_choices([Chosen(BY_ID["object-detection-1"], None, "")], "ours")
     figures = {figure.name: figure.value for figure in ours.figures}
     assert (figures["right"], figures["runs"], figures["domain"], ours.unanswered) == (0, 0, 0, 1)

@@ -32,15 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_gives_tools_requests_and_gold_plans(folder: Path) -> None:
+    """Tools get the Hub's argument names where their kinds are the Hub's."""
     bench = read_folder(folder)
     assert bench.makes == {**dict.fromkeys(bench.specs, "text"), "Image Editing": "image", "Compare": "none"}
     assert bench.requests["1"] == "Translate 'word 1'"
     assert [(graph.id, graph.kind) for graph in bench.gold] == [(str(n), "single") for n in range(3)]
-
-
-def test_a_tool_has_the_hubs_argument_names_where_its_kinds_are_the_hubs(folder: Path) -> None:
-    specs = read_folder(folder).specs
-    assert {name: [arg.name for arg in spec.inputs if arg.required] for name, spec in specs.items()} == {
+    names = {name: [arg.name for arg in spec.inputs if arg.required] for name, spec in bench.specs.items()}
+    assert names == {
         "Translation": ["text"],
         "Image Editing": ["text", "image"],
         "Question Answering": ["text", "context"],
@@ -64,18 +62,13 @@ def test_kinds_that_are_no_resource_are_texts_and_capitals_do_not_matter(folder:
     assert bench.makes["Image Downloader"] == "Image"  # as TaskBench's script calls it
 
 
-def test_a_folder_is_read_however_its_files_were_saved(folder: Path) -> None:
+def test_folders_are_read_in_every_form_and_without_gold_plans(folder: Path) -> None:
     lines = "\n".join(map(json.dumps, RECORDS))
     for text in (json.dumps(RECORDS, indent=1), f"\ufeff{lines}", lines.replace("\n", "\r\n")):
         (folder / "data.json").write_bytes(text.encode())
         bench = read_folder(folder)
         assert list(bench.requests) == [graph.id for graph in bench.gold] == ["0", "1", "2"]
-
-
-def test_a_folder_without_gold_plans_has_requests(folder: Path) -> None:
-    asked = [{"id": record["id"], "user_request": record["user_request"]} for record in RECORDS]
-    (folder / "user_requests.json").write_text("\n".join(map(json.dumps, asked)))
-    (folder / "data.json").unlink()
+    (folder / "data.json").rename(folder / "user_requests.json")
     bench = read_folder(folder)
     assert (len(bench.requests), bench.gold) == (3, ())
 

@@ -4,41 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
-from PIL import Image
 from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 
 REQUEST = "Describe a.jpg aloud"
 
 
-@pytest.fixture(autouse=True)
-def _picture(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Image.new("RGB", (8, 8)).save("a.jpg")
+pytestmark = pytest.mark.usefixtures("home")
 
 
 async def _events(runnable: Any, value: Any) -> list[Any]:
-    return [event async for event in runnable.astream_events(value, version="v2")]
+    config = {"configurable": {"thread_id": "chat"}}
+    return [event async for event in runnable.astream_events(value, config, version="v2")]
 
 
 def _tools(events: list[Any]) -> list[tuple[str, str]]:
     return [(event["event"], event["name"]) for event in events if event["event"].startswith("on_tool")]
 
 
-TOOL_EVENTS = [
-    ("on_tool_start", "image-to-text"),
-    ("on_tool_end", "image-to-text"),
-    ("on_tool_start", "text-to-speech"),
-    ("on_tool_end", "text-to-speech"),
-]
-
-
-async def test_each_task_starts_and_ends_below_the_agent_also_inside_langgraph() -> None:
+async def test_each_task_is_a_tool_run_of_the_agent_and_of_graphs() -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.func import entrypoint
 
     agent, _, _ = small_agent(DESCRIBE_ALOUD)
@@ -47,9 +38,11 @@ async def test_each_task_starts_and_ends_below_the_agent_also_inside_langgraph()
     async def flow(request: str) -> str:
         return (await agent.ainvoke(request)).answer
 
-    for runnable in (agent, flow):
-        events = await _events(runnable, REQUEST)
-        assert _tools(events) == TOOL_EVENTS
+    durable = agent.with_checkpointer(InMemorySaver()).graph
+    for runnable, value in ((agent, REQUEST), (flow, REQUEST), (durable, {"input": REQUEST})):
+        events = await _events(runnable, value)
+        tasks = ("image-to-text", "text-to-speech")
+        assert _tools(events) == [(f"on_tool_{point}", task) for task in tasks for point in ("start", "end")]
         root = next(event["run_id"] for event in events if event["event"] == "on_chain_start")
         started = [event for event in events if event["event"] == "on_tool_start"]
         assert all(event["parent_ids"][0] == root for event in started)
@@ -68,20 +61,25 @@ async def test_inputs_and_outputs_are_plain_json() -> None:
     json.dumps([spoken, looked])
 
 
+class Handler(AsyncCallbackHandler):
+    """Records the names of tasks that start, and the errors of those that fail."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+        self.seen.append(kwargs["name"])
+
+    async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.seen.append(str(error) or type(error).__name__)
+
+
 async def test_a_task_that_fails_is_an_error_and_a_skipped_one_never_starts() -> None:
     agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": RuntimeError("it broke")})
-    seen: list[Any] = []
-
-    class Handler(AsyncCallbackHandler):
-        async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
-            seen.append(kwargs["name"])
-
-        async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
-            seen.append(str(error))
-
-    run = await agent.ainvoke(REQUEST, {"callbacks": [Handler()]})
+    handler = Handler()
+    run = await agent.ainvoke(REQUEST, {"callbacks": [handler]})
     assert [result.status for result in run.results] == ["failed", "skipped"]
-    assert seen == ["image-to-text", run.results[0].error]
+    assert handler.seen == ["image-to-text", run.results[0].error]
 
 
 def test_a_run_is_one_tree_in_a_tracer() -> None:
@@ -101,11 +99,16 @@ def test_a_run_is_one_tree_in_a_tracer() -> None:
         ("image-to-text/first", True),
         ("image-to-text/second", False),
     ]
-    assert all(_has_llm_call(below[name]) for name in ("plan", "select", "respond"))
+    for name in ("plan", "select", "respond"):
+        kinds = [run.run_type for run in _leaves(below[name])]
+        assert kinds == ["prompt", "llm", "parser"], name
 
 
-def _has_llm_call(run: Any) -> bool:
-    return run.run_type == "llm" or any(map(_has_llm_call, run.child_runs))
+def _leaves(run: Any) -> Iterator[Any]:
+    if not run.child_runs:
+        yield run
+    for child in run.child_runs:
+        yield from _leaves(child)
 
 
 async def test_another_langchain_tool_is_reported_once() -> None:
@@ -115,20 +118,8 @@ async def test_another_langchain_tool_is_reported_once() -> None:
         return f"sunny in {place}"
 
     agent, _, _ = small_agent(plan(("weather", [], {"place": "Oslo"})), tools=[weather])
-    assert _tools(await _events(agent, "How is Oslo?")) == [
-        ("on_tool_start", "weather"),
-        ("on_tool_end", "weather"),
-    ]
-
-
-async def test_a_durable_run_reports_its_tasks() -> None:
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    agent, _, _ = small_agent(DESCRIBE_ALOUD)
-    graph = agent.with_checkpointer(InMemorySaver()).graph
-    config = {"configurable": {"thread_id": "talk"}}
-    events = [event async for event in graph.astream_events({"input": REQUEST}, config, version="v2")]
-    assert _tools(events) == TOOL_EVENTS
+    reported = _tools(await _events(agent, "How is Oslo?"))
+    assert reported == [("on_tool_start", "weather"), ("on_tool_end", "weather")]
 
 
 async def test_a_cancelled_task_is_reported_as_an_error() -> None:
@@ -138,16 +129,11 @@ async def test_a_cancelled_task_is_reported_as_an_error() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    seen: list[str] = []
-
-    class Handler(AsyncCallbackHandler):
-        async def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
-            seen.append(type(error).__name__)
-
+    handler = Handler()
     agent, _, _ = small_agent(DESCRIBE_ALOUD, {"image-to-text": forever})
-    running = asyncio.create_task(agent.ainvoke(REQUEST, {"callbacks": [Handler()]}))
+    running = asyncio.create_task(agent.ainvoke(REQUEST, {"callbacks": [handler]}))
     await started.wait()
     running.cancel()
     await asyncio.wait([running])
     assert running.cancelled()
-    assert seen == ["CancelledError"]
+    assert handler.seen == ["image-to-text", "CancelledError"]

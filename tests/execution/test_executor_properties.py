@@ -75,6 +75,7 @@ class ScriptedRunner:
     spec: TaskSpec = WORK
     done: set[int] = field(default_factory=set)
     ran: Counter[int] = field(default_factory=Counter)
+    finished: Counter[int] = field(default_factory=Counter)
     running: int = 0
     peak: int = 0
 
@@ -111,33 +112,23 @@ async def _turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-@dataclass
-class Execution:
-    """What was observed of one execution."""
-
-    results: list[TaskResult]
-    finished: Counter[int]
-    left: set[asyncio.Task[Any]]
-
-
 async def execute(
     tasks: list[Task],
     runner: ScriptedRunner,
     max_parallel: int = 30,
     early: int = 0,
     stop_after: Set[int] | None = None,
-) -> Execution:
+) -> list[TaskResult]:
     """Run the tasks; the first `early` of them are added before the rest of the plan is known.
 
-    Once the tasks in `stop_after` have succeeded, the deadline passes.
+    Once the tasks in `stop_after` have succeeded, the deadline passes. No asyncio task may be left.
     """
     before = asyncio.all_tasks()
-    finished: Counter[int] = Counter()
     reached = asyncio.Event()
 
     def emit(event: Event) -> None:
         if event.kind == "finished" and event.result is not None:
-            finished[event.result.task.id] += 1
+            runner.finished[event.result.task.id] += 1
             if event.result.status == "ok":
                 runner.done.add(event.result.task.id)
                 if stop_after is not None and stop_after <= runner.done:
@@ -152,7 +143,8 @@ async def execute(
         if stop_after:
             await reached.wait()
         results = await executor.join(tasks, None if stop_after is None else 0.0)
-    return Execution(results, finished, asyncio.all_tasks() - before)
+    assert asyncio.all_tasks() == before
+    return results
 
 
 @examples(max_examples=150, derandomize=True, deadline=None)
@@ -162,11 +154,11 @@ def test_each_task_ends_once_and_as_its_dependencies_allow(tasks: list[Task], da
     limit = data.draw(st.integers(1, 8), label="max_parallel")
     early = data.draw(st.integers(0, len(tasks)), label="early")
     runner = ScriptedRunner(drawn, needs_of(tasks))
-    seen = asyncio.run(execute(tasks, runner, limit, early))
+    results = asyncio.run(execute(tasks, runner, limit, early))
 
-    assert [result.task for result in seen.results] == tasks
-    assert seen.finished == Counter(drawn.keys())
-    status = {result.task.id: result.status for result in seen.results}
+    assert [result.task for result in results] == tasks
+    assert runner.finished == Counter(drawn.keys())
+    status = {result.task.id: result.status for result in results}
     for number, needed in runner.needs.items():
         if any(status[other] != "ok" for other in needed):
             assert status[number] == "skipped"
@@ -174,9 +166,8 @@ def test_each_task_ends_once_and_as_its_dependencies_allow(tasks: list[Task], da
         else:
             assert status[number] == ("failed" if drawn[number].fails else "ok")
             assert runner.ran[number] == (drawn[number].fails != "select")
-    assert all(result.error for result in seen.results if result.status != "ok")
+    assert all(result.error for result in results if result.status != "ok")
     assert runner.peak <= limit
-    assert not seen.left
 
 
 @examples(max_examples=60, derandomize=True, deadline=None)
@@ -209,7 +200,7 @@ def test_results_before_the_deadline_are_kept(tasks: list[Task], data: st.DataOb
         if needed & blocked:
             blocked.add(number)
     done = set(ids) - blocked
-    results = asyncio.run(execute(tasks, runner, early=len(tasks), stop_after=done)).results
+    results = asyncio.run(execute(tasks, runner, early=len(tasks), stop_after=done))
     assert {result.task.id for result in results if result.status == "ok"} == done
     late = [result for result in results if result.status != "ok"]
     assert all("time was over" in (result.error or "") for result in late)

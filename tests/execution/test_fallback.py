@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import LoopTime
+from clock import Clock, LoopTime
 
 from jarvis_agent.backends import circuit_breaker
 from jarvis_agent.backends.base import Call
@@ -22,7 +22,6 @@ from jarvis_agent.core.errors import (
     BadInputError,
     CircuitOpenError,
     ConfigError,
-    ErrorPolicy,
     ExpertError,
     ForbiddenError,
     InputError,
@@ -33,7 +32,6 @@ from jarvis_agent.core.errors import (
     RateLimitedError,
     TransientError,
     UnsupportedError,
-    policy_for,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -46,15 +44,6 @@ from jarvis_agent.media.store import ResourceStore
 
 SPEC = TASKS["summarization"]
 RETRIES = 2
-
-
-class Clock:
-    """The chain's clock; a scripted number of seconds passes at once."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Scripted:
@@ -91,12 +80,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses before retries, which the tests do not wait for."""
     asked: list[float] = []
     real = fallback._pause
-
-    def pause(state: Any) -> float:
-        asked.append(real(state))
-        return 0.0
-
-    monkeypatch.setattr(fallback, "_pause", pause)
+    monkeypatch.setattr(fallback, "_pause", lambda state: asked.append(real(state)) or 0.0)
     return asked
 
 
@@ -118,10 +102,10 @@ def chain(candidates: list[Candidate], *backends: Any, clock: Any = None, **sett
 async def run(settings: dict[str, Any] | None = None, **script: Any) -> FallbackResult:
     """Run a chain of local candidates, one for each model of the script."""
     clock = Clock()
-    candidates = [model(name) for name in script]
-    return await chain(candidates, Scripted(clock, **script), clock=clock, **settings or {}).run(
-        {"text": "long"}
+    attempts = chain(
+        [model(name) for name in script], Scripted(clock, **script), clock=clock, **settings or {}
     )
+    return await attempts.run({"text": "long"})
 
 
 def tried(done: FallbackResult) -> str:
@@ -159,18 +143,7 @@ async def test_the_policy_of_each_error_decides_on_retries_and_fallbacks() -> No
     assert set(ERROR_POLICIES) <= {type(error) for error, _ in POLICY_CASES}
 
 
-def test_an_error_without_a_policy_has_that_of_its_parent() -> None:
-    assert policy_for(MissingExtraError) == ERROR_POLICIES[JarvisError]
-    assert policy_for(type("Own", (TransientError,), {})) == ERROR_POLICIES[TransientError]
-
-
-def test_only_errors_that_another_plan_cannot_avoid_are_not_replanned() -> None:
-    final = {kind.__name__ for kind, policy in ERROR_POLICIES.items() if not policy.replan}
-    assert final == {"NoCandidateError", "ForbiddenError"}
-    assert ErrorPolicy().replan
-
-
-async def test_other_outcomes_of_an_attempt() -> None:
+async def test_other_outcomes_of_an_attempt(pauses: list[float]) -> None:
     transient = TransientError("503")
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("the first success ends the chain", {"a": "ok", "b": "ok"}, "A"),
@@ -182,27 +155,19 @@ async def test_other_outcomes_of_an_attempt() -> None:
     ]
     for name, script, expected in cases:
         assert tried(await run(**script)) == expected, name
-
-
-async def test_a_rate_limited_candidate_is_retried_after_the_requested_pause(pauses: list[float]) -> None:
-    await run(a=[RateLimitedError("429", retry_after=3.5), "ok"])
+    pauses.clear()
+    assert tried(await run(a=[RateLimitedError("429", retry_after=3.5), "ok"])) == "a A"
     assert pauses == [3.5]
 
 
 async def test_the_error_of_a_failed_chain_names_each_candidate_with_its_reason() -> None:
-    no = UnsupportedError("no")
+    no, both = UnsupportedError("no"), [model("a"), model("a", backend="hosted")]
     there = Scripted(Clock(), local=False, a=no)
+    larger = "larger: it is no smaller than large, which does not fit into memory"
     cases = [
         ([model("a")], "a failed: no"),
-        (
-            [model("a"), model("a", backend="hosted")],
-            "all 2 candidates failed: a by scripted: no; a by hosted: no",
-        ),
-        (
-            [model("large", 9), model("larger", 10)],
-            "all 2 candidates failed: large: 9 bytes; "
-            "larger: it is no smaller than large, which does not fit into memory",
-        ),
+        (both, "all 2 candidates failed: a by scripted: no; a by hosted: no"),
+        ([model("large", 9), model("larger", 10)], f"all 2 candidates failed: large: 9 bytes; {larger}"),
     ]
     for candidates, expected in cases:
         here = Scripted(Clock(), a=no, large=OutOfMemoryError("9 bytes"))
@@ -222,44 +187,32 @@ async def test_after_out_of_memory_only_models_that_may_fit_are_tried() -> None:
         assert tried(done) == expected
 
 
-class TestTime:
-    async def limits(self, monkeypatch: pytest.MonkeyPatch, **script: Any) -> list[float]:
-        """The limit of each attempt, in seconds, with a task_timeout of 300."""
-        seen: list[float] = []
+async def test_the_time_of_a_task_is_shared_between_its_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of the attempts, in seconds, with a task_timeout of 300."""
+    seen: list[float] = []
 
-        async def record(seconds: float, work: Any, name: str) -> Any:
-            seen.append(round(seconds, 1))
-            return await work
+    async def record(seconds: float, work: Any, name: str) -> Any:
+        seen.append(round(seconds, 1))
+        return await work
 
-        monkeypatch.setattr(fallback, "run_with_timeout", record)
+    monkeypatch.setattr(fallback, "run_with_timeout", record)
+    late, later = (200.0, AttemptTimeoutError("late")), (66.0, AttemptTimeoutError("late"))
+    cases: dict[str, tuple[dict[str, Any], list[float]]] = {
+        "a late candidate leaves a third": ({"a": late, "b": later, "c": "ok"}, [200.0, 66.7, 30.6]),
+        "the only candidate": ({"a": "ok"}, [240.0]),
+        "a retry": ({"a": [(90.0, TransientError("")), "ok"], "b": "ok"}, [200.0, 110.0]),
+        "no retry after a slow failure": ({"a": (101.0, TransientError("")), "b": "ok"}, [200.0, 179.1]),
+    }
+    for name, (script, expected) in cases.items():
+        seen.clear()
         await run({"task_timeout": 300}, **script)
-        return seen
+        assert seen == expected, name
 
-    async def test_a_late_candidate_leaves_a_third_of_the_time_to_the_others(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        late = (200.0, AttemptTimeoutError("late"))
-        later = (66.0, AttemptTimeoutError("late"))
-        assert await self.limits(monkeypatch, a=late, b=later, c="ok") == [200.0, 66.7, 30.6]
 
-    async def test_the_only_candidate_has_the_time_of_an_attempt(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        assert await self.limits(monkeypatch, a="ok") == [240.0]
-
-    async def test_a_retry_has_the_time_that_the_first_attempt_left(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        assert await self.limits(monkeypatch, a=[(90.0, TransientError("")), "ok"], b="ok") == [200.0, 110.0]
-
-    async def test_after_a_slow_failure_there_is_no_retry(self) -> None:
-        slow = (101.0, TransientError("nothing came"))
-        assert tried(await run({"task_timeout": 300}, a=slow, b="ok")) == "a B"
-
-    async def test_a_candidate_that_hangs_is_cancelled(self, loop_time: LoopTime) -> None:
-        done = await run({"task_timeout": 60}, a="hang", b="ok")
-        assert tried(done) == "a B"
-        assert "a did not finish within 40 s (see JARVIS_TASK_TIMEOUT)" in (done.attempts[0].error or "")
+async def test_a_candidate_that_hangs_is_cancelled(loop_time: LoopTime) -> None:
+    done = await run({"task_timeout": 60}, a="hang", b="ok")
+    assert tried(done) == "a B"
+    assert "a did not finish within 40 s (see JARVIS_TASK_TIMEOUT)" in (done.attempts[0].error or "")
 
 
 async def test_a_cancelled_attempt_is_recorded(loop_time: LoopTime) -> None:
@@ -325,26 +278,18 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     await pool.close()
 
 
-class TestCircuitBreaker:
-    async def test_the_next_run_skips_a_model_that_keeps_failing(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
-        await run(a=[TransientError("503")] * 3, b="ok")
-        done = await run(a="it would work", b="ok")
-        assert tried(done) == "a B"
-        assert "a is not called for another 30 s: it failed 3 times in a row" in (
-            done.attempts[0].error or ""
-        )
-
-    async def test_timeouts_count(self, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime) -> None:
-        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
-        await run(a="hang", b="ok")
-        done = await run(a="it would work", b="ok")
-        assert "is not called" in (done.attempts[0].error or "")
-
-    async def test_an_open_circuit_ends_the_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(circuit_breaker.shared, "max_failures", 2)
-        done = await run({"retries": 9}, a=[TransientError("503")] * 9, b="ok")
-        assert tried(done) == "a a a B"
-        assert "is not called" in (done.attempts[2].error or "")
+async def test_a_model_that_keeps_failing_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
+) -> None:
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 3)
+    skipped = "a is not called for another 30 s: it failed 3 times in a row"
+    done = await run({"retries": 9}, a=[TransientError("503")] * 9, b="ok")
+    assert tried(done) == "a a a a B"
+    assert skipped in str(done.attempts[3].error)
+    done = await run(a="it would work", b="ok")
+    assert tried(done) == "a B"
+    assert skipped in str(done.attempts[0].error)
+    circuit_breaker.shared.reset()
+    monkeypatch.setattr(circuit_breaker.shared, "max_failures", 1)
+    await run(a="hang", b="ok")
+    assert "is not called" in str((await run(a="it would work", b="ok")).attempts[0].error)

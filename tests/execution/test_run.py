@@ -14,21 +14,19 @@ TASKS = [Task(task="openpose-control", id=0), Task(task="object-detection", id=2
 
 def result(task: Task, started: float, ended: float, status: Status = "ok") -> TaskResult:
     attempts = [Attempt(model="org/model", backend="local", started=started, ended=ended)]
-    return TaskResult(
-        task=task,
-        status=status,
-        started=started,
-        ended=ended,
-        attempts=attempts if status == "ok" else [],
-        error="a < b",
+    done = TaskResult(task=task, status=status, started=started, ended=ended, error="a < b")
+    return done.model_copy(update={"attempts": attempts if status == "ok" else []})
+
+
+RESULTS = [result(TASKS[0], 0.0, 1.0), result(TASKS[1], 1.0, 3.5, "failed")]
+RUN = Run(answer="It is <done>.", plan=Plan(tasks=TASKS), results=RESULTS)
+
+
+def with_image(path: Path) -> Run:
+    image = Resource(kind="image", path=path, mime="image/png")
+    return RUN.model_copy(
+        update={"results": [RESULTS[0].model_copy(update={"resources": [image]}), RESULTS[1]]}
     )
-
-
-RUN = Run(
-    answer="It is <done>.",
-    plan=Plan(tasks=TASKS),
-    results=[result(TASKS[0], 0.0, 1.0), result(TASKS[1], 1.0, 3.5, "failed")],
-)
 
 
 def test_the_gantt_chart_has_a_section_and_a_bar_for_each_task() -> None:
@@ -38,9 +36,6 @@ def test_the_gantt_chart_has_a_section_and_a_bar_for_each_task() -> None:
         "    section 2 object-detection",
         "    failed :crit, 1000, 3500",
     ]
-
-
-def test_names_cannot_add_lines_to_the_gantt_chart() -> None:
     task = Task(task="odd: name\n    click x href \x1b[31m;", id=0)
     assert len(Run(results=[result(task, 0, 1)]).to_gantt().splitlines()) == 5
 
@@ -48,23 +43,19 @@ def test_names_cannot_add_lines_to_the_gantt_chart() -> None:
 def test_html_escapes_what_models_wrote_and_shows_files(tmp_path: Path) -> None:
     made = tmp_path / "0-pose.png"
     made.write_bytes(b"a picture")
-    image = Resource(kind="image", path=made, mime="image/png")
-    shown = RUN.model_copy(
-        update={"results": [RUN.results[0].model_copy(update={"resources": [image]}), RUN.results[1]]}
-    )._repr_html_()
+    shown = with_image(made)._repr_html_()
     assert "It is &lt;done&gt;." in shown
     assert "a &lt; b" in shown
     assert "data:image/png;base64," in shown
 
 
 def test_a_run_is_its_answer_as_text_and_as_a_message(tmp_path: Path) -> None:
-    made = Resource(kind="image", path=tmp_path / "a.png", mime="image/png")
-    run = RUN.model_copy(update={"results": [RUN.results[0].model_copy(update={"resources": [made]})]})
+    run = with_image(tmp_path / "a.png")
     assert str(run) == "It is <done>."
     (message,) = run.messages
     assert message.text == run.answer
     assert message.additional_kwargs["artifacts"] == [
-        {"kind": "image", "path": str(made.path), "mime": "image/png", "name": ""}
+        {"kind": "image", "path": str(tmp_path / "a.png"), "mime": "image/png", "name": ""}
     ]
 
 

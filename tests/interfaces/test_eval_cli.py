@@ -17,18 +17,14 @@ from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import ScriptedLLM
 
-TOOLS = [
-    {"id": "Translation", "desc": "Translate text.", "input-type": ["text"], "output-type": ["text"]},
-    {"id": "Object Detection", "desc": "Find things.", "input-type": ["image"], "output-type": ["text"]},
-]
+TOOLS = {"Translation": "text", "Object Detection": "image"}
 RECORDS = [
-    ("1", "single", "Translate 'Good morning' into French.", [("Translation", "Good morning")]),
-    ("2", "single", "Detect the objects in 'a.jpg'.", [("Object Detection", "a.jpg")]),
+    ("single", "Translate 'Good morning' into French.", {"Translation": "Good morning"}),
+    ("single", "Detect the objects in 'a.jpg'.", {"Object Detection": "a.jpg"}),
     (
-        "3",
         "chain",
         "Detect the objects in 'a.jpg', and translate what you find into French.",
-        [("Object Detection", "a.jpg"), ("Translation", "<node-0>")],
+        {"Object Detection": "a.jpg", "Translation": "<node-0>"},
     ),
 ]
 TRANSLATE = '[{"task": "Translation", "id": 0, "dep": [-1], "args": {"text": "Good morning"}}]'
@@ -36,12 +32,14 @@ TRANSLATE = '[{"task": "Translation", "id": 0, "dep": [-1], "args": {"text": "Go
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tool_desc.json").write_text(json.dumps({"nodes": TOOLS}))
-    with (tmp_path / "data.json").open("w") as file:
-        for record, kind, request, plan in RECORDS:
-            nodes = [{"task": task, "arguments": [argument]} for task, argument in plan]
-            line = {"id": record, "type": kind, "user_request": request, "task_nodes": nodes}
-            file.write(json.dumps(line) + "\n")
+    tools = [{"id": tool, "input-type": [kind], "output-type": ["text"]} for tool, kind in TOOLS.items()]
+    (tmp_path / "tool_desc.json").write_text(json.dumps({"nodes": tools}))
+    lines = []
+    for place, (kind, request, plan) in enumerate(RECORDS):
+        nodes = [{"task": task, "arguments": [argument]} for task, argument in plan.items()]
+        record = {"id": str(place), "type": kind, "user_request": request, "task_nodes": nodes}
+        lines.append(json.dumps(record))
+    (tmp_path / "data.json").write_text("\n".join(lines))
     return tmp_path
 
 
@@ -75,10 +73,7 @@ def test_a_folder_is_planned_and_scored_in_total_and_by_type(folder: Path) -> No
     assert figures(reports[1])["node F1"] == 1.0
     assert re.search(r"single +2 +100\.0 \(100…100\) +–", called("taskbench", folder).stdout)
     assert len(found("taskbench", folder, "--limit", 2)["reports"]) == 1
-
-
-def test_without_gold_plans_the_requests_are_planned_and_not_scored(folder: Path) -> None:
-    (folder / "data.json").rename(folder / "user_requests.json")
+    (folder / "data.json").rename(folder / "user_requests.json")  # requests without gold plans
     (report,) = found("taskbench", folder, "--predictions", folder / "out.jsonl")["reports"]
     assert (report["requests"], len(report["seconds"])) == (0, 2)
     assert len((folder / "out.jsonl").read_text().splitlines()) == 3
@@ -98,15 +93,14 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
     assert "most frequent error: it is down" in done.stdout
 
 
-def test_own_requests_are_scored_by_group(tmp_path: Path) -> None:
+def test_own_requests_are_scored_with_calls_and_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "plans.jsonl"
-    words = ["plans", "--half", "dev", "--limit", 2, "--predictions", out]
-    assert found(*words)["reports"][0]["requests"] == len(out.read_text().splitlines()) == 2
-    assert "cannot be written" in called(*words).stderr
-    assert "single" in called(*words[:-2]).stdout
-
-
-def test_a_language_model_is_scored_with_its_calls_and_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["plans", "--half", "dev", "--limit", 2]
+    assert found(*words, "--predictions", out)["reports"][0]["requests"] == 2
+    assert len(out.read_text().splitlines()) == 2
+    assert "single" in called(*words).stdout
     asked = read_requests("dev")[0]
     words = ["plans", "--half", "dev", "--limit", 1, "--failures"]
     scripted(monkeypatch, plan=Plan(tasks=asked.plan).to_json())

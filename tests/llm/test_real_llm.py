@@ -38,13 +38,11 @@ def address() -> Iterator[str]:
         yield address
 
 
-def run_of(address: str, **settings: Any) -> Run:
+def run_of(address: str, **given: Any) -> Run:
     # The long prompts would take it minutes.
-    chosen = {"prompts": "small", "run_timeout": 1500, "llm_timeout": 600, "base_url": address, **settings}
-    source = FakeSource(fake_candidate(task) for task in EXPERTS)
-    with JarvisAgent(
-        sources=[source], backends=[FakeBackend(EXPERTS)], settings=Settings(model="smollm2", **chosen)
-    ) as agent:
+    chosen = {"model": "smollm2", "prompts": "small", "run_timeout": 1500, "llm_timeout": 600, **given}
+    settings, source = Settings(base_url=address, **chosen), FakeSource(map(fake_candidate, EXPERTS))
+    with JarvisAgent(sources=[source], backends=[FakeBackend(EXPERTS)], settings=settings) as agent:
         return agent.invoke("Describe a.jpg and say it aloud")
 
 

@@ -1,14 +1,13 @@
-"""Downloads: the URLs that are fetched, and those that are refused."""
+"""Downloads: URLs that are fetched, and URLs that are refused."""
 
 from __future__ import annotations
 
 import gzip
 import ipaddress
 import socket
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,15 @@ from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.media import download
 from jarvis_agent.media.download import fetch
+from jarvis_agent.testing.http_server import Reply, ReplyServer
 
-REDIRECTS = {
-    "/loop": "/loop",
-    "/away": "file:///etc/passwd",
-    "/inside": "http://169.254.169.254/latest/meta-data",
+REPLIES = {
+    "/ok": Reply(body=b"x" * 1000),
+    "/300": Reply(300),
+    "/304": Reply(304),
+    "/loop": Reply(302, headers={"Location": "/loop"}),
+    "/away": Reply(302, headers={"Location": "file:///etc/passwd"}),
+    "/inside": Reply(302, headers={"Location": "http://169.254.169.254/latest/meta-data"}),
 }
 OPEN = Settings(allow_private_urls=True)
 
@@ -39,27 +42,10 @@ PRIVATE = [
 """Private, shared and multicast addresses, and IPv6 addresses that contain one."""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        target = REDIRECTS.get(self.path)
-        known = {"/ok": 200, "/300": 300, "/304": 304}
-        self.send_response(302 if target else known.get(self.path, 404))
-        if target:
-            self.send_header("Location", target)
-        self.end_headers()
-        if self.path == "/ok":
-            self.wfile.write(b"x" * 1000)
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
 @pytest.fixture
 def server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as httpd:
-        threading.Thread(target=httpd.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{httpd.server_port}"
-        httpd.shutdown()
+    with closing(ReplyServer(lambda request: REPLIES.get(request.path, Reply(404)))) as server:
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 def _url(host: str) -> str:
@@ -71,6 +57,7 @@ def _resolving(monkeypatch: pytest.MonkeyPatch, lookup: Callable[[str], list[str
     names: list[str] = []
 
     def getaddrinfo(name: Any, *_: Any, **__: Any) -> Any:
+        name = name if isinstance(name, str) else name.decode()
         names.append(name)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in lookup(name)]
 
@@ -94,16 +81,6 @@ async def test_a_url_becomes_a_file_or_an_error_that_leaves_none(server: str, tm
             await fetch(f"{server}{path}", target, settings)
         assert not target.exists(), path
     assert (await fetch(f"{server}/ok", target, OPEN)).read_bytes() == b"x" * 1000
-
-
-async def test_an_invalid_address_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The system encodes the name, which fails; the guard of the tests would refuse it before that.
-    encode = lambda host, *_, **__: (host if isinstance(host, str) else host.decode()).encode("idna")  # noqa: E731
-    monkeypatch.setattr(socket, "getaddrinfo", encode)
-    for url in ("http://[abc/x.png", "http://a..b/x.png"):
-        for settings in (OPEN, Settings()):
-            with pytest.raises(InputError, match="cannot be fetched"):
-                await fetch(url, tmp_path / "x", settings)
 
 
 async def test_private_addresses_are_refused_and_public_ones_are_used(tmp_path: Path) -> None:
@@ -134,6 +111,14 @@ async def test_names_and_spellings_of_a_private_address_are_refused(
     assert names == [*hosts, "two.example"]
     with pytest.raises(InputError, match="Invalid IPv4 address"):
         await fetch("http://0177.0.0.1/", tmp_path / "x", Settings())
+
+
+async def test_an_invalid_address_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _resolving(monkeypatch, lambda name: [name.encode("idna").decode()])  # as the system does; this fails
+    for url in ("http://[abc/x.png", "http://a..b/x.png"):
+        for settings in (OPEN, Settings()):
+            with pytest.raises(InputError, match="cannot be fetched"):
+                await fetch(url, tmp_path / "x", settings)
 
 
 async def test_a_name_is_looked_up_in_the_form_that_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,7 @@ def test_long_audio_is_refused_without_decoding(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"lasts 10:00:00, longer than 1:00:00 \(JARVIS_MAX_SECOND"):
         check(path, "audio")
     for seconds in (1e15, float("inf")):
-        monkeypatch.setattr(
-            soundfile, "info", lambda path, claimed=seconds: SimpleNamespace(duration=claimed)
-        )
+        monkeypatch.setattr(soundfile, "info", lambda _, given=seconds: SimpleNamespace(duration=given))
         with pytest.raises(InputError, match="longer than 1:00:00"):
             check(path, "audio")
 

@@ -89,13 +89,12 @@ def by_llm(replies: Any, **settings: Any) -> tuple[Runnable[Any, str], ScriptedL
 
 def result(task: str, output: Any = None, text: str | None = None, **fields: Any) -> TaskResult:
     made = [Resource(kind="text", text=text)] if text is not None else []
-    return TaskResult(
-        task=Task(task=task, id=0, args={"image": "a.jpg"}),
-        status="ok",
-        output=output,
-        resources=made,
-        **fields,
-    )
+    asked = Task(task=task, id=0, args={"image": "a.jpg"})
+    return TaskResult(task=asked, status="ok", output=output, resources=made, **fields)
+
+
+def labels(**scores: float | None) -> list[dict[str, Any]]:
+    return [{"label": label, "score": score} for label, score in scores.items()]
 
 
 async def report_of(*results: TaskResult, plan: Plan | None = None) -> str:
@@ -132,19 +131,15 @@ class TestReport:
     async def test_the_line_of_each_kind_of_result(self) -> None:
         classes = "image-classification"
         cases = {
-            "cat 61 %, dog 20 %": result(
-                classes, [{"label": "cat", "score": 0.613}, {"label": "dog", "score": 0.2}]
+            "cat 61 %, dog 20 %": result(classes, labels(cat=0.613, dog=0.2)),
+            "a 9 %, b 8 %, c 7 %, d 6 %, e 5 %, …": result(
+                classes, labels(a=0.09, b=0.08, c=0.07, d=0.06, e=0.05, f=0.04)
             ),
-            "l0 10 %, l1 10 %, l2 10 %, l3 10 %, l4 10 %, …": result(
-                classes, [{"label": f"l{n}", "score": 0.1} for n in range(9)]
-            ),
-            "cat": result(classes, [{"label": "cat", "score": None}]),
+            "cat": result(classes, labels(cat=None)),
             "two": result("visual-question-answering", [{"answer": "two", "score": 0.9}], "two"),
             "(no text)": result("image-to-text", {"generated_text": ""}, ""),
             "2 rows: from 1.5 to 2.5": result("tabular-regression", [1.5, 2.5], "2 rows: from 1.5 to 2.5"),
-            "cat 100 %\n  Note: it was blurred": result(
-                classes, [{"label": "cat", "score": 1.0}], notes=["it was blurred"]
-            ),
+            "cat 100 %\n  Note: it was blurred": result(classes, labels(cat=1.0), notes=["it was blurred"]),
         }
         for line, given in cases.items():
             first = (await report_of(given)).split("\n\n")[0]
@@ -166,15 +161,11 @@ class TestReport:
 
     async def test_objects_are_added_up_over_the_images(self) -> None:
         box = {"label": "zebra", "score": 0.9, "box": {"xmin": 0, "ymin": 0, "xmax": 1, "ymax": 1}}
-        seen = [
-            TaskResult(
-                task=Task(task="object-detection", id=n, args={"image": f"{name}.jpg"}),
-                status="ok",
-                output=[box] * count,
-                resources=[Resource(kind="text", text=f"{count} found")],
-            )
-            for n, (name, count) in enumerate({"a": 2, "b": 0, "c": 4}.items())
-        ]
+        seen = []
+        for n, (name, count) in enumerate({"a": 2, "b": 0, "c": 4}.items()):
+            task = Task(task="object-detection", id=n, args={"image": f"{name}.jpg"})
+            found = result(task.task, [box] * count, f"{count} found")
+            seen.append(found.model_copy(update={"task": task}))
         assert "In all pictures together: zebra 6 (a.jpg: 2, b.jpg: 0, c.jpg: 4)" in await report_of(*seen)
 
 
@@ -186,33 +177,30 @@ class TestResponseChain:
         for part in ("First line.", str(SPEECH), "3.26", "no model is left", "org/voice", "read it"):
             assert part in prompt
 
-    async def test_it_streams(self) -> None:
+    def test_it_streams(self) -> None:
         responder, _ = by_llm({"respond": "a b c d e f g h i j k l"})
-        inputs = {"input": "x", "plan": GOOD_PLAN, "results": GOOD}
-        pieces = [piece async for piece in responder.astream(inputs)]
+        pieces = list(responder.stream({"input": "x", "plan": GOOD_PLAN, "results": GOOD}))
         assert "".join(pieces) == "a b c d e f g h i j k l"
         assert len(pieces) > 2
 
     async def test_paths_in_the_answer_are_checked(self) -> None:
-        responder, _ = by_llm(
-            {"respond": "From page.png and /old/x.png I made /tmp/audio.wav, and video.mp4."}
-        )
+        said = "From page.png and /old/x.png I made /tmp/audio.wav, and video.mp4."
+        responder, _ = by_llm({"respond": said})
         turn = ChatTurn("q", "a", (Resource(kind="image", path=Path("/old/x.png")),))
         text = await answer(responder, "read page.png", GOOD_PLAN, GOOD, turns=(turn,))
         assert text == f"From page.png and /old/x.png I made {SPEECH}, and video.mp4 (no such file)."
 
     async def test_failures_that_the_answer_omits_are_appended(self) -> None:
         omitting = "All is done, though the plan was not well-formed."
-        admitting = [
+        assert await answer(by_llm({"respond": omitting})[0]) == f"{omitting}\n\n{FAILURES}"
+        for said in (
             "I was unable to draw.",
             "I couldn’t draw.",
             "It was not possible.",
             "It failed.",
             "我无法画图。",
-        ]
-        for said in [omitting, *admitting]:
-            text = await answer(by_llm({"respond": said})[0])
-            assert text == (f"{said}\n\n{FAILURES}" if said == omitting else said)
+        ):
+            assert await answer(by_llm({"respond": said})[0]) == said
 
     async def test_an_empty_plan_is_conversation_with_the_chat_history(self) -> None:
         said = "Edit /etc/nginx/sites/site.conf, then see https://example.org/img/a.png or [file path]."
@@ -222,7 +210,6 @@ class TestResponseChain:
         assert await answer(responder, "how do I set up nginx?", Plan(), [], turns=turns) == said
         assert "my name is Ada" in llm.calls[0].prompt
 
-    async def test_the_notes_of_an_empty_plan_are_appended(self) -> None:
         responder, _ = by_llm({"chat": "Certainly, I have described it."})
         text = await answer(responder, "describe a.jpg", Plan(notes=["no plan was found in: <code>"]), [])
         note = "No expert worked on this: no plan was found in: <code>"
@@ -232,9 +219,8 @@ class TestResponseChain:
         for reply in (ConnectionError("gone"), ("/tmp/held-back", ConnectionError("gone"))):
             report, _, note = (await answer(by_llm({"respond": reply})[0])).rpartition("\n\n")
             assert report == REPORT
-            assert note.startswith(
-                "The language model could not write the answer (scripted could not be reached"
-            )
+            said = "The language model could not write the answer (scripted could not be reached"
+            assert note.startswith(said)
 
     async def test_if_the_model_fails_midway_the_report_follows(self) -> None:
         text = await answer(by_llm({"respond": ("The text says First", ConnectionError("gone"))})[0])

@@ -56,7 +56,10 @@ async def test_a_downloaded_model_is_listed_with_its_card(tmp_path: Path) -> Non
     assert await found(tmp_path, "translation") == await found(tmp_path / "none") == []
 
 
-async def test_a_model_without_complete_weights_is_not_listed(tmp_path: Path) -> None:
+async def test_an_unreadable_cache_is_an_error_and_an_incomplete_model_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="HF_HOME"):
+        await found(tmp_path / "file")
     put(tmp_path, "org/card-only", {"README.md": CARD, "config.json": "{}"})
     index = json.dumps({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})
     half = {"README.md": CARD, "model.safetensors.index.json": index, "1.safetensors": "1"}
@@ -74,12 +77,6 @@ async def test_the_main_revision_is_preferred_and_all_are_known(tmp_path: Path) 
     assert candidate.metadata["revisions"] == {
         "aaa": str(main), "main": str(main), "bbb": str(old), "v1": str(old),
     }  # fmt: skip
-
-
-async def test_an_unreadable_cache_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "hub").touch()
-    with pytest.raises(ConfigError, match="HF_HOME"):
-        await found(tmp_path / "hub")
 
 
 async def test_a_scan_is_reused_for_a_minute(tmp_path: Path) -> None:
@@ -103,34 +100,31 @@ CONFIG = json.dumps({"architectures": ["DetrForObjectDetection"]})
 SIMILARITY = tagged("pipeline_tag: sentence-similarity", "tags: [feature-extraction, transformers]")
 FORECASTS = tagged("pipeline_tag: time-series-forecasting", "library_name: chronos-forecasting")
 TABLES = tagged("tags: [tabular-classification]")
+PIPELINES = {
+    "StableDiffusionPipeline": "text-to-image",
+    "StableVideoDiffusionPipeline": "image-to-video",
+    "WanPipeline": "text-to-video",
+    "StableAudioPipeline": "text-to-audio",
+    "ShapEImg2ImgPipeline": "image-to-3d",
+    "DDPMPipeline": "unconditional-image-generation",
+}
 LIBRARIES: list[tuple[str, dict[str, str], str, str]] = [
     ("a/detr", {"config.json": CONFIG}, "object-detection", "transformers"),
-    ("a/sd", {"model_index.json": pipeline("StableDiffusionPipeline")}, "text-to-image", "diffusers"),
-    ("a/svd", {"model_index.json": pipeline("StableVideoDiffusionPipeline")}, "image-to-video", "diffusers"),
-    ("a/wan", {"model_index.json": pipeline("WanPipeline")}, "text-to-video", "diffusers"),
-    ("a/audio", {"model_index.json": pipeline("StableAudioPipeline")}, "text-to-audio", "diffusers"),
-    ("a/shap", {"model_index.json": pipeline("ShapEImg2ImgPipeline")}, "image-to-3d", "diffusers"),
-    ("a/ddpm", {"model_index.json": pipeline("DDPMPipeline")}, "unconditional-image-generation", "diffusers"),
+    *(("a/b", {"model_index.json": pipeline(name)}, task, "diffusers") for name, task in PIPELINES.items()),
     ("a/controlnet-canny", {"config.json": pipeline("ControlNetModel")}, "canny-text-to-image", "diffusers"),
-    (
-        "a/e",
-        {"modules.json": "[]", "README.md": SIMILARITY},
-        "sentence-similarity",
-        "sentence-transformers",
-    ),
+    ("a/e", {"modules.json": "[]", "README.md": SIMILARITY}, "sentence-similarity", "sentence-transformers"),
     ("a/e", {"modules.json": "[]", "README.md": SIMILARITY}, "feature-extraction", "sentence-transformers"),
     ("a/ts", {"config.json": "{}", "README.md": FORECASTS}, "time-series-forecasting", "chronos-forecasting"),
     ("a/wine", {"model.skops": "1", "README.md": TABLES}, "tabular-classification", "sklearn"),
 ]
 
 
-@pytest.mark.parametrize(("model", "files", "task", "library"), LIBRARIES)
-async def test_models_of_every_library_are_recognised_by_their_files(
-    tmp_path: Path, model: str, files: dict[str, str], task: str, library: str
-) -> None:
-    put(tmp_path, model, {"diffusion_pytorch_model.safetensors": "1", **files})
-    [candidate] = await found(tmp_path, task)
-    assert (candidate.id, candidate.library) == (model, library)
+async def test_models_of_every_library_are_recognised_by_their_files(tmp_path: Path) -> None:
+    for place, (model, files, task, library) in enumerate(LIBRARIES):
+        cache = tmp_path / str(place)
+        put(cache, model, {"diffusion_pytorch_model.safetensors": "1", **files})
+        listed = [(candidate.id, candidate.library) for candidate in await found(cache, task)]
+        assert listed == [(model, library)], task
 
 
 async def test_the_config_of_a_controlnet_overrides_its_card(tmp_path: Path) -> None:

@@ -41,18 +41,11 @@ def model(id: str = "a/b", task: str = DETECTION, **fields: Any) -> Candidate:  
 
 
 def listed(
-    *models: Candidate,
-    task: str = "",
-    args: Any = None,
-    hints: Any = None,
-    language: Any = None,
-    **given: Any,
+    *models: Candidate, args: Any = None, hints: Any = None, language: Any = None, **given: Any
 ) -> Shortlist:
-    task = models[0].task
     settings = Settings(**{"offline": False, **given})
-    query = SelectionQuery(
-        Task(task=task, id=0, args=args or {}), TASKS[task], settings, hints or {}, language
-    )
+    task = Task(task=models[0].task, id=0, args=args or {})
+    query = SelectionQuery(task, TASKS[task.task], settings, hints or {}, language)
     return shortlist(models, query, [LOCAL, HOSTED])
 
 
@@ -75,7 +68,7 @@ EN_FR, FR_EN = (
 READER = model("reader", "image-to-text", traits=("ocr",), local=True)
 BOTH = model("both", "image-to-text", traits=("ocr", "caption"))
 CAPTIONER = model("captioner", "image-to-text", traits=("caption",))
-FRENCH = {"args": {"text": "Hi", "src_lang": "en", "tgt_lang": "French"}}
+FRENCH: dict[str, Any] = {"args": {"text": "Hi", "src_lang": "en", "tgt_lang": "French"}}
 
 ORDERS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str]]] = [
     ((FEW, MANY, HERE), {}, ["here", "many", "few"]),
@@ -95,11 +88,9 @@ ORDERS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("models", "given", "expected"), ORDERS)
-def test_allowed_candidates_are_ranked(
-    models: tuple[Candidate, ...], given: dict[str, Any], expected: list[str]
-) -> None:
-    assert ids(listed(*models, **given)) == expected
+def test_allowed_candidates_are_ranked() -> None:
+    for models, given, expected in ORDERS:
+        assert ids(listed(*models, **given)) == expected, (models, given)
 
 
 REJECTIONS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str], str]] = [
@@ -120,19 +111,16 @@ REJECTIONS: list[tuple[tuple[Candidate, ...], dict[str, Any], list[str], str]] =
 ]
 
 
-@pytest.mark.parametrize(("models", "given", "expected", "reason"), REJECTIONS)
-def test_other_candidates_are_rejected_with_a_reason(
-    models: tuple[Candidate, ...], given: dict[str, Any], expected: list[str], reason: str
-) -> None:
-    found = listed(*models, **given)
-    assert ids(found) == expected
-    assert set(found.rejected) == {candidate.id for candidate in models} - set(expected)
-    assert all(reason in said for said in found.rejected.values()), found.rejected
+def test_other_candidates_are_rejected_with_a_reason() -> None:
+    for models, given, expected, reason in REJECTIONS:
+        found = listed(*models, **given)
+        assert ids(found) == expected, reason
+        assert set(found.rejected) == {candidate.id for candidate in models} - set(expected)
+        assert all(reason in said for said in found.rejected.values()), found.rejected
 
 
-@pytest.mark.parametrize(
-    ("candidate", "given", "backend"),
-    [
+def test_policy_and_limits_decide_where_a_model_runs() -> None:
+    cases: list[tuple[Candidate, dict[str, Any], str]] = [
         (SERVED, {"policy": "local-first"}, "here"),
         (SERVED, {"policy": "hosted-first"}, "there"),
         (SERVED, {"policy": "local-only"}, "here"),
@@ -140,12 +128,9 @@ def test_other_candidates_are_rejected_with_a_reason(
         (LARGE_SERVED, {"max_download": 4_000}, "there"),
         (LARGE_SERVED.model_copy(update={"local": True}), {"max_download": 4_000}, "here"),
         (LARGE_SERVED, {"memory_budget": 4_000, "device": "cpu"}, "there"),
-    ],
-)
-def test_policy_and_limits_decide_where_a_model_runs(
-    candidate: Candidate, given: dict[str, Any], backend: str
-) -> None:
-    assert [one.backend for one in listed(candidate, **given).candidates] == [backend]
+    ]
+    for candidate, given, backend in cases:
+        assert [one.backend for one in listed(candidate, **given).candidates] == [backend], given
 
 
 def test_a_model_too_large_for_the_ram_may_fit_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,15 +162,15 @@ UNSAFE: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "runs"), UNSAFE)
-def test_a_hub_model_without_safetensors_does_not_run_here(fields: dict[str, Any], runs: bool) -> None:
+def test_a_hub_model_without_safetensors_does_not_run_here() -> None:
     here = FakeBackend({DETECTION: "x"}, "transformers")
-    found = placed(model(**fields), here)
-    assert bool(found.backends) is runs
-    assert runs or "JARVIS_ALLOW_PICKLE" in found.rejection
-    assert placed(model(**fields), here, allow_pickle=True).backends
-    served = model(**fields, providers=("fal-ai",))
-    assert placed(served, here, HOSTED).backends[-1].name == "there"
+    for fields, runs in UNSAFE:
+        found = placed(model(**fields), here)
+        assert bool(found.backends) is runs, fields
+        assert runs or "JARVIS_ALLOW_PICKLE" in found.rejection
+        assert placed(model(**fields), here, allow_pickle=True).backends
+        served = model(**fields, providers=("fal-ai",))
+        assert placed(served, here, HOSTED).backends[-1].name == "there"
 
 
 NARROW = FakeBackend({}, "narrow")
@@ -202,15 +187,10 @@ PLACEMENTS: list[tuple[Candidate, tuple[Any, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("candidate", "backends", "reason"), PLACEMENTS)
-def test_a_model_that_cannot_run_has_one_clear_reason(
-    candidate: Candidate, backends: tuple[Any, ...], reason: str
-) -> None:
-    found = placed(candidate, *backends)
-    assert (found.primary, found.rejection) == (None, reason)
-
-
-def test_if_only_settings_exclude_this_machine_other_backends_are_not_mentioned() -> None:
+def test_a_model_that_cannot_run_has_one_clear_reason() -> None:
+    for candidate, backends, reason in PLACEMENTS:
+        found = placed(candidate, *backends)
+        assert (found.primary, found.rejection) == (None, reason)
     found = placed(LARGE, FakeBackend({}, "narrow"), LOCAL, HOSTED, max_download=4_000)
     assert set(found.rejections) == {"here", "there"}
 

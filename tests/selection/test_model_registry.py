@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from clock import Clock
 
-from jarvis_agent.core.errors import ConfigError, TransientError
+from jarvis_agent.core.errors import TransientError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import TASKS, known_task
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.selection import model_registry as module
@@ -24,12 +24,11 @@ DETECTION, SPEECH = "object-detection", "text-to-speech"
 SETTINGS = Settings(offline=False)
 
 
-class Source:
+class Source(FakeSource):
     """Lists one model for each task in `tasks`, or fails while `away`."""
 
-    name: ClassVar[str] = "source"
-
     def __init__(self, *tasks: str, away: bool = False) -> None:
+        super().__init__([])
         self.tasks = set(tasks)
         self.away = away
 
@@ -48,10 +47,9 @@ async def opened() -> AsyncIterator[Open]:
 
     def make(*sources: Any, clock: Clock | None = None) -> ModelRegistry:
         backend = FakeBackend(dict.fromkeys([*TASKS, "extra"], "x"))
-        registries.append(
-            ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
-        )
-        return registries[-1]
+        made = ModelRegistry(SETTINGS, sources=sources, backends=[backend], clock=clock or Clock())
+        registries.append(made)
+        return made
 
     yield make
     for registry in registries:
@@ -104,29 +102,14 @@ async def test_a_remote_source_that_fails_leaves_the_others(opened: Open) -> Non
         assert set(await opened(Remote(), Source(SPEECH)).available_tasks()) == {SPEECH}
 
 
-async def test_models_of_a_task_make_the_tasks_that_share_them_available(opened: Open) -> None:
+async def test_tasks_that_share_models_are_available_and_the_hub_is_not_requested(opened: Open) -> None:
     available = await opened(Source("depth-estimation")).available_tasks()
     assert set(available) == {"depth-estimation", "depth-control", "normal-control"}
-
-
-async def test_the_hub_is_not_requested_for_the_available_tasks(opened: Open) -> None:
     with HubDouble() as hub, hub.redirected():
         available = await opened(HubSource(SETTINGS)).available_tasks()
         assert hub.requests == []
     assert DETECTION in available
     assert "combine-video-audio" not in available
-
-
-@pytest.mark.parametrize("broken", ["default_sources", "make_backends"])
-def test_a_registry_that_cannot_be_made_keeps_no_lease(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    def fail(*_: Any) -> Any:
-        raise ConfigError("a plug-in is broken")
-
-    before = (module._users, module._pool)
-    monkeypatch.setattr(module, broken, fail)
-    with pytest.raises(ConfigError):
-        ModelRegistry(SETTINGS)
-    assert (module._users, module._pool) == before
 
 
 async def test_the_pool_is_shared_until_its_last_user_closes(opened: Open) -> None:
@@ -138,11 +121,3 @@ async def test_the_pool_is_shared_until_its_last_user_closes(opened: Open) -> No
     users = module._users
     await second.aclose()
     assert module._users == users - 1
-
-
-def test_an_unknown_task_is_reported_with_similar_names() -> None:
-    assert known_task("ASR").name == "automatic-speech-recognition"
-    with pytest.raises(ConfigError, match="'object-detektion'; close to it: object-detection"):
-        known_task("object-detektion")
-    with pytest.raises(ConfigError, match=r"there is no task 'qqqq'; `jarvis tasks` lists them all"):
-        known_task("qqqq")

@@ -31,56 +31,49 @@ def chain_of(*replies: Any, **options: Any) -> tuple[Any, ScriptedLLM]:
     return selection_chain(llm, **options), llm
 
 
-@pytest.mark.parametrize(
-    ("reply", "chosen", "reason"),
-    [
-        ('{"id": "hustvl/yolos-tiny", "reason": "It is small."}', "hustvl/yolos-tiny", "It is small."),
-        ('Sure!\n```json\n{"id": "gpt2", "reason": "r"}\n```', "gpt2", "r"),
-        ("{'id': 'Facebook/DETR-ResNet-50', 'reason': 'r',}", "facebook/detr-resnet-50", "r"),
-        ('{"id": "detr-resnet-50"}', "facebook/detr-resnet-50", ""),
-        ('{"id": "wrong-org/detr-resnet-50", "reason": "r"}', "facebook/detr-resnet-50", "r"),
-        ('{"reason": "first the reason", "id": " gpt2 "}', "gpt2", "first the reason"),
-        ('{"id": "gpt2", "reason": "cut o', "gpt2", "cut o"),
-        ("gpt2", "gpt2", "gpt2"),
-        ("I take gpt2, for its wit.", "gpt2", "I take gpt2, for its wit."),
-        ('{"id": ["gpt2"]}', "gpt2", '{"id": ["gpt2"]}'),
-    ],
-)  # fmt: skip
-def test_the_parser_finds_the_choice_in_a_reply(reply: str, chosen: str, reason: str) -> None:
+REPLIES = [
+    ('{"id": "hustvl/yolos-tiny", "reason": "It is small."}', "hustvl/yolos-tiny", "It is small."),
+    ('Sure!\n```json\n{"id": "gpt2", "reason": "r"}\n```', "gpt2", "r"),
+    ("{'id': 'Facebook/DETR-ResNet-50', 'reason': 'r',}", "facebook/detr-resnet-50", "r"),
+    ('{"id": "detr-resnet-50"}', "facebook/detr-resnet-50", ""),
+    ('{"id": "wrong-org/detr-resnet-50", "reason": "r"}', "facebook/detr-resnet-50", "r"),
+    ('{"reason": "first the reason", "id": " gpt2 "}', "gpt2", "first the reason"),
+    ('{"id": "gpt2", "reason": "cut o', "gpt2", "cut o"),
+    ("gpt2", "gpt2", "gpt2"),
+    ("I choose gpt2 for this.", "gpt2", "I choose gpt2 for this."),
+    ('{"id": ["gpt2"]}', "gpt2", '{"id": ["gpt2"]}'),
+]
+REJECTED = [
+    ('{"id": "made/up", "reason": "r"}', "made/up"),
+    ('{"id": "yolos-tiny", "reason": "two have this name"}', "yolos-tiny"),
+    ("Either hustvl/yolos-tiny or other/yolos-tiny.", "Either"),
+    (" ", "no model"),
+    ("null", "null"),
+]
+
+
+def test_the_parser_finds_the_choice_in_a_reply() -> None:
     parser = ModelChoiceParser(candidates=MODELS)
-    assert parser.invoke(AIMessage(reply)) == ModelChoice(id=chosen, reason=reason)
+    choices = [parser.invoke(AIMessage(reply)) for reply, *_ in REPLIES]
+    assert choices == [ModelChoice(id=chosen, reason=reason) for _, chosen, reason in REPLIES]
+    long = resolve_choice({"id": "gpt2", "reason": "so good " * 200}, MODELS)
+    assert len(long.reason) <= 402
 
 
-@pytest.mark.parametrize(
-    ("reply", "named"),
-    [
-        ('{"id": "made/up", "reason": "r"}', "made/up"),
-        ('{"id": "yolos-tiny", "reason": "two have this name"}', "yolos-tiny"),
-        ("Either hustvl/yolos-tiny or other/yolos-tiny.", "Either"),
-        (" ", "no model"),
-        ("null", "null"),
-    ],
-)
-def test_a_reply_that_names_no_candidate_is_rejected(reply: str, named: str) -> None:
-    with pytest.raises(OutputParserException) as caught:
-        ModelChoiceParser(candidates=MODELS).invoke(reply)
-    assert named in str(caught.value)
-    assert "http" not in str(caught.value)
+def test_a_reply_that_names_no_candidate_is_rejected() -> None:
+    for reply, named in REJECTED:
+        with pytest.raises(OutputParserException) as caught:
+            ModelChoiceParser(candidates=MODELS).invoke(reply)
+        assert named in str(caught.value)
+        assert "http" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [ModelChoice(id="GPT2"), {"id": "gpt2"}, "gpt2", '{"id": "gpt2"}'])
-def test_a_replacement_may_return_a_choice_a_dict_or_an_id(value: Any) -> None:
-    assert resolve_choice(value, MODELS).id == "gpt2"
-
-
-@pytest.mark.parametrize("value", [None, 7, {}, {"id": None}, MODELS])
-def test_other_values_of_a_replacement_are_rejected(value: Any) -> None:
-    with pytest.raises(OutputParserException, match="no model"):
-        resolve_choice(value, MODELS)
-
-
-def test_a_long_reason_is_shortened() -> None:
-    assert len(resolve_choice({"id": "gpt2", "reason": "so good " * 200}, MODELS).reason) <= 402
+def test_a_custom_selector_may_return_a_choice_a_dict_or_an_id() -> None:
+    accepted: list[Any] = [ModelChoice(id="GPT2"), {"id": "gpt2"}, "gpt2", '{"id": "gpt2"}']
+    assert [resolve_choice(value, MODELS).id for value in accepted] == ["gpt2"] * 4
+    for value in (None, 7, {}, {"id": None}, MODELS):
+        with pytest.raises(OutputParserException, match="no model"):
+            resolve_choice(value, MODELS)
 
 
 def test_the_chain_asks_with_request_task_and_candidates() -> None:
@@ -101,14 +94,6 @@ def test_a_batch_makes_a_call_for_each_task_and_retry_repeats_a_bad_reply() -> N
     )
     assert retrying.invoke(INPUTS).id == "gpt2"
     assert len(llm.calls) == 2
-
-
-async def test_the_run_is_named_select_and_contains_the_model() -> None:
-    chain, _ = chain_of(CHOSEN)
-    events = [event async for event in chain.astream_events(INPUTS, version="v2")]
-    assert events[0]["name"] == "select"
-    assert events[-1]["data"]["output"].id == "gpt2"
-    assert "on_chat_model_end" in {event["event"] for event in events}
 
 
 def test_the_prompt_can_be_inspected_and_replaced() -> None:

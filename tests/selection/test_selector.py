@@ -80,31 +80,23 @@ async def test_the_llm_chooses_one_of_the_top_k_and_the_rest_are_fallbacks() -> 
     assert [name in call.prompt for name in (REQUEST, "org/c", "org/b", "org/a")] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("models", "given", "chosen", "by", "reason"),
-    [
-        (THREE[:1], {"llm": says(AssertionError())}, "org/a", "only", "the only model"),
-        (
-            THREE,
-            {"llm": says(AssertionError()), "selection": "rank"},
-            "org/c",
-            "rank",
-            "most downloads (500)",
-        ),
+async def test_without_a_valid_choice_the_ranking_decides_and_says_why() -> None:
+    unasked = says(AssertionError("the LLM was asked"))
+    local = model("h", local=True)
+    cases: list[tuple[list[Candidate], dict[str, Any], str, str, str]] = [
+        (THREE[:1], {"llm": unasked}, "org/a", "only", "the only model"),
+        (THREE, {"llm": unasked, "selection": "rank"}, "org/c", "rank", "most downloads (500)"),
         (THREE, {}, "org/c", "rank", "of 3 candidates it has the most downloads (500)"),
-        ([*THREE, model("h", local=True)], {}, "h", "rank", "of 4 candidates it is on this machine already"),
+        ([*THREE, local], {}, "h", "rank", "of 4 candidates it is on this machine already"),
         (THREE, {"llm": says('{"id": "made/up"}')}, "org/c", "rank", "'made/up', which is not in the list"),
         (THREE, {"llm": says("I cannot decide.")}, "org/c", "rank", "not in the list"),
         (THREE, {"llm": says(LLMError("no answer"))}, "org/c", "rank", "the LLM could not choose: "),
-    ],
-)
-async def test_without_a_valid_choice_the_ranking_decides_and_says_why(
-    models: list[Candidate], given: dict[str, Any], chosen: str, by: str, reason: str
-) -> None:
-    selection = await select(selector(models, **given))
-    assert (selection.model, selection.chosen_by) == (chosen, by)
-    assert reason in selection.reason
-    assert len(selection.candidates) == len(models)
+    ]
+    for models, given, chosen, by, reason in cases:
+        selection = await select(selector(models, **given))
+        assert (selection.model, selection.chosen_by) == (chosen, by), reason
+        assert reason in selection.reason
+        assert len(selection.candidates) == len(models)
 
 
 def pick_a(inputs: dict[str, Any]) -> Any:
@@ -112,27 +104,23 @@ def pick_a(inputs: dict[str, Any]) -> Any:
     return {"id": inputs["candidates"][-1].id, "reason": "mine"}
 
 
-@pytest.mark.parametrize(
-    "chain", [pick_a, RunnableLambda(lambda _: "org/a"), RunnableLambda(lambda _: ModelChoice(id="org/a"))]
-)  # fmt: skip
-async def test_a_runnable_of_the_user_replaces_the_chain(chain: Any) -> None:
-    selection = await select(selector(THREE, chain=chain))
-    assert (selection.model, selection.chosen_by) == ("org/a", "llm")
-
-
-async def test_a_replacement_that_fails_leaves_the_choice_to_the_ranking() -> None:
+async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_failure() -> None:
     async def hang(inputs: Any) -> str:
         return str(await asyncio.Event().wait())
 
+    for chain in (
+        pick_a,
+        RunnableLambda(lambda _: "org/a"),
+        RunnableLambda(lambda _: ModelChoice(id="org/a")),
+    ):
+        selection = await select(selector(THREE, chain=chain))
+        assert (selection.model, selection.chosen_by) == ("org/a", "llm")
     for chain, reason in ((lambda _: 7, "no model"), (lambda _: 1 / 0, "ZeroDivisionError")):
         assert reason in (await select(selector(THREE, chain=chain))).reason
-    late = await select(selector(THREE, chain=hang, **SHORT))
+    late = await select(selector(THREE, chain=hang, llm_timeout=0.05))
     assert (late.model, "did not choose in time" in late.reason) == ("org/c", True)
     with pytest.raises(ConfigError, match="pass a Runnable or a function"):
         selector(THREE, chain=object())
-
-
-SHORT = {"llm_timeout": 0.05}
 
 
 async def test_one_run_makes_max_parallel_choices_at_once() -> None:
@@ -150,20 +138,20 @@ async def test_one_run_makes_max_parallel_choices_at_once() -> None:
     assert ({one.chosen_by for one in found}, peak) == ({"llm"}, 3)
 
 
-class FailingSource(FakeSource):
-    def __init__(self, error: BaseException, name: str) -> None:
-        super().__init__([], name)
-        self._error = error
+class OddSource(FakeSource):
+    """Lists what it is given, or raises it."""
 
-    async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-        raise self._error
+    def __init__(self, listed: Any, name: str) -> None:
+        super().__init__([], name)
+        self._listed = listed
+
+    async def candidates(self, spec: Any, limit: int) -> Any:
+        if isinstance(self._listed, BaseException):
+            raise self._listed
+        return self._listed
 
 
 async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
-    class Rows(FakeSource):
-        async def candidates(self, spec: Any, limit: int) -> list[Any]:
-            return [{"id": "org/row"}]
-
     class NoCards(FakeSource):
         def estimate(self, spec: Any) -> list[Candidate]:
             return []
@@ -175,10 +163,10 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
             raise KeyError("x")
 
     failing = [
-        FailingSource(TransientError("the Hub is away"), "hub"),
-        FailingSource(KeyError(), "plugin"),
-        FailingSource(asyncio.CancelledError(), "gone"),
-        Rows([], "rows"),
+        OddSource(TransientError("the Hub is away"), "hub"),
+        OddSource(KeyError(), "plugin"),
+        OddSource(asyncio.CancelledError(), "gone"),
+        OddSource([{"id": "org/row"}], "rows"),
         NoCards(THREE),
     ]
     selection = await select(selector(failing, llm=says('{"id": "org/a"}')))
@@ -196,28 +184,25 @@ class NeedsExtra(FakeBackend):
         return str(MissingExtraError("speech", "starter-tts"))
 
 
-@pytest.mark.parametrize(
-    ("given", "said", "not_said"),
-    [
+async def test_without_a_model_the_error_says_why_and_what_helps() -> None:
+    unable, failing = [FakeBackend({}, "local-models")], OddSource(TransientError("no route"), "hub")
+    detections = {"models": THREE, "backends": unable}
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"models": []}, "no source lists any", "torch"),
-        ({"models": THREE, "backends": [FakeBackend({}, "local-models")]},
-         "org/a: the backend local-models has no result", "HTTPS_PROXY"),
-        ({"models": THREE, "backends": [FakeBackend({})]}, "`jarvis models object-detection`", "and 1 more"),
-        ({"models": [model(f"m{n}") for n in range(9)], "backends": [FakeBackend({})]}, "and 5 more", "m8"),
-        ({"models": THREE, "backends": [FakeBackend({})]}, "with HF_TOKEN set", "with a network"),
-        ({"models": [FailingSource(TransientError("no route"), "hub")]}, "with a network", "HF_TOKEN"),
-        ({"models": THREE, "backends": [FakeBackend({})], "offline": True}, "HF_HUB_OFFLINE", "HF_TOKEN"),
+        (detections, "org/a: the backend local-models has no result", "HTTPS_PROXY"),
+        (detections, "`jarvis models object-detection`", "and 1 more"),
+        ({"models": [model(f"m{n}") for n in range(9)], "backends": unable}, "and 5 more", "m8"),
+        (detections, "with HF_TOKEN set", "with a network"),
+        ({"models": [failing]}, "with a network", "HF_TOKEN"),
+        ({**detections, "offline": True}, "HF_HUB_OFFLINE", "HF_TOKEN"),
         ({"models": THREE, "backends": [NeedsExtra({})]}, "What helps: pip install", "pip install pip"),
-    ],
-)  # fmt: skip
-async def test_without_a_model_the_error_says_why_and_what_helps(
-    given: dict[str, Any], said: str, not_said: str
-) -> None:
-    with pytest.raises(NoCandidateError, match="no model can do object-detection here") as caught:
-        await select(selector(**given))
-    assert said in str(caught.value)
-    assert not_said not in str(caught.value)
-    assert str(caught.value).count("starter-tts]") <= 4
+    ]
+    for given, said, not_said in cases:
+        with pytest.raises(NoCandidateError, match="no model can do object-detection here") as caught:
+            await select(selector(**given))
+        assert said in str(caught.value)
+        assert not_said not in str(caught.value)
+        assert str(caught.value).count("starter-tts]") <= 4
 
 
 READER = model("reader", CAPTION, traits=("ocr",))
@@ -225,44 +210,34 @@ CAPTIONER = model("captioner", CAPTION, traits=("caption",))
 CLASSIFIER = model("classifier", "image-classification")
 
 
-@pytest.mark.parametrize(
-    ("models", "request_", "chosen", "note"),
-    [
+async def test_the_words_of_the_request_decide_between_caption_and_text() -> None:
+    cases = [
         ([READER, CAPTIONER], "Describe z.jpg", "captioner", ""),
         ([CAPTIONER, READER], "Read z.jpg to me", "reader", ""),
         ([CAPTIONER], "Read z.jpg to me", "captioner", "no model here is made for reading text"),
         ([READER, CLASSIFIER], "Describe z.jpg", "classifier", "classified instead"),
-    ],
-)
-async def test_the_words_of_the_request_decide_between_caption_and_text(
-    models: list[Candidate], request_: str, chosen: str, note: str
-) -> None:
-    selection = await select(selector(models), CAPTION, request_)
-    assert selection.model == chosen
-    assert (note in selection.note) if note else not selection.note
-    assert selection.task == (CLASSIFIER.task if chosen == "classifier" else CAPTION)
+    ]
+    for models, request, chosen, note in cases:
+        selection = await select(selector(models), CAPTION, request)
+        assert selection.model == chosen
+        assert (note in selection.note) if note else not selection.note
+        assert selection.task == (CLASSIFIER.task if chosen == "classifier" else CAPTION)
     with pytest.raises(NoCandidateError, match="no model can do image-to-text"):
         await select(selector([READER]), CAPTION, "Describe z.jpg")
 
 
-@pytest.mark.parametrize(
-    ("fields", "policy", "placement"),
-    [
+async def test_a_selection_says_why_the_model_runs_where_it_does() -> None:
+    large = "hosted by fal-ai; its 3,000,000,000 bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)"
+    served: dict[str, Any] = {"providers": ("fal-ai",)}
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"local": True}, "local-first", "it is on this machine"),
         ({"size": 1_500_000_000}, "local-first", "it is downloaded to this machine (1.5 GB)"),
-        (
-            {"size": 3_000_000_000, "providers": ("fal-ai",)},
-            "local-first",
-            "hosted by fal-ai; its 3,000,000,000 bytes are more than may be downloaded (JARVIS_MAX_DOWNLOAD)",
-        ),
-        ({"providers": ("fal-ai",)}, "hosted-first", "hosted by fal-ai, as the policy is hosted-first"),
-    ],
-)
-async def test_a_selection_says_why_the_model_runs_where_it_does(
-    fields: dict[str, Any], policy: str, placement: str
-) -> None:
-    by = selector([model("a/b", **fields)], backends=[LOCAL, HOSTED], policy=policy)
-    assert (await select(by)).placement == placement
+        ({"size": 3_000_000_000, **served}, "local-first", large),
+        (served, "hosted-first", "hosted by fal-ai, as the policy is hosted-first"),
+    ]
+    for fields, policy, placement in cases:
+        by = selector([model("a/b", **fields)], backends=[LOCAL, HOSTED], policy=policy)
+        assert (await select(by)).placement == placement
     algorithm = selector([model("opencv/canny", "canny-control", local=True)])
     assert (await select(algorithm, "canny-control")).placement == ""
 
@@ -282,11 +257,9 @@ async def test_the_other_side_of_each_model_is_the_last_fallback() -> None:
 
 async def test_a_task_also_uses_the_models_of_the_task_it_shares_them_with() -> None:
     models = [model("org/depth", "depth-estimation", local=True), model("org/own", "depth-control")]
-    selection = await select(selector(models), "depth-control")
-    assert [(one.id, one.task) for one in selection.candidates] == [
-        ("org/depth", "depth-control"),
-        ("org/own", "depth-control"),
-    ]
+    found = await select(selector(models), "depth-control")
+    assert [one.id for one in found.candidates] == ["org/depth", "org/own"]
+    assert {one.task for one in found.candidates} == {"depth-control"}
 
 
 async def test_a_pinned_model_is_used_without_a_choice(tmp_path: Path) -> None:
@@ -325,9 +298,8 @@ def test_pins_are_parsed_once_and_errors_are_immediate() -> None:
 
 
 def test_a_pinned_revision_is_local_only_if_it_is_downloaded() -> None:
-    cached = model(
-        "a/b", local=True, path=Path("/main"), revision="abc", metadata={"revisions": {"v1": "/v1"}}
-    )
+    revisions = {"revisions": {"v1": "/v1"}}
+    cached = model("a/b", local=True, path=Path("/main"), revision="abc", metadata=revisions)
     assert Pin("a/b").at_revision(cached) is cached
     downloaded, remote = Pin("a/b", "v1").at_revision(cached), Pin("a/b", "v2").at_revision(cached)
     assert (downloaded.local, downloaded.path) == (True, Path("/v1"))

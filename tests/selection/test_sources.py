@@ -20,11 +20,9 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as source_package
-from jarvis_agent.selection.sources.base import ModelSource, RemoteSource
-from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.recommended import recommended, recommended_models
 from jarvis_agent.selection.sources.registered import RegisteredSource
-from jarvis_agent.testing import FakeBackend
+from jarvis_agent.testing import FakeBackend, FakeSource
 
 DETECTION = "object-detection"
 DETR = {"id": "my-org/my-detr", "task": DETECTION, "description": "Finds zebras."}
@@ -56,22 +54,18 @@ async def test_files_of_a_local_model_fill_in_what_is_not_described(tmp_path: Pa
     assert (found.library, found.size) == ("mine", 9)
 
 
-@pytest.mark.parametrize(
-    ("address", "backend", "local"),
-    [
+async def test_the_address_of_a_model_decides_its_backend() -> None:
+    cases: list[tuple[dict[str, str], str, bool]] = [
         ({"url": "https://e.example"}, "hf-inference", False),
         ({"base_url": "http://localhost:11434/v1"}, "openai", True),
         ({"base_url": "http://127.0.0.1:8000/v1"}, "openai", True),
         ({"base_url": "https://localhost.example.org/v1"}, "openai", False),
         ({"space": "http://127.0.0.1:7860"}, "spaces", True),
         ({"space": "org/space"}, "spaces", False),
-    ],
-)
-async def test_the_address_of_a_model_decides_its_backend(
-    address: dict[str, str], backend: str, local: bool
-) -> None:
-    found = await only(RegisteredSource({**DETR, **address}))
-    assert (found.backend, found.local, found.metadata) == (backend, local, address)
+    ]
+    for address, backend, local in cases:
+        found = await only(RegisteredSource({**DETR, **address}))
+        assert (found.backend, found.local, found.metadata) == (backend, local, address)
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -90,54 +84,47 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "message"), WRONG)
-def test_an_invalid_description_is_explained(model: Any, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        RegisteredSource([DETR, model])
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("model 2")
-    assert "sk-secret" not in str(caught.value)
+def test_an_invalid_description_is_explained() -> None:
+    for model, message in WRONG:
+        with pytest.raises(ConfigError) as caught:
+            RegisteredSource([DETR, model])
+        assert message in str(caught.value)
+        assert str(caught.value).startswith("model 2")
+        assert "sk-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("form", ["- {model}\n", "models:\n  - {model}\n"])
-async def test_paths_in_yaml_are_relative_to_the_file(tmp_path: Path, form: str) -> None:
+async def test_paths_in_yaml_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "detr").mkdir()
     file = tmp_path / "models.yaml"
     parts = "{detector: detr, base_model: org/base, options: null, scale: 2}"
     model = f"{{id: mine, task: object-detection, path: detr, metadata: {parts}}}"
-    file.write_text(form.replace("{model}", model))
-    found = await only(RegisteredSource.from_yaml(file))
-    assert found.path == tmp_path / "detr"
-    assert found.metadata == {"detector": str(tmp_path / "detr"), "base_model": "org/base", "scale": 2}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("models: [", "cannot be read"),
-        ("just: a dict", "lists no models"),
-        ("- {id: a, task: nonsense-task}", "models.yaml: model 1 (a): there is no task 'nonsense-task'"),
-        (None, "cannot be read"),
-    ],
-)
-def test_an_invalid_yaml_file_is_named(tmp_path: Path, text: str | None, message: str) -> None:
-    file = tmp_path / "models.yaml"
-    if text:
+    for text in (f"- {model}\n", f"models:\n  - {model}\n"):
         file.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        RegisteredSource.from_yaml(file)
-    assert message in str(caught.value)
-    assert str(file) in str(caught.value)
+        found = await only(RegisteredSource.from_yaml(file))
+        assert found.path == tmp_path / "detr"
+        assert found.metadata == {"detector": str(tmp_path / "detr"), "base_model": "org/base", "scale": 2}
 
 
-class PluginSource:
-    name = "plugin"
+def test_an_invalid_yaml_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "models.yaml"
+    cases = {
+        "": "cannot be read",
+        "models: [": "cannot be read",
+        "just: a dict": "lists no models",
+        "- {id: a, task: nonsense-task}": "models.yaml: model 1 (a): there is no task 'nonsense-task'",
+    }
+    for text, message in cases.items():
+        if text:
+            file.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            RegisteredSource.from_yaml(file)
+        assert message in str(caught.value)
+        assert str(file) in str(caught.value)
 
+
+class PluginSource(FakeSource):
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    async def candidates(self, spec: Any, limit: int) -> list[Candidate]:
-        return []
+        super().__init__([], "plugin")
 
 
 class PluginBackend(FakeBackend):
@@ -168,18 +155,14 @@ def plugins(monkeypatch: pytest.MonkeyPatch, kind: str, target: str) -> list[Any
 def test_packages_add_sources_and_backends(monkeypatch: pytest.MonkeyPatch, kind: str, part: type) -> None:
     found = plugins(monkeypatch, kind, part.__name__)[-1]
     assert (type(found), found.name) == (part, "plugin")
-
-
-@pytest.mark.parametrize("kind", ["model source", "backend"])
-@pytest.mark.parametrize(
-    ("target", "message"), [("broken", "no licence key"), ("nothing", "lacks `name`"), ("gone", "be loaded")]
-)
-def test_a_plugin_that_cannot_be_loaded_is_named(
-    monkeypatch: pytest.MonkeyPatch, kind: str, target: str, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"the {kind} 'mine'") as caught:
-        plugins(monkeypatch, kind, target)
-    assert message in str(caught.value)
+    for target, message in {
+        "broken": "no licence key",
+        "nothing": "lacks `name`",
+        "gone": "be loaded",
+    }.items():
+        with pytest.raises(ConfigError, match=f"the {kind} 'mine'") as caught:
+            plugins(monkeypatch, kind, target)
+        assert message in str(caught.value)
 
 
 async def test_the_models_file_precedes_the_other_sources(
@@ -194,12 +177,6 @@ async def test_the_models_file_precedes_the_other_sources(
     assert [source.name for source in default_sources()] == [source.name for source in others]
     listed = await asyncio.to_thread(list_models, DETECTION, Settings(models_file=file))
     assert "mine" in {*listed.rejected, *(model.id for model in listed.models)}
-
-
-def test_the_sources_implement_their_protocols() -> None:
-    own, hub = RegisteredSource(), HubSource(Settings())
-    assert [isinstance(one, ModelSource) for one in (own, hub)] == [True, True]
-    assert [isinstance(one, RemoteSource) for one in (own, hub)] == [False, True]
 
 
 def test_recommended_models_are_for_tasks_with_models_and_have_ids_of_the_hub() -> None:

@@ -1,4 +1,4 @@
-"""The tools pass the standard suites of langchain-tests, each of them."""
+"""Every tool passes the standard suites of langchain-tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLE_OF = {
 
 
 def example_args(spec: TaskSpec) -> dict[str, Any]:
-    """Arguments for a call of a task: all of them, so that those which may be left out are tried too."""
+    """All arguments of a task, also the optional ones."""
     return {arg.name: [EXAMPLE_OF[arg.kind]] if arg.many else EXAMPLE_OF[arg.kind] for arg in spec.inputs}
 
 
@@ -60,7 +60,7 @@ class TestEveryTool(ToolsUnitTests):
 
 @dataclass(frozen=True)
 class Expert:
-    """What an expert for a task returns, and a piece of what the tool says then."""
+    """The raw output of an expert, and a part of the tool's content."""
 
     raw: Any
     says: str
@@ -82,7 +82,7 @@ EXPERTS = {
 
 
 class TestToolsAtWork(ToolsIntegrationTests):
-    """Tools that are called, with experts of which it is known what they return."""
+    """Tools that are called, with experts whose output is known."""
 
     @pytest.fixture(autouse=True, params=list(EXPERTS))
     def _of_task(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
@@ -110,22 +110,18 @@ class TestToolsAtWork(ToolsIntegrationTests):
         assert EXPERTS[self.task].says in self.made.invoke(self.tool_invoke_params_example)
 
 
-def test_numbers_and_boxes_may_come_in_any_of_their_forms() -> None:
-    schema = args_schema_of(TASKS["crop-image"])
-    for box in ([1, 2, 3, 4], "1, 2, 3, 4", {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}):
-        assert schema(image="a.jpg", box=box).model_dump()["box"] == box
-    for width in (512, "512"):
-        assert (
-            args_schema_of(TASKS["resize-image"])(image="a.jpg", width=width).model_dump()["width"] == width
-        )
-
-
-def test_one_file_stands_for_a_list_of_one() -> None:
+def test_arguments_are_accepted_in_several_forms() -> None:
+    """Numbers, boxes and lists of one file."""
+    accepted: dict[str, dict[str, list[Any]]] = {
+        "crop-image": {"box": [[1, 2, 3, 4], "1, 2, 3, 4", {"xmin": 1, "ymin": 2, "xmax": 3, "ymax": 4}]},
+        "resize-image": {"width": [512, "512"]},
+    }
+    for task, values in accepted.items():
+        for name, forms in values.items():
+            for value in forms:
+                assert args_schema_of(TASKS[task])(image="a.jpg", **{name: value}).model_dump()[name] == value
     schema = args_schema_of(TASKS["visual-document-retrieval"])
-    assert schema(text="How to pay?", image="a.png").model_dump()["image"] == ["a.png"]
-    assert schema(text="How to pay?", image=["a.png", "b.png"]).model_dump()["image"] == ["a.png", "b.png"]
+    for images, expected in (("a.png", ["a.png"]), (["a.png", "b.png"], ["a.png", "b.png"])):
+        assert schema(text="How to pay?", image=images).model_dump()["image"] == expected
     assert schema.model_json_schema()["properties"]["image"]["type"] == "array"
-
-
-def test_a_task_without_arguments_is_called_with_none() -> None:
     assert args_schema_of(TASKS["unconditional-image-generation"])().model_dump() == {}

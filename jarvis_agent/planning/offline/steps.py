@@ -91,9 +91,7 @@ class StepPlanner:
                 continue
             if self._ranker.is_small_talk(step, scores):
                 asks = START.match(step.text) or place == len(steps) - 1 == 0
-                (notes if asks else talk).append(
-                    f"{self._quoted(step)} asks for nothing that an expert model does"
-                )
+                (notes if asks else talk).append(f"no task type does this: {self._quoted(step)}")
             elif note := self._add(step, scores, text_after):
                 notes.append(note)
         if self._linker.left_out:
@@ -119,9 +117,7 @@ class StepPlanner:
         ranked = self._ranker.ranked(step, scores, text_after)
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
             self._linker.discourse.mention(step.text)
-            return (
-                f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
-            )
+            return f"no tool does this: {self._quoted(step)}" if START.match(step.text) else None
         if ranked and self._repeats_tool(step, ranked[0][0]):
             self._linker.discourse.mention(step.text)
             asks = START.match(step.text)
@@ -161,12 +157,12 @@ class StepPlanner:
             return None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _RE.CHART.search(step.text):
-            return f"{self._quoted(step)} is nothing that an expert model does"
+            return f"no task type does this: {self._quoted(step)}"
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
-                return f"{self._quoted(step)} is nothing that an expert model does"
-            return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
+                return f"no task type does this: {self._quoted(step)}"
+            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
         return None if likely else f"{self._quoted(step)} is not understood"
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
@@ -187,7 +183,7 @@ class StepPlanner:
     def _add_one(self, step: Step, text: str, name: str) -> str | None:
         implied = self._linker.offered.get(name)
         if implied is None:
-            return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
+            return f"{self._quoted(step)} needs {self._linker.missing(name)}"
         try:
             add_task(self._linker, self._masked, Step(text), implied)
         except PlanError as error:

@@ -89,7 +89,7 @@ def test_a_plan_says_what_was_not_read_or_not_planned() -> None:
         assert note in made.notes[0]
 
 
-def test_a_quoted_or_pasted_book_is_worked_on_whole() -> None:
+def test_a_long_quoted_or_pasted_text_is_used_completely() -> None:
     chinese = "海面平静，船停在港口里。" * 2000
     rows = {f'Summarize "{BOOK}"': BOOK.strip(), f"请总结下面的文章：{chinese}": chinese}
     for request, text in {**rows, f"请总结下面的文章：\n{chinese}": chinese}.items():

@@ -1,0 +1,97 @@
+"""Arguments of custom tools: injected ones work as in `create_agent`, and invalid ones are reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from langchain.tools import InjectedState, InjectedStore, InjectedToolCallId, ToolRuntime
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool, tool
+from pydantic import BaseModel
+from small_agents import plan
+
+from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.testing import ScriptedLLM
+
+
+class Text(BaseModel):
+    text: str
+
+
+@tool
+def runtime_of(text: str, runtime: ToolRuntime) -> str:
+    """Read the runtime."""
+    runtime.stream_writer("working")
+    assert runtime.context is runtime.store is None
+    assert runtime.config["tags"] == ["mine"]
+    return f"{text} {runtime.tool_call_id} {runtime.state['messages'][-1].text}"
+
+
+@tool(args_schema=Text)
+async def hidden(text: str, context: ToolRuntime[None, dict[str, Any]]) -> str:
+    """The schema does not name the injected argument."""
+    return f"{text} {context.tool_call_id} {context.state['messages'][-1].text}"
+
+
+class WithRun(BaseTool):
+    name: str = "with_run"
+    description: str = "A tool with a method."
+
+    def _run(self, text: str, runtime: ToolRuntime) -> str:
+        return f"{text} {runtime.tool_call_id} {runtime.state['messages'][-1].text}"
+
+
+@tool
+def state_of(
+    text: str,
+    state: Annotated[dict[str, Any], InjectedState],
+    messages: Annotated[list[Any], InjectedState("messages")],
+    store: Annotated[Any, InjectedStore()],
+    call: Annotated[str, InjectedToolCallId],
+    user: Annotated[str, InjectedState("user")] = "nobody",
+) -> str:
+    """Read the state."""
+    assert state["messages"] == messages
+    assert (store, user) == (None, "nobody")
+    return f"{text} {call} {' / '.join(message.text for message in messages)}"
+
+
+def run_of(tmp_path: Path, *tools: BaseTool) -> Run:
+    llm = ScriptedLLM(
+        {"plan": plan(*((given.name, [], {"text": "read"}) for given in tools)), "respond": "Done."}
+    )
+    asked = {"input": "Do it", "chat_history": [HumanMessage("Hello"), AIMessage("Hi!")]}
+    with JarvisAgent(llm, tools=tools, settings=Settings(output_dir=tmp_path, max_replans=0)) as agent:
+        return agent.invoke(asked, {"tags": ["mine"]})
+
+
+def test_injected_arguments_hold_the_chat_and_are_no_inputs_of_the_task(tmp_path: Path) -> None:
+    run = run_of(tmp_path, runtime_of, hidden, WithRun(), state_of)
+    assert [result.error for result in run.results] == [None] * 4
+    assert [result.output for result in run.results] == [
+        "read 0 Do it",
+        "read 1 Do it",
+        "read 2 Do it",
+        "read 3 Hello / Hi! / Do it",
+    ]
+    assert all(set(task.args) == {"text"} for task in run.plan.tasks)
+
+
+@tool
+def add(numbers: list[int], mode: Literal["sum", "mean"]) -> str:
+    """Add numbers."""
+    return str(sum(numbers)) if mode == "sum" else Text.model_validate({}).text
+
+
+def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
+    calls: list[tuple[dict[str, Any], str]] = [
+        ({"numbers": ["four", 1], "mode": "sum"}, "argument numbers.0: must be a valid integer, not 'four'"),
+        ({"numbers": [1], "mode": "max"}, "argument mode: must be 'sum' or 'mean', not 'max'"),
+        ({"numbers": [1], "mode": "mean"}, "ValidationError: 1 validation error for Text"),
+    ]
+    llm = ScriptedLLM({"plan": plan(*(("add", [], args) for args, _ in calls)), "respond": "Done."})
+    with JarvisAgent(llm, tools=[add], settings={"output_dir": tmp_path, "max_replans": 0}) as agent:
+        run = agent.invoke("Add the numbers")
+    assert [(result.error or "").splitlines()[0] for result in run.results] == [why for _, why in calls]
+    assert "\n" not in "".join(result.error or "" for result in run.results[:2])
