@@ -206,7 +206,7 @@ def resolve_choice(choice: Any, candidates: Sequence[Candidate]) -> ModelChoice:
         return ModelChoice(id=found.id, reason=brief_text(reason, _MAX_REASON_CHARS))
     named = f"{brief_text(name, _MAX_NAME_CHARS)!r}, which is not in the list" if name else "no model"
     # A text here would get a link to LangChain's troubleshooting page appended.
-    raise OutputParserException(ValueError(f"the language model named {named}"))
+    raise OutputParserException(ValueError(f"the selector named {named}"))
 
 
 def _read_reply(text: str, candidates: Sequence[Candidate]) -> Mapping[str, Any]:
