@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
-from jarvis_agent.planning.offline.chinese_slots import ClauseMatch, clause_of, found, in_english
+from jarvis_agent.planning.offline.chinese_slots import Clause, ClauseMatch, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
@@ -86,6 +86,9 @@ class _Reading:
                 self.steps.pop()
                 hit = longer
         self._at_hand |= clause_of(text, self._masked).kinds()
+        if hit is None and self.steps and _RE.OTHER_ORDER.match(text):
+            self.steps.append(Step(text, original=clause_of(text, self._masked).original(), task=UNKNOWN))
+            return
         if hit is None or hit.rule.task == CONTEXT:
             self.waiting.append(in_english(hit) if hit else text)
             return
@@ -105,12 +108,15 @@ class _Reading:
             return None
         clause = clause_of(text, self._masked)
         named = clause.kinds() or (set() if self._made else self._at_hand)
-        for kinds in [named] if named or not self._made else [self._made, self._at_hand]:
-            hits = (found(rule, clause, kinds) for rule in load_rules().all)
-            hit = next((hit for hit in hits if hit is not None), None)
-            if hit is not None:
-                return hit
-        return None
+        tried = [named] if named or not self._made else [self._made, self._at_hand]
+        hits = [hit for kinds in tried if (hit := _first(clause, kinds)) is not None]
+        of_it = [hit for hit in hits if hit.rule.kinds] if _RE.OF_IT.search(text) else []
+        return next(iter(of_it or hits), None)
+
+
+def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
+    hits = (found(rule, clause, kinds) for rule in load_rules().all)
+    return next((hit for hit in hits if hit is not None), None)
 
 
 def _says_again(hit: ClauseMatch, last: ClauseMatch) -> bool:

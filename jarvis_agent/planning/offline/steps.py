@@ -7,6 +7,7 @@ Steps are taken in their order, since each may speak of what the ones before it 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.arguments import add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
-from jarvis_agent.planning.offline.clauses import Step, first_of
+from jarvis_agent.planning.offline.clauses import Step, first_of, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
@@ -121,11 +122,11 @@ class StepPlanner:
             self._linker.discourse.mention(step.text)
             asks = START.match(step.text)
             return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
-        likely = [
-            (spec, score)
-            for spec, score in ranked
-            if score >= max(WEIGHTS.understood, ranked[0][1] - WEIGHTS.margin)
-        ]
+        best = ranked[0][1] if ranked else 0.0
+        is_own = bool(ranked) and ranked[0][0].category == "tool"
+        is_guess = best < WEIGHTS.clear and is_other_order(step.text) and not is_own
+        least = math.inf if is_guess else max(WEIGHTS.understood, best - WEIGHTS.margin)
+        likely = [(spec, score) for spec, score in ranked if score >= least]
         if refusal := self._refusal(step, scores, likely):
             return refusal
         reasons = []
