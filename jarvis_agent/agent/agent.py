@@ -26,7 +26,7 @@ from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import checked_stage, make_runners, make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.errors import ConfigError, InputError, MissingExtraError
+from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
@@ -116,15 +116,9 @@ class JarvisAgent(Runnable[Any, Run]):
 
     @cached_property
     def graph(self) -> JarvisGraph:
-        """The agent as a LangGraph graph, sync and async, with `messages` in its state.
+        """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
+        from jarvis_agent.agent.graph import build_graph
 
-        Raises:
-            MissingExtraError: langgraph is not installed.
-        """
-        try:
-            from jarvis_agent.agent.graph import build_graph
-        except ImportError as error:
-            raise MissingExtraError("a graph or a checkpointer", "durable") from error
         return build_graph(self.stages, self.checkpointer, approve=self.approve)
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
@@ -288,11 +282,11 @@ class JarvisAgent(Runnable[Any, Run]):
     @cached_property
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
-            raise ConfigError("this needs an agent with a checkpointer: JarvisAgent(checkpointer=…)")
-        graph = self.graph  # reports a missing extra
+            what, rest = ("approve=True", ", approve=True") if self.approve else ("this", "")
+            raise ConfigError(f"{what} needs a checkpointer: JarvisAgent(checkpointer=…{rest})")
         from jarvis_agent.agent.stored_runs import StoredRuns
 
-        return StoredRuns(graph, self.settings, approve=self.approve)
+        return StoredRuns(self.graph, self.settings, approve=self.approve)
 
     async def _runners(self) -> Mapping[str, TaskRunner]:
         if self._given is not None:
@@ -330,9 +324,13 @@ class JarvisAgent(Runnable[Any, Run]):
     ) -> AsyncIterator[Run]:
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
+            shown = False
             async with aclosing(self.events(value, config)) as events, aclosing(chunks(events)) as found:
                 async for chunk in found:
+                    shown = True
                     yield chunk
+            if not shown:
+                yield await self._waiting_run(config)
 
 
 async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:

@@ -50,7 +50,7 @@ async def ask_planner(
     except StageTimeoutError:
         note = f"{what} did not finish in its time ({limit[1]})"
     except JarvisError as error:
-        note = str(error)
+        note = f"{what} failed: {error}"
     except Exception as error:
         logger.error("%s failed: %s", what, format_traceback(error))
         note = f"{what} failed ({type(error).__name__}); see the log"

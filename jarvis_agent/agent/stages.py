@@ -52,21 +52,15 @@ def make_stages(
     planner: Runnable[Any, Any] | None,
     responder: Runnable[Any, Any] | None,
 ) -> PipelineStages:
-    """The given stages, else those of the language model with their fallbacks without one."""
+    """The given stages, else those of the language model, else those without one."""
     from jarvis_agent.planning.offline import OfflinePlanner
 
     offline = OfflinePlanner(settings=settings)
     if client is not None:
         return PipelineStages(
             runners=runners,
-            planner=planner
-            or planning_chain(client, settings=settings)
-            .with_fallbacks([offline], exception_key="error")
-            .with_config(run_name="plan"),
-            responder=responder
-            or response_chain(client, settings=settings)
-            .with_fallbacks([template_responder()], exception_key="error")
-            .with_config(run_name="respond"),
+            planner=planner or planning_chain(client, settings=settings),
+            responder=responder or response_chain(client, settings=settings),
             settings=settings,
             fallback_planner=offline,
             replanner=None if planner else replanning_chain(client, settings=settings),
@@ -82,7 +76,7 @@ def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     for tool in tools:
         if not isinstance(tool, BaseTool):
             raise ConfigError(
-                f"{tool!r} is no LangChain tool; `langchain_core.tools.tool` makes one from a function"
+                f"{tool!r} is not a LangChain tool; `langchain_core.tools.tool` makes one from a function"
             )
         if tool.name in runners:
             raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")

@@ -7,6 +7,8 @@ Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type":
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -21,7 +23,6 @@ from jarvis_agent.core.types import Frozen
 _FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
 _TAKES = {
     "input": "a text",
-    "files": "a path or URL, or a list of them",
     "chat_history": 'a list of messages such as {"role": "user", "content": "…"}',
     "messages": 'a list of messages such as {"role": "user", "content": "…"}',
 }
@@ -33,7 +34,8 @@ class Request(Frozen):
 
     Attributes:
         input: the text of the request.
-        files: paths or http(s) URLs; a single one needs no list.
+        files: paths, http(s) URLs, bytes or PIL images; a single one needs no list. Bytes and images become
+            data URIs.
         chat_history: earlier messages of the chat, oldest first.
         messages: LangChain messages instead of `input`. The last human one is the request, its image and
             audio content blocks are files, and earlier messages are the history.
@@ -57,10 +59,8 @@ class Request(Frozen):
 
     @field_validator("files", mode="before")
     @classmethod
-    def _as_strings(cls, value: Any) -> Any:
-        if isinstance(value, str | PurePath):
-            return [str(value)]
-        return [str(item) for item in value] if isinstance(value, list | tuple) else value
+    def _as_names(cls, value: Any) -> Any:
+        return [_file_name(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
     @classmethod
     def of(cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage) -> Request:
@@ -106,12 +106,28 @@ class Request(Frozen):
         return places[-1] if places else None
 
 
+def _file_name(item: Any) -> str:
+    """A path or URL as it is; other forms of a file as a data URI. Raises ValueError."""
+    if isinstance(item, str | PurePath):
+        return str(item)
+    mime, content = "", item
+    if hasattr(item, "getbands"):  # PIL is not imported for requests without images.
+        mime, buffer = "image/png", io.BytesIO()
+        item.save(buffer, "PNG")
+        content = buffer.getvalue()
+    if isinstance(content, bytes | bytearray):
+        return f"data:{mime};base64,{base64.b64encode(content).decode()}"
+    raise ValueError(f"a file is a path, a URL, bytes or a PIL image, not of type {type(item).__name__}")
+
+
 def _fault(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         # The lines after LangChain's first one link to its manual.
         return f"a message of this one cannot be read: {_shown(describe_error(error).splitlines()[0])}"
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else ""
+    if field == "files":
+        return f"files: {first['msg'].removeprefix('Value error, ')}"
     if field in _TAKES:
         return f"{field}: this takes {_TAKES[field]}, not {_shown(repr(first['input']))}"
     if field:

@@ -12,9 +12,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    ModelWrapValidatorHandler,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.core.errors import ConfigError
@@ -35,8 +44,8 @@ class Settings(BaseSettings):
     # The language model.
     model: str | None = Field(None, description="init_chat_model string, or a model name for base_url")
     base_url: str | None = Field(None, description="an OpenAI-compatible server")
-    api_key: SecretStr | None = Field(None, description="key for base_url, if it wants one")
-    llm_timeout: float = Field(60.0, gt=0, description="longest silence of the LLM, in seconds")
+    api_key: SecretStr | None = Field(None, description="key for base_url, if it requires one")
+    llm_timeout: float = Field(60.0, gt=0, description="longest wait for the LLM's next token, in seconds")
     structured_output: Literal["auto", "always", "never"] = Field(
         "auto",
         description="ask for a JSON schema: where the model can, as far as is known, always, or never",
@@ -48,7 +57,7 @@ class Settings(BaseSettings):
     # Prompts and planning.
     prompts: Literal["default", "paper", "small"] | Path = Field(
         "default",
-        description="prompt set (small: for models of about a billion weights), or a directory of one",
+        description="prompt set (small: for models of about 1 billion parameters), or a directory of one",
     )
     max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
     context_window: int | None = Field(
@@ -88,7 +97,7 @@ class Settings(BaseSettings):
     # Execution.
     max_parallel: int = Field(16, ge=1, description="tasks, and choices of models, at once")
     run_timeout: float = Field(900.0, gt=0, description="longest run, in seconds")
-    task_timeout: float = Field(300.0, gt=0, description="longest work on one task, in seconds")
+    task_timeout: float = Field(300.0, gt=0, description="time limit for one task, in seconds")
     retries: int = Field(2, ge=0, description="further tries of one candidate after a transient failure")
     memory_budget: int | None = Field(
         None,
@@ -101,7 +110,7 @@ class Settings(BaseSettings):
     )
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
-        "auto", description='numbers they compute with: "auto", "float32", "bfloat16", "float16"'
+        "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
     )
     seed: int = Field(0, description="seed of models that draw at random")
 
@@ -136,6 +145,19 @@ class Settings(BaseSettings):
         if info.field_name != "policies":
             return parts
         return {task.strip(): policy.strip() for task, _, policy in (part.partition("=") for part in parts)}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _known(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(values)
+        except ValidationError as error:
+            unknown = [str(one["loc"][0]) for one in error.errors() if one["type"] == "extra_forbidden"]
+            if not unknown:
+                raise
+            close = get_close_matches(unknown[0], cls.model_fields, n=1)
+            advice = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"there is no setting {unknown[0]!r}{advice}") from None
 
     def model_post_init(self, context: Any) -> None:
         """Register the keys as secrets."""
@@ -200,7 +222,7 @@ def load_settings(**given: Any) -> Settings:
         ConfigError: a value is invalid; the message names the field or the variable.
     """
     for name, nearest in misspelt_variables(os.environ).items():
-        logger.warning("%s is no setting and changes nothing; did you mean %s?", name, nearest)
+        logger.warning("%s is not a setting and is ignored; did you mean %s?", name, nearest)
     given = {field: value for field, value in given.items() if value is not None}
     try:
         return Settings(**given)

@@ -155,13 +155,18 @@ class Candidate(Frozen):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
+ChosenBy = Literal["llm", "selector", "rank", "pinned", "only"]
+"""What chose a model."""
+
+
 class Selection(Frozen):
     """The model chosen for one task, and its fallbacks.
 
     Attributes:
         model: id of the chosen model.
         reason: why it was chosen.
-        chosen_by: "llm" (the selection chain), "rank", "pinned" (the user), or "only" (a single candidate).
+        chosen_by: "llm" (the selection chain), "selector" (the user's), "rank", "pinned", or "only" (a
+            single candidate).
         placement: why it runs here or hosted ("it is on this machine"); "" for an algorithm.
         candidates: the chosen model and its fallbacks, in order. A model that can run both here and hosted
             appears twice, with different backends.
@@ -172,7 +177,7 @@ class Selection(Frozen):
 
     model: str
     reason: str
-    chosen_by: Literal["llm", "rank", "pinned", "only"] = "rank"
+    chosen_by: ChosenBy = "rank"
     placement: str = ""
     candidates: list[Candidate] = Field(default_factory=list)
     rejected: dict[str, str] = Field(default_factory=dict)

@@ -43,7 +43,7 @@ Emit = Callable[[Event], None]
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of one type: an HFTaskTool, or a LangChainTask around any other tool."""
+    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool."""
 
     @property
     def spec(self) -> TaskSpec:
@@ -60,7 +60,7 @@ class TaskRunner(Protocol):
 
 
 class ResultStore(Protocol):
-    """Stores task results, so that a resumed run does not repeat them (agent/checkpoints.py)."""
+    """Stores task results, so that a resumed run does not repeat them (agent/steps.py)."""
 
     async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
         """The stored result of the task, else the result of `work` once it is stored.

@@ -1,6 +1,6 @@
 """Run: the plan, the results and the answer of one request; Event: a step of a run as it happens.
 
-The chunks of a streamed run add up to the whole: `sum_of(agent.stream("…")) == agent.invoke("…")`.
+The chunks of a streamed run add up to the whole: `sum(agent.stream("…"), Run())` is the Run of `invoke`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Run(Frozen):
 
     @property
     def messages(self) -> list[AIMessage]:
-        """The answer as a LangChain message; `artifact` in `additional_kwargs` lists the files as JSON.
+        """The answer as a LangChain message; `artifacts` in `additional_kwargs` lists the files as JSON.
 
         A node of a graph with `messages` in its state can return it as it is.
         """
@@ -114,7 +114,7 @@ class Event(Frozen):
         planned    the plan is complete                   plan
         token      a piece of the answer                  text
         note       something the user should know         text
-        done       the run has ended                      run, whole
+        done       the run has ended                      run
 
     `seconds` is the time since the run began.
     """

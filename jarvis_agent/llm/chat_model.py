@@ -100,18 +100,20 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
     try:
         return _at_zero(init_chat_model(name))
     except Exception as error:
-        why = _no_provider(name) if "infer model provider" in str(error) else error
-        raise ConfigError(
-            f'the language model "{name}" cannot be created: {why} Name a model as "provider:model", '
-            f'such as "openai:{OPENAI_MODEL}"; for an OpenAI-compatible server set JARVIS_BASE_URL too.'
-        ) from error
+        why = _no_provider(name) if "infer model provider" in str(error) else str(error).rstrip(".")
+        raise ConfigError(f'the language model "{name}" cannot be created: {why}.') from error
 
 
 def _no_provider(name: str) -> str:
     """Replaces LangChain's message, which lists all providers."""
     provider, named, _ = name.partition(":")
     close = get_close_matches(provider, {"openai", *PROVIDERS}, n=1) if named else []
-    return "no provider is known for it" + (f'; did you mean "{close[0]}"?' if close else ".")
+    return (
+        "no provider is known for it"
+        + (f'; did you mean "{close[0]}"?' if close else ".")
+        + f' Name a model as "provider:model", such as "openai:{OPENAI_MODEL}"; '
+        "for an OpenAI-compatible server set JARVIS_BASE_URL too"
+    )
 
 
 def _openai(

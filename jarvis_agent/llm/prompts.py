@@ -169,7 +169,8 @@ def fill(
     fixed: dict[str, Any] = {name: value for name, value in used.items() if name not in slots}
     marks = {name: f"\0{name}\0" for name in slots}
     try:
-        text = template.invoke(fixed | marks).to_string()
+        # `invoke` would be a run of its own in traces.
+        text = template.format_prompt(**fixed, **marks).to_string()
     except KeyError as error:
         raise ConfigError(
             f"the prompt template has unknown variables ({error.args[0].splitlines()[0]}); "

@@ -175,7 +175,7 @@ def _as_messages(
     """An example as the human message of the same template, and the plan as the reply."""
     request = PlanRequest(example.input, example.files, example.chat)
     shown = fill(template, {**values, **_request_variables(request)}, window=1_000_000)
-    messages = template.invoke(shown).to_messages()
+    messages = template.format_prompt(**shown).to_messages()
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = example.to_json(as_object=as_object)
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]

@@ -117,8 +117,8 @@ def _conclusion(parser: StreamingPlanParser) -> Plan:
     """The last chunk: the notes."""
     if parser.errors and not parser.tasks:
         raise LLMError(
-            f"it wrote nothing that can be used: {'; '.join(parser.notes)}. "
-            "Use a larger model; for one of about a billion weights, JARVIS_PROMPTS=small may help."
+            f"{'; '.join(parser.notes)}. "
+            "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
         )
     return Plan(notes=parser.notes)
 

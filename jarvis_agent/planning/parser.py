@@ -152,7 +152,8 @@ class StreamingPlanParser:
         if self._surplus:
             yield f"tasks left out: {self._surplus}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
-            yield f"no plan was found in: {shorten(self._no_task or self._reader.prose or '(no text)')}"
+            written = self._no_task or self._reader.prose
+            yield f"the reply contains no plan: {f'“{shorten(written)}”' if written else '(no text)'}"
         elif self._no_task and self._nodes.all:
             yield f"this is not a task and was left out: {shorten(self._no_task)}"
         for node in self._nodes.all:

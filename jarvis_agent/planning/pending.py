@@ -50,7 +50,9 @@ class PendingTask:
     place: int = -1
 
     def __str__(self) -> str:
-        return f"task {self.id} ({self.draft.spec.name})" if self.draft else f"task {self.id}"
+        if self.draft:
+            return f"task {self.id} ({self.draft.spec.name})"
+        return f"task {self.id}" if self.id == self.label else f"task number {self.place + 1}"
 
     @property
     def ids(self) -> list[int]:

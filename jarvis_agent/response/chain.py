@@ -43,7 +43,7 @@ from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.path_checker import PathChecker
 from jarvis_agent.response.report import report, troubles
-from jarvis_agent.response.results import model_assignment, predictions, totals
+from jarvis_agent.response.results import file_names, model_assignment, predictions, replace_texts, totals
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -195,11 +195,17 @@ def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The values of the prompts' variables, the most important first."""
     results, plan = list(inputs.get("results") or ()), _plan(inputs)
     turns = PlanRequest.of({**inputs, "tools": None}).turns
+    names = file_names(results)
+
+    def named(value: Any) -> Any:
+        # Paths differ between runs. With names, an identical run has an identical prompt for LLM caches.
+        return replace_texts(value, names)
+
     tasks = [task.model_dump() | {"args": truncate_json(task.args, 150)} for task in plan.tasks]
     return {
         "input": shorten_text(inputs["input"]),
-        "predictions": shorten_rows(lambda budget: predictions(results, budget)),
-        "totals": shorten_data(totals(results)),
+        "predictions": shorten_rows(lambda budget: named(predictions(results, budget))),
+        "totals": shorten_data(named(totals(results))),
         "model_assignment": shorten_data(model_assignment(results)),
         "tasks": shorten_data(tasks),
         "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
@@ -221,6 +227,7 @@ def _path_checker(inputs: Mapping[str, Any]) -> PathChecker:
     ]
     return PathChecker(
         made=made,
+        names={name: path for path, name in file_names(results).items()},
         known=[*request.files, *(resource for turn in request.turns for resource in turn.resources)],
         quoted=quoted,
         missing=phrases(request.text).no_file,

@@ -55,6 +55,7 @@ class PathChecker:
 
     Args:
         made: resources of this run; only these replace a path that does not exist.
+        names: names that stand for paths: {"0-canny.png": "/outputs/1/0-canny.png"}.
         known: other resources that may be named: given files, and those of earlier turns.
         quoted: plain data or texts (the request, outputs, errors) whose words may be repeated.
         missing: the mark after a path that does not exist.
@@ -68,12 +69,14 @@ class PathChecker:
         quoted: Iterable[Any] = (),
         missing: str = "(no such file)",
         looks: bool = True,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         made, known = list(made), [*made, *known]
         self._made = {str(resource.path): resource.kind for resource in made if resource.path is not None}
         self._paths = {str(resource.path): None for resource in known if resource.path is not None}
         texts = [*self._paths, *(resource.name for resource in known), *_texts(list(quoted))]
         self._allowed = {name for text in texts for name in _names(text)}
+        self._full = names or {}
         self._missing = missing
         self._looks = looks
         self._held = ""
@@ -113,6 +116,8 @@ class PathChecker:
 
     def _check_path(self, text: str) -> str:
         path = text.rstrip(".,;:!?")
+        if path in self._full:
+            return self._full[path] + text[len(path) :]
         if not _looks_like_path(path) or path in self._allowed or self._exists(path):
             return text
         unknown = path if "://" in path else f"{path} {self._missing}"

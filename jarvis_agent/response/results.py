@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.core.types import TaskResult
@@ -56,6 +56,22 @@ def _files(result: TaskResult, budget: int) -> list[str]:
         if budget < 0 and place:
             return [*paths[:place], f"… {len(paths) - place} more"]
     return paths
+
+
+def file_names(results: Iterable[TaskResult]) -> dict[str, str]:
+    """By path of a file that was made: its name, where no other file has it."""
+    paths = dict.fromkeys(path for result in results for path in result.paths())
+    count = Counter(path.name for path in paths)
+    return {str(path): path.name for path in paths if count[path.name] == 1}
+
+
+def replace_texts(value: Any, names: Mapping[str, str]) -> Any:
+    """Plain data with each of these texts replaced, also as a key."""
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, Mapping):
+        return {replace_texts(key, names): replace_texts(entry, names) for key, entry in value.items()}
+    return [replace_texts(entry, names) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def model_assignment(results: Iterable[TaskResult]) -> dict[str, dict[str, str]]:

@@ -9,13 +9,16 @@ The chain is prompt template | chat model | `ModelChoiceParser`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig
 
+from jarvis_agent.core.async_runnable import AsyncRunnable
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.text import brief_text
@@ -35,6 +38,7 @@ from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.runnables.graph import Graph
 
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
@@ -71,27 +75,51 @@ def selection_chain(
         LLMError: from `invoke`, if the model fails.
     """
     client = open_client(llm, settings)
-    template = load_prompts(prompts or client.settings.prompts, "select").select
-    window = context_window(client.model, client.settings)
-
-    def prompt_values(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return fill(template, _variables(inputs), window)
-
-    def chain_for(inputs: Mapping[str, Any]) -> Runnable[Any, ModelChoice]:
-        candidates = inputs["candidates"]
-        model = client.for_stage("select", schema=choice_schema(candidates))
-        return _inline(prompt_values) | template | model | ModelChoiceParser(candidates=candidates)
-
-    return _inline(chain_for).with_config(run_name="select")
+    return SelectionChain(client, load_prompts(prompts or client.settings.prompts, "select").select)
 
 
-def _inline(function: Callable[[Any], Any]) -> RunnableLambda[Any, Any]:
-    """Return a Runnable that calls the function in the event loop instead of a thread."""
+class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
+    """See `selection_chain`."""
 
-    async def call(value: Any) -> Any:
-        return function(value)
+    name = "select"
 
-    return RunnableLambda(function, call)
+    def __init__(self, client: LLMClient, template: BasePromptTemplate[Any]) -> None:
+        self.client = client
+        self.template = template
+        self.window = context_window(client.model, client.settings)
+
+    async def astream(
+        self,
+        input: dict[str, Any],  # noqa: A002 - LangChain's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[ModelChoice, None]:
+        """The choice, in one piece."""
+        for name in ("task", "candidates"):
+            if name not in input:
+                raise InputError(
+                    f'the selection chain takes a dict with "input", "task" and "candidates"; '
+                    f'"{name}" is missing'
+                )
+        values = fill(self.template, _variables(input), self.window)
+        yield await self._chain(input["candidates"]).ainvoke(values, config)
+
+    def join(self, chunks: list[ModelChoice]) -> ModelChoice:
+        """The choice."""
+        return chunks[-1]
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The graph of the chain: prompt, model, parser."""
+        return self._chain([]).get_graph(config)
+
+    def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
+        """The prompt."""
+        return [self.template]
+
+    def _chain(self, candidates: Sequence[Candidate]) -> Runnable[Any, ModelChoice]:
+        model = self.client.for_stage("select", schema=choice_schema(candidates))
+        parser = ModelChoiceParser(candidates=list(candidates))
+        return (self.template | model | parser).with_config(run_name="select")
 
 
 def _variables(inputs: Mapping[str, Any]) -> dict[str, str | Truncator]:
@@ -178,7 +206,7 @@ def resolve_choice(choice: Any, candidates: Sequence[Candidate]) -> ModelChoice:
         return ModelChoice(id=found.id, reason=brief_text(reason, _MAX_REASON_CHARS))
     named = f"{brief_text(name, _MAX_NAME_CHARS)!r}, which is not in the list" if name else "no model"
     # A text here would get a link to LangChain's troubleshooting page appended.
-    raise OutputParserException(ValueError(f"the language model named {named}"))
+    raise OutputParserException(ValueError(f"the selector named {named}"))
 
 
 def _read_reply(text: str, candidates: Sequence[Candidate]) -> Mapping[str, Any]:

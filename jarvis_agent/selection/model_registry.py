@@ -97,7 +97,7 @@ class ModelRegistry:
         self._pinned = read_pins(pins or {}).keys()
         given = default_sources(settings) if sources is None else sources
         self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
-        if selector is None and llm is not None:
+        if selector is None and llm is not None and settings.selection != "rank":
             selector = selection_chain(llm, prompts=prompts, settings=settings)
         pool = _lease_pool(settings)
         try:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.exceptions import OutputParserException
@@ -34,9 +34,9 @@ from jarvis_agent.core.errors import (
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.selection.advice import advice, no_candidate_error
-from jarvis_agent.selection.chain import ModelChoice, resolve_choice
+from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import detect_script, task_hints
 from jarvis_agent.selection.pins import Pin, read_pins
@@ -80,7 +80,7 @@ class ModelSelector:
         self._backends = backends
         policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
         self._settings = settings.model_copy(update={"policies": policies})
-        self._chain = _as_runnable(chain) if settings.selection != "rank" else None
+        self._chain = _as_runnable(chain)
         self._pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -150,7 +150,8 @@ class ModelSelector:
             reason = f"{by_rank}; {_explain_failure(error)}"
             return _selection(top[0], listed, reason, "rank", query)
         chosen = next(candidate for candidate in top if candidate.id == choice.id)
-        return _selection(chosen, listed, choice.reason or "the language model chose it", "llm", query)
+        by: ChosenBy = "llm" if isinstance(self._chain, SelectionChain) else "selector"
+        return _selection(chosen, listed, choice.reason or f"the {by} chose it", by, query)
 
     async def _ask_chain(
         self,
@@ -262,17 +263,17 @@ def _explain_failure(error: Exception) -> str:
     if isinstance(error, OutputParserException):
         return str(error)
     if isinstance(error, TimeoutError):
-        return "the LLM did not choose in time (JARVIS_LLM_TIMEOUT)"
+        return "the selector did not choose in time (JARVIS_LLM_TIMEOUT)"
     if not isinstance(error, JarvisError):
         logger.error("the choice of a model failed: %s", format_traceback(error))
-    return f"the LLM could not choose: {describe_error(error)}"
+    return f"the selector could not choose: {describe_error(error)}"
 
 
 def _selection(
     chosen: Candidate,
     listed: Shortlist,
     reason: str,
-    chosen_by: Literal["llm", "rank", "pinned", "only"],
+    chosen_by: ChosenBy,
     query: SelectionQuery,
 ) -> Selection:
     return Selection(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
+from PIL import Image
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Plan, Request, Run, Settings, Task
@@ -101,6 +102,15 @@ def test_a_request_has_many_forms() -> None:
     assert {call.inputs["image"].path for call in backend.calls} == {Path("a.jpg").absolute()}
 
 
+def test_a_bare_name_in_the_text_means_the_attached_file() -> None:
+    Path("photos").mkdir()
+    photo = picture(Path("photos/b.jpg"))
+    agent, _, backend = small_agent(plan(("image-to-text", [], {"image": "b.jpg"})))
+    with agent:
+        assert agent.invoke({"input": "What is in b.jpg?", "files": [str(photo)]}).ok
+    assert backend.calls[0].inputs["image"].path == photo.absolute()
+
+
 def plan_for_attachment(messages: Any) -> str:
     """A plan for the one file that the prompt lists."""
     name = messages[-1].text.split("<files>\n- ")[1].split("\n")[0].partition(": ")[2]
@@ -127,6 +137,17 @@ def test_images_and_audio_of_a_message_are_files_of_the_request() -> None:
             (given,) = backend.calls[0].inputs.values()
             name = "speech.wav" if given.kind == "audio" else "a.jpg"
             assert given.path.read_bytes() == Path(name).read_bytes()
+
+
+def test_files_may_be_bytes_or_pil_images() -> None:
+    original = Image.open("a.jpg")
+    for file in (Path("a.jpg").read_bytes(), original):
+        agent, _, backend = small_agent(plan_for_attachment)
+        with agent:
+            run = agent.invoke({"input": "What is this?", "files": [file]})
+        assert [result.error for result in run.results] == [None]
+        given = Image.open(backend.calls[0].inputs["image"].path)
+        assert given.tobytes() == original.tobytes()
 
 
 def test_an_image_of_an_earlier_message_can_be_used() -> None:

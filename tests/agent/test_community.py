@@ -13,7 +13,7 @@ pytest.importorskip("langchain_community")
 from langchain_community import chat_message_histories as histories
 from langchain_community.cache import SQLiteCache
 from langchain_core.caches import InMemoryCache
-from small_agents import DESCRIBE, small_agent
+from small_agents import DESCRIBE, plan, small_agent
 
 pytestmark = [pytest.mark.usefixtures("home"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -24,13 +24,19 @@ def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(
 ) -> None:
     cache = InMemoryCache() if name == "memory" else SQLiteCache("cache.db")
     monkeypatch.setattr("langchain_core.globals._llm_cache", cache)
-    agent, llm, _ = small_agent(DESCRIBE, models=["a", "b"], select='{"id": "image-to-text/b"}')
+    made = "0-text-to-speech.wav"
+    speak = plan(("text-to-speech", [], {"text": "hello"}))
+    agent, llm, _ = small_agent(
+        speak, models=["a", "b"], select='{"id": "text-to-speech/b"}', respond=f"It is in {made}."
+    )
     with agent:
-        first = agent.invoke("Describe a.jpg")
+        first = agent.invoke("Say hello")
         calls = len(llm.calls)
-        second = agent.invoke("Describe a.jpg")
+        second = agent.invoke("Say hello")
     assert (calls, len(llm.calls)) == (3, 3)
-    assert second.answer == first.answer
+    for run in (first, second):
+        assert run.answer == f"It is in {run.results[0].resources[0].path}."
+    assert first.answer != second.answer
     counted = {stage: (usage.calls, usage.cached) for stage, usage in second.usage.items()}
     assert counted == {"plan": (0, 1), "select": (0, 1), "respond": (0, 1)}
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from small_agents import block, picture, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Plan, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
 from jarvis_agent.core.errors import ConfigError
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
@@ -39,6 +39,14 @@ async def waiting(tmp_path: Path, calls: list[str]) -> JarvisAgent:
 
 async def decide(durable: JarvisAgent, decision: Any) -> Any:
     return await durable.ainvoke(Command(resume=decision), THREAD)
+
+
+def test_a_stream_that_stops_for_approval_yields_the_plan(tmp_path: Path, calls: list[str]) -> None:
+    durable = counting_agent(tmp_path, calls).with_checkpointer(InMemorySaver(), approve=True)
+    (chunk,) = durable.stream("count", THREAD)
+    assert [task.task for task in chunk.plan.tasks] == ["count"]
+    run = sum(durable.stream(Command(resume=True), THREAD), Run())
+    assert [result.status for result in run.results] == ["ok"]
 
 
 async def test_a_plan_waits_for_approval(waiting: JarvisAgent, calls: list[str]) -> None:
@@ -80,13 +88,19 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
 
 
+def test_approval_needs_a_checkpointer(tmp_path: Path) -> None:
+    agent = counting_agent(tmp_path, []).with_checkpointer(None, approve=True)
+    with pytest.raises(ConfigError, match=r"^approve=True needs a checkpointer: .*, approve=True\)$"):
+        agent.invoke("count")
+
+
 async def test_after_an_invalid_decision_the_plan_is_shown_again(
     waiting: JarvisAgent, calls: list[str]
 ) -> None:
     """A valid task of an edited plan is kept, and shown before it runs."""
     cases: list[tuple[Any, str, str]] = [
         (7, "approved with True", "one"),
-        ("perhaps later", "no plan was found", "one"),
+        ("perhaps later", "contains no plan", "one"),
         ({"verdict": 1}, "verdict", "one"),
         ([UNKNOWN], "sing", "one"),
         ([TWO, UNKNOWN], "sing", "two"),

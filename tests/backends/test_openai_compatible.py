@@ -91,7 +91,7 @@ FAILURES: list[tuple[Any, type[Exception], str]] = [
     (Failure(404), UnsupportedError, "has no model qwen3:8b (404)"),
     (Failure(400), UnsupportedError, "answered 400"),
     ((DROP,), TransientError, "cannot be reached: Connection error; check that it runs"),
-    ((REFUSE,), UnsupportedError, "I can not help with that"),
+    ((REFUSE,), UnsupportedError, "I cannot help with that"),
     (("<think>and nothing more",), UnsupportedError, "answered nothing"),
     ((ToolUse("rm", {"path": "/"}),), UnsupportedError, "answered nothing"),
     ((HANG,), TransientError, "did not answer within"),

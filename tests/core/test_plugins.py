@@ -46,10 +46,10 @@ class Half:
         ({"planner": object()}, r"the planner is of type object; give a LangChain Runnable"),
         ({"selector": object()}, r"the selector of type object cannot be used"),
         ({"responder": object()}, r"the responder is of type object; give a LangChain Runnable"),
-        ({"tools": [len]}, r"len.* is no LangChain tool"),
+        ({"tools": [len]}, r"len.* is not a LangChain tool"),
         ({"model": object()}, r"the language model is of type object; pass a LangChain chat model"),
         ({"settings": {"task_timeout": -1}}, r"task_timeout: .*greater than 0"),
-        ({"settings": {"task_timout": 1}}, r"task_timout: "),
+        ({"settings": {"task_timout": 1}}, r"there is no setting 'task_timout'; did you mean task_timeout\?"),
         ({"settings": object()}, r"the settings are of type object; give Settings"),
     ],
 )

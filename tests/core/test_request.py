@@ -99,7 +99,11 @@ def test_images_in_a_message_are_content_blocks():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"input": "hi", "files": 3}, "files: this takes a path or URL, or a list of them, not 3"),
+        (
+            {"input": "hi", "files": 3},
+            "files: a file is a path, a URL, bytes or a PIL image, not of type int",
+        ),
+        ({"input": "hi", "files": [{"data": b"x" * 9_999}]}, "bytes or a PIL image, not of type dict"),
         ({"input": ["hi"]}, "input: this takes a text, not ['hi']"),
         ({"messages": "hi"}, "messages: this takes a list of messages such as"),
         ({"inptu": "hi"}, "inptu: there is no such field"),

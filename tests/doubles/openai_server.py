@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _whole(self, request: Received, reply: tuple[Any, ...]) -> None:
         said = "".join(piece for piece in reply if isinstance(piece, str))
-        refusal = "I can not help with that." if REFUSE in reply else None
+        refusal = "I cannot help with that." if REFUSE in reply else None
         if DROP in reply or GARBAGE in reply or HANG in reply:
             self._break(HANG in reply)
             return
@@ -204,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif piece is GARBAGE:
                 self._send(b"data: \xff\xfe{not json\n\n")
             elif piece is REFUSE:
-                self._event(_delta({"refusal": "I can not help with that."}))
+                self._event(_delta({"refusal": "I cannot help with that."}))
             elif isinstance(piece, Mishap):
                 self._break(piece is HANG)
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -98,11 +99,16 @@ def test_a_run_is_one_tree_in_a_tracer() -> None:
         ("image-to-text/first", True),
         ("image-to-text/second", False),
     ]
-    assert all(_has_llm_call(below[name]) for name in ("plan", "select", "respond"))
+    for name in ("plan", "select", "respond"):
+        kinds = [run.run_type for run in _leaves(below[name])]
+        assert kinds == ["prompt", "llm", "parser"], name
 
 
-def _has_llm_call(run: Any) -> bool:
-    return run.run_type == "llm" or any(map(_has_llm_call, run.child_runs))
+def _leaves(run: Any) -> Iterator[Any]:
+    if not run.child_runs:
+        yield run
+    for child in run.child_runs:
+        yield from _leaves(child)
 
 
 async def test_another_langchain_tool_is_reported_once() -> None:

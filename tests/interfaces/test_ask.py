@@ -86,7 +86,7 @@ def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
         (Run(plan=Plan(tasks=[CAPTION]), answer="Sorry", usage={"respond": Usage(calls=1)}), False),
         (Run(), False),
         (Run(answer="Hello!", usage={"chat": Usage(calls=1)}), True),
-        (Run(answer="Certainly!", plan=Plan(notes=["no plan was found in: <code>"])), False),
+        (Run(answer="Certainly!", plan=Plan(notes=["the reply contains no plan: <code>"])), False),
         (
             Run(
                 plan=Plan(tasks=[CAPTION, SPEECH]),
@@ -109,7 +109,7 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
 
 
 def test_a_plan_alone_is_a_tree_or_json(capsys: Captured) -> None:
-    plan = Plan(tasks=[CAPTION, SPEECH], notes=["mended"])
+    plan = Plan(tasks=[CAPTION, SPEECH], notes=["repaired"])
     assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=False)
     assert "1 text-to-speech  after 0" in capsys.readouterr().out
     assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=True)

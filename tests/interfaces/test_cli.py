@@ -226,6 +226,7 @@ def test_help_lists_the_commands_and_how_to_ask() -> None:
     assert result.exit_code == 0
     for word in ("ask", "chat", "tasks", "models", "doctor", "--debug", "Examples:"):
         assert word in result.stdout
+    assert 'jarvis "Transcribe speech.wav"' in result.stdout
     assert jarvis("-h").stdout == result.stdout
     assert "--plan-only" in jarvis("ask", "--help").stdout
     assert jarvis("--version").stdout == f"langchain-hugginggpt {__version__}\n"

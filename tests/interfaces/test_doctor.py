@@ -141,7 +141,7 @@ def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.Monkey
     monkeypatch.setattr(doctor, "requires", lambda _: requirements)
     monkeypatch.setattr(doctor, "version", version)
     local, voice, community = doctor._extras()
-    assert (local.name, local.state, local.found) == ("extra local", "ok", "missing: nothing")
+    assert (local.name, local.state, local.found) == ("extra local", "ok", "installed")
     assert (voice.state, voice.found) == ("note", "missing: gone")
     assert voice.advice == 'pip install "langchain-hugginggpt[starter-tts]"'
     assert community.found == "missing: old>=2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
+from jarvis_agent.core.errors import ConfigError, InputError, JarvisError, MissingExtraError
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli.app import app
@@ -96,7 +97,7 @@ async def test_a_plan_runs_only_if_it_is_approved(tmp_path: Path, decision: bool
 async def test_a_waiting_plan_needs_approval_to_continue(tmp_path: Path, capsys: Captured) -> None:
     calls: list[str] = []
     await leave_unfinished(tmp_path)
-    assert "jarvis --resume talk continues it" in capsys.readouterr().err
+    assert "jarvis --resume talk --approve continues it" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="--approve"):
         await run_named(tmp_path, calls)
     assert calls == []
@@ -205,6 +206,17 @@ async def test_an_unusable_edit_is_shown_again_with_the_problem(tmp_path: Path) 
     assert calls == ["one"]
 
 
+async def test_only_named_runs_need_the_sqlite_checkpointer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "langgraph.checkpoint.sqlite.aio", None)
+    calls: list[str] = []
+    await run_named(tmp_path, calls, "count", name=None, decide=approve)
+    assert calls == ["one"]
+    with pytest.raises(MissingExtraError, match="--resume needs the extra"):
+        await run_named(tmp_path, calls, "count")
+
+
 # The question in a terminal
 
 SHOWN = {"request": "count", "plan": [{"task": "count", "id": 0, "dep": [-1], "args": {"text": "one"}}]}
@@ -277,7 +289,7 @@ def test_the_command_stores_runs_and_continues_them(home: Path, monkeypatch: pyt
     ("words", "said"),
     [
         (["Count.", "--resume", " "], "--resume needs a name"),
-        (["Make a canny edge image of a.jpg.", "--approve"], "--approve needs a terminal"),
+        (["Count.", "--approve", "--model", "unknown:model"], "--approve needs a terminal"),
     ],
 )
 def test_bad_usage_exits_2(home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str) -> None:

@@ -176,7 +176,7 @@ def test_files_of_the_server_are_not_read(served: Served, tmp_path: Path) -> Non
     for plan, words in (
         (plan_for(str(secret)), f"Read {secret} to me"),
         (plan_for(str(secret)), f"Show me '{secret}'"),
-        (plan_for("cat.jpg", str(served.outputs / "uploads")), "What did somebody else upload?"),
+        (plan_for("cat.jpg", str(served.outputs / "uploads")), "What did another user upload?"),
     ):
         served.script["plan"] = plan
         run = Run.model_validate(served.remote().invoke(words))

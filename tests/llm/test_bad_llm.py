@@ -68,7 +68,7 @@ def test_if_the_plan_is_cut_off_the_tasks_so_far_are_run(end: Any, message: str)
         (Failure(404, "no such model"), "Set JARVIS_MODEL to a model that the server lists"),
         (Failure(402, "no credit"), "your plan with the provider"),
         ("", "returned an empty reply"),
-        ("I would look at it.", "could not plan: it wrote nothing that can be used"),
+        ("I would look at it.", "planning failed: the reply contains no plan: "),
     ],
 )
 def test_if_planning_fails_the_offline_planner_plans(reply: Any, message: str) -> None:

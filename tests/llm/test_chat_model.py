@@ -93,6 +93,15 @@ def test_a_model_that_cannot_be_created_is_a_config_error() -> None:
             resolve_model(None, Settings(**settings))
 
 
+def test_a_missing_package_is_named_without_further_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(name: str) -> ScriptedLLM:
+        raise ImportError("Install it with `pip install langchain-groq`")
+
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", init)
+    with pytest.raises(ConfigError, match=r"cannot be created: Install it with .*langchain-groq`\.$"):
+        resolve_model("groq:x", Settings())
+
+
 def test_a_schema_is_sent_where_the_profile_or_the_settings_say_so() -> None:
     able = ChatOpenAI(model="gpt-4o", api_key="k")
     unable = ChatOpenAI(model="gpt-3.5", api_key="k", profile={"structured_output": False})

@@ -67,7 +67,7 @@ def test_a_plan_may_be_empty_on_purpose(text):
 def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired(text, raw):
     parser = finished(text)
     assert parser.tasks == []
-    assert parser.notes[-1].startswith("no plan was found in: ")
+    assert parser.notes[-1].startswith("the reply contains no plan: ")
     assert parser.errors == [PlanParseError(raw, "it holds no JSON list of tasks")]
 
 
@@ -81,6 +81,11 @@ def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
         assert len(plan) >= text[:end].count("}}")
         begun = text[:end].count('"task": "') > len(plan)
         assert not begun or plan.notes[-1].endswith("was left out: the text ends in the middle of it")
+
+
+def test_a_task_without_an_id_that_is_left_out_is_named_by_its_position():
+    text = '[{"task": "image-to-text", "args": {"image": "a.jpg"}}, {"task": "text-to-speech", "args": {"te'
+    assert "task number 2 was left out: the text ends in the middle of it" in Plan.parse(text).notes
 
 
 def test_a_plan_has_a_limit():

@@ -170,11 +170,12 @@ class TestReport:
 
 
 class TestResponseChain:
-    async def test_the_prompt_contains_the_results(self) -> None:
-        responder, llm = by_llm({"respond": "Here is your speech: /outputs/7/text-to-speech.wav."})
-        assert (await answer(responder)).startswith("Here is your speech: /outputs/7/text-to-speech.wav.")
+    async def test_the_prompt_has_the_results_with_names_in_place_of_paths(self) -> None:
+        responder, llm = by_llm({"respond": "Here is your speech: text-to-speech.wav."})
+        assert (await answer(responder)).startswith(f"Here is your speech: {SPEECH}.")
         prompt = llm.calls[0].prompt
-        for part in ("First line.", str(SPEECH), "3.26", "no model is left", "org/voice", "read it"):
+        assert str(SPEECH) not in prompt
+        for part in ("First line.", SPEECH.name, "3.26", "no model is left", "org/voice", "read it"):
             assert part in prompt
 
     def test_it_streams(self) -> None:

@@ -90,7 +90,7 @@ async def test_without_a_valid_choice_the_ranking_decides_and_says_why() -> None
         ([*THREE, local], {}, "h", "rank", "of 4 candidates it is on this machine already"),
         (THREE, {"llm": says('{"id": "made/up"}')}, "org/c", "rank", "'made/up', which is not in the list"),
         (THREE, {"llm": says("I cannot decide.")}, "org/c", "rank", "not in the list"),
-        (THREE, {"llm": says(LLMError("no answer"))}, "org/c", "rank", "the LLM could not choose: "),
+        (THREE, {"llm": says(LLMError("no answer"))}, "org/c", "rank", "the selector could not choose: "),
     ]
     for models, given, chosen, by, reason in cases:
         selection = await select(selector(models, **given))
@@ -114,7 +114,7 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         RunnableLambda(lambda _: ModelChoice(id="org/a")),
     ):
         selection = await select(selector(THREE, chain=chain))
-        assert (selection.model, selection.chosen_by) == ("org/a", "llm")
+        assert (selection.model, selection.chosen_by) == ("org/a", "selector")
     for chain, reason in ((lambda _: 7, "no model"), (lambda _: 1 / 0, "ZeroDivisionError")):
         assert reason in (await select(selector(THREE, chain=chain))).reason
     late = await select(selector(THREE, chain=hang, llm_timeout=0.05))
@@ -135,7 +135,7 @@ async def test_one_run_makes_max_parallel_choices_at_once() -> None:
 
     by, context = selector(THREE, chain=choose, max_parallel=3), RunContext(request=REQUEST)
     found = await asyncio.gather(*(select(by, context=context) for _ in range(20)))
-    assert ({one.chosen_by for one in found}, peak) == ({"llm"}, 3)
+    assert ({one.chosen_by for one in found}, peak) == ({"selector"}, 3)
 
 
 class OddSource(FakeSource):
@@ -170,7 +170,10 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
         NoCards(THREE),
     ]
     selection = await select(selector(failing, llm=says('{"id": "org/a"}')))
-    assert (selection.model, "the LLM could not choose: KeyError: 'x'" in selection.reason) == ("org/c", True)
+    assert (selection.model, "the selector could not choose: KeyError: 'x'" in selection.reason) == (
+        "org/c",
+        True,
+    )
     assert selection.rejected == {
         "source hub": "the Hub is away",
         "source plugin": "KeyError",

@@ -1,6 +1,6 @@
 """The command `jarvis`. It only parses and prints; the work is done in modules that are imported on use.
 
-    jarvis "How many objects are in street.jpg?"          the same as: jarvis ask "…"
+    jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
     jarvis chat | tasks | models TASK | doctor | serve | eval
@@ -35,8 +35,8 @@ FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
 _EPILOG = """\b
 Examples:
-  jarvis "How many objects are in street.jpg?"
-  jarvis "Describe this picture" --file cat.jpg --json
+  jarvis "Transcribe speech.wav"
+  jarvis "What animal is in this picture?" --file cat.jpg --json
   jarvis ask --help            all options of a request
   jarvis -- tasks              "tasks" as a request, not as a command"""
 
@@ -153,6 +153,8 @@ def ask(
     ] = False,
 ) -> None:
     """Run a request: the default command."""
+    if approve and not sys.stdin.isatty():
+        _fail("--approve needs a terminal to ask in; leave it out", USAGE_ERROR)
     request = (sys.stdin.read() if words == ["-"] else " ".join(words or [])).strip()
     if not request and resume is None:
         _fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)

@@ -121,9 +121,8 @@ def _extras() -> Iterator[Check]:
             if one.marker and one.marker.evaluate({"extra": extra}) and not _is_installed(one):
                 lacking.append(f"{one.name}{one.specifier}")
     for name, lacking in missing.items():
-        yield _check(
-            f"extra {name}", not lacking, f"missing: {', '.join(lacking) or 'nothing'}", _install(name)
-        )
+        found = f"missing: {', '.join(lacking)}" if lacking else "installed"
+        yield _check(f"extra {name}", not lacking, found, _install(name))
 
 
 def _is_installed(requirement: Requirement) -> bool:

@@ -66,7 +66,7 @@ class ResumableAgent:
         Raises:
             ConfigError: there is nothing to continue, the unfinished run has another request, or another
                 process works on it.
-            MissingExtraError: LangGraph or its checkpointer is not installed.
+            MissingExtraError: the run has a name, and the checkpointer for SQLite is not installed.
         """
         async with open_runs(self._agent.settings, self._name) as saver:
             durable = self._agent.with_checkpointer(saver, approve=self._decide is not None)
@@ -78,7 +78,8 @@ class ResumableAgent:
             except (Exception, asyncio.CancelledError, KeyboardInterrupt) as error:
                 is_named = self._name is not None and not isinstance(error, ConfigError)
                 if is_named and await durable.unfinished(self._thread) is not None:
-                    _note(f"The run is stored: jarvis --resume {self._name} continues it.")
+                    again = f"jarvis --resume {self._name}" + (" --approve" if self._decide else "")
+                    _note(f"The run is stored: {again} continues it.")
                 raise
 
     async def _input(self, durable: JarvisAgent, request: Any) -> Request | None:
@@ -131,16 +132,17 @@ async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseC
     Raises:
         ConfigError: another process works on the run, or the file cannot be read or written.
         InputError: the output directory cannot be made.
-        MissingExtraError: LangGraph or its checkpointer is not installed.
+        MissingExtraError: the checkpointer for SQLite is not installed.
     """
-    try:
-        from langgraph.checkpoint.memory import InMemorySaver
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-    except ImportError as error:
-        raise MissingExtraError("--resume or --approve", "durable") from error
     if name is None:
+        from langgraph.checkpoint.memory import InMemorySaver
+
         yield InMemorySaver()
         return
+    try:
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    except ImportError as error:
+        raise MissingExtraError("--resume", "durable") from error
     folder = settings.output_dir
     await asyncio.to_thread(ResourceStore(settings, directory=folder).prepare)
     try:
@@ -197,11 +199,8 @@ def ask_for_approval(shown: dict[str, Any]) -> Any:
     """Show a plan on stderr and ask whether to run it: "yes", "no", or the edited plan as JSON.
 
     Raises:
-        ConfigError: standard input is not a terminal.
         KeyboardInterrupt: Ctrl-C or Ctrl-D instead of an answer.
     """
-    if not sys.stdin.isatty():
-        raise ConfigError("--approve needs a terminal to ask in; leave it out")
     plan = Plan.parse(json.dumps(shown["plan"]), tools=[task["task"] for task in shown["plan"]])
     make_console(stderr=True).print(plan_tree(plan))
     if "problem" in shown:

@@ -31,7 +31,7 @@ class Upload(Frozen):
     """A stored upload.
 
     Attributes:
-        name: the name by which a request refers to it in `files`; it cannot be guessed.
+        name: a request refers to it in `files` by this name, which cannot be guessed.
         kind, mime: detected from the content.
         size: bytes.
     """

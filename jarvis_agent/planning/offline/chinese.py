@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
-from jarvis_agent.planning.offline.chinese_slots import ClauseMatch, clause_of, found, in_english
+from jarvis_agent.planning.offline.chinese_slots import Clause, ClauseMatch, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
@@ -86,6 +86,9 @@ class _Reading:
                 self.steps.pop()
                 hit = longer
         self._at_hand |= clause_of(text, self._masked).kinds()
+        if hit is None and self.steps and _RE.OTHER_ORDER.match(text):
+            self.steps.append(Step(text, original=clause_of(text, self._masked).original(), task=UNKNOWN))
+            return
         if hit is None or hit.rule.task == CONTEXT:
             self.waiting.append(in_english(hit) if hit else text)
             return
@@ -106,11 +109,18 @@ class _Reading:
         clause = clause_of(text, self._masked)
         named = clause.kinds() or (set() if self._made else self._at_hand)
         for kinds in [named] if named or not self._made else [self._made, self._at_hand]:
-            hits = (found(rule, clause, kinds) for rule in load_rules().all)
-            hit = next((hit for hit in hits if hit is not None), None)
-            if hit is not None:
+            if (hit := _first(clause, kinds)) is not None:
                 return hit
         return None
+
+
+def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
+    """The first rule that fits. What belongs to "it" is made from something that is there, not of words."""
+    rules = load_rules().all
+    if _RE.OF_IT.search(clause.text):
+        rules = tuple(rule for rule in rules if "{rest}" not in rule.english)
+    hits = (found(rule, clause, kinds) for rule in rules)
+    return next((hit for hit in hits if hit is not None), None)
 
 
 def _says_again(hit: ClauseMatch, last: ClauseMatch) -> bool:

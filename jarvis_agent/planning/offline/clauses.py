@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from jarvis_agent.planning.offline.masking import MARK
 from jarvis_agent.planning.offline.patterns import ACTIONS, OPENERS, REFUSES, START, Patterns
-from jarvis_agent.planning.offline.phrases import results
+from jarvis_agent.planning.offline.phrases import UNKNOWN, results
 
 _RE = Patterns("clauses")
 
@@ -66,14 +66,24 @@ def split(text: str, verbs: Sequence[str] = ()) -> list[Step]:
     waiting: list[str] = []
     for clause, asks in (item for sentence in clauses for item in sentence):
         if not asks:
-            waiting.append(clause)
+            if is_other_order(clause):
+                steps.append(Step(clause, task=UNKNOWN))
+            if not any(step.task != UNKNOWN for step in steps) or not is_other_order(clause):
+                waiting.append(clause)
             continue
+        clause, *others = _RE.OTHER_ORDER.split(clause)
         context = " ".join(waiting)
         steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_RE.BESIDE.search(clause))))
+        steps += [Step(other, task=UNKNOWN) for other in others]
         waiting = []
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
     return steps
+
+
+def is_other_order(clause: str) -> bool:
+    """Whether a clause begins with a verb that no task is known by, and an object ("upload it")."""
+    return bool(_RE.OTHER_VERB.match(clause)) and not START.match(clause) and not REFUSES.match(clause)
 
 
 def first_of(steps: Sequence[Step]) -> Sequence[Step]:

@@ -202,6 +202,9 @@ class Discourse:
 
     def _latest(self, known: list[Referent], text: str) -> Referent | None:
         plain = [thing for thing in known if not thing.is_view]
+        last = known[-1].maker if known else None
+        if last is not None and last.category == "control" and _RE.TURNED.search(text):
+            return known[-1]
         found = next(reversed(known if _RE.VIEW.search(text) or not plain else plain), None)
         return self._whole(found, text) if found else None
 

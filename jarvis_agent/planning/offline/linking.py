@@ -38,6 +38,12 @@ class PlanLinker:
         self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in specs.values()}
         self._masked = masked
 
+    def missing(self, name: str) -> str:
+        """The name of a task that is not offered, and why it is not."""
+        if any(spec.category == "tool" for spec in self.offered.values()):
+            return f"{name}, which is not one of the tools"
+        return f"{name}, but no model for it is available here (see `jarvis models {name}`)"
+
     def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
         """Add a task for each set of arguments: several values of an argument are several tasks.
 

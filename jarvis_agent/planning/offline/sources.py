@@ -177,7 +177,7 @@ class StepInputs:
         """
         spec = self.offers(name)
         if spec is None or not spec.inputs:
-            raise PlanError(f"{needed_for} needs {name}, which is not among the tasks offered")
+            raise PlanError(f"{needed_for} needs {self._plans.missing(name)}")
         return self._plans.emit(spec, {principal(spec): values, **more})
 
     def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:

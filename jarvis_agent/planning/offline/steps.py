@@ -7,6 +7,7 @@ Steps are taken in their order, since each may speak of what the ones before it 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.arguments import add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
-from jarvis_agent.planning.offline.clauses import Step, first_of
+from jarvis_agent.planning.offline.clauses import Step, first_of, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
@@ -90,9 +91,7 @@ class StepPlanner:
                 continue
             if self._ranker.is_small_talk(step, scores):
                 asks = START.match(step.text) or place == len(steps) - 1 == 0
-                (notes if asks else talk).append(
-                    f"{self._quoted(step)} asks for nothing that an expert model does"
-                )
+                (notes if asks else talk).append(f"no task type does this: {self._quoted(step)}")
             elif note := self._add(step, scores, text_after):
                 notes.append(note)
         if self._linker.left_out:
@@ -118,18 +117,16 @@ class StepPlanner:
         ranked = self._ranker.ranked(step, scores, text_after)
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
             self._linker.discourse.mention(step.text)
-            return (
-                f"{self._quoted(step)} asks for nothing that the tools do" if START.match(step.text) else None
-            )
+            return f"no tool does this: {self._quoted(step)}" if START.match(step.text) else None
         if ranked and self._repeats_tool(step, ranked[0][0]):
             self._linker.discourse.mention(step.text)
             asks = START.match(step.text)
             return f"{self._quoted(step)} repeats the task {ranked[0][0].name}" if asks else None
-        likely = [
-            (spec, score)
-            for spec, score in ranked
-            if score >= max(WEIGHTS.understood, ranked[0][1] - WEIGHTS.margin)
-        ]
+        best = ranked[0][1] if ranked else 0.0
+        is_own = bool(ranked) and ranked[0][0].category == "tool"
+        is_guess = best < WEIGHTS.clear and is_other_order(step.text) and not is_own
+        least = math.inf if is_guess else max(WEIGHTS.understood, best - WEIGHTS.margin)
+        likely = [(spec, score) for spec, score in ranked if score >= least]
         if refusal := self._refusal(step, scores, likely):
             return refusal
         reasons = []
@@ -140,10 +137,26 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            note = self._add_implied(step, spec, made)
+            note = self._add_implied(step, spec, made) or self._unplanned_tool(step, spec, ranked)
             is_repeated = note is None and len(self._linker.tasks) == planned
             return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
-        return reasons[0] if reasons else None
+        if not reasons:
+            return None
+        wanted, nearness = self._ranker.not_on_offer(step, scores)
+        is_missing = wanted not in ("", OUT_OF_SCOPE) and nearness > best
+        return f"{self._quoted(step)} needs {self._linker.missing(wanted)}" if is_missing else reasons[0]
+
+    def _unplanned_tool(
+        self, step: Step, spec: TaskSpec, ranked: Sequence[tuple[TaskSpec, float]]
+    ) -> str | None:
+        """A note on a tool that may be meant to work on the text that the step's task makes."""
+        if spec.category == "tool" or not spec.makes("text"):
+            return None
+        least = WEIGHTS.understood + WEIGHTS.described
+        tools = [
+            s.name for s, score in ranked if s.category == "tool" and not bank_name(s) and score >= least
+        ]
+        return f"{self._quoted(step)} may also need {tools[0]}, which is not planned" if tools else None
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
@@ -160,12 +173,12 @@ class StepPlanner:
             return None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _RE.CHART.search(step.text):
-            return f"{self._quoted(step)} is nothing that an expert model does"
+            return f"no task type does this: {self._quoted(step)}"
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
-                return f"{self._quoted(step)} is nothing that an expert model does"
-            return f"{self._quoted(step)} needs {wanted}, which is not among the tasks offered"
+                return f"no task type does this: {self._quoted(step)}"
+            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
         return None if likely else f"{self._quoted(step)} is not understood"
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
@@ -186,7 +199,7 @@ class StepPlanner:
     def _add_one(self, step: Step, text: str, name: str) -> str | None:
         implied = self._linker.offered.get(name)
         if implied is None:
-            return f"{self._quoted(step)} needs {name}, which is not among the tasks offered"
+            return f"{self._quoted(step)} needs {self._linker.missing(name)}"
         try:
             add_task(self._linker, self._masked, Step(text), implied)
         except PlanError as error:

@@ -18,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 
 import jarvis_agent.planning.offline
 from jarvis_agent.core.context import ChatTurn
@@ -97,6 +98,18 @@ def test_no_step_of_the_projects_own_requests_is_dropped_silently() -> None:
             wrong.append(f"{asked.request}\n   {steps}\n   {graph(made)} {made.notes}")
         assert not MASKS.search(made.model_dump_json())
     assert len(wrong) <= 3, "\n".join(wrong)
+
+
+def test_a_task_that_is_not_offered_is_named() -> None:
+    @tool
+    def count_words(text: str) -> str:
+        """Count the words of a text."""
+        return str(len(text.split()))
+
+    reasons = {"one of the tools": ["image-to-text", count_words], "`jarvis models": ["image-to-text"]}
+    for reason, tools in reasons.items():
+        made = OfflinePlanner(tools).invoke("Transcribe b.wav")
+        assert reason in " ".join(made.notes)
 
 
 def test_a_request_is_split_where_another_thing_is_asked_for() -> None:
