@@ -66,15 +66,16 @@ def split(text: str, verbs: Sequence[str] = ()) -> list[Step]:
     waiting: list[str] = []
     for clause, asks in (item for sentence in clauses for item in sentence):
         if not asks:
+            is_first = all(step.task == UNKNOWN for step in steps)
             if is_other_order(clause):
-                steps.append(Step(clause, task=UNKNOWN))
-            if not any(step.task != UNKNOWN for step in steps) or not is_other_order(clause):
+                steps.append(Step(clause, task=UNKNOWN if is_first else ""))
+            if is_first or not is_other_order(clause):
                 waiting.append(clause)
             continue
         clause, *others = _RE.OTHER_ORDER.split(clause)
         context = " ".join(waiting)
         steps.append(Step(_with_noun(clause, context), context, is_beside=bool(_RE.BESIDE.search(clause))))
-        steps += [Step(other, task=UNKNOWN) for other in others]
+        steps += [Step(other) for other in others]
         waiting = []
     if waiting:
         steps[-1] = replace(steps[-1], context=" ".join([steps[-1].context, *waiting]).strip())
