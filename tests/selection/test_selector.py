@@ -170,7 +170,10 @@ async def test_a_failing_source_is_recorded_and_the_others_are_used() -> None:
         NoCards(THREE),
     ]
     selection = await select(selector(failing, llm=says('{"id": "org/a"}')))
-    assert (selection.model, "the selector could not choose: KeyError: 'x'" in selection.reason) == ("org/c", True)
+    assert (selection.model, "the selector could not choose: KeyError: 'x'" in selection.reason) == (
+        "org/c",
+        True,
+    )
     assert selection.rejected == {
         "source hub": "the Hub is away",
         "source plugin": "KeyError",
