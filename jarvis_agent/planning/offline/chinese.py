@@ -108,14 +108,18 @@ class _Reading:
             return None
         clause = clause_of(text, self._masked)
         named = clause.kinds() or (set() if self._made else self._at_hand)
-        tried = [named] if named or not self._made else [self._made, self._at_hand]
-        hits = [hit for kinds in tried if (hit := _first(clause, kinds)) is not None]
-        of_it = [hit for hit in hits if hit.rule.kinds] if _RE.OF_IT.search(text) else []
-        return next(iter(of_it or hits), None)
+        for kinds in [named] if named or not self._made else [self._made, self._at_hand]:
+            if (hit := _first(clause, kinds)) is not None:
+                return hit
+        return None
 
 
 def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
-    hits = (found(rule, clause, kinds) for rule in load_rules().all)
+    """The first rule that fits. What belongs to "it" is made from something that is there, not of words."""
+    rules = load_rules().all
+    if _RE.OF_IT.search(clause.text):
+        rules = tuple(rule for rule in rules if "{rest}" not in rule.english)
+    hits = (found(rule, clause, kinds) for rule in rules)
     return next((hit for hit in hits if hit is not None), None)
 
 

@@ -43,6 +43,7 @@ class Cues:
             + WEIGHTS.choice * is_choice
             + WEIGHTS.quantity * _says_amount(step, spec)
             + WEIGHTS.described * (name is None)
+            + WEIGHTS.tool_name * (name is None and _is_called(clause, spec))
             + WEIGHTS.speaks_of_map * bool(is_of_map)
             + WEIGHTS.map_at_hand * self.has_its_map(step, spec)
             + WEIGHTS.thing * _knows_thing(step, name)
@@ -89,6 +90,14 @@ class Cues:
 def _detected() -> frozenset[str]:
     """What models for object-detection know: the classes of COCO, and words for any of them."""
     return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
+
+
+def _is_called(clause: str, spec: TaskSpec) -> bool:
+    """Whether a clause says the whole name of a tool, or begins with its verb, which no other task has."""
+    parts = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", spec.name.lower())
+    verb = clause.partition(" ")[0].lower()
+    is_its_verb = verb not in verbs() and verb in (parts[0], spec.description.partition(" ")[0].lower())
+    return is_its_verb or all(re.search(rf"(?i)\b{re.escape(part)}", clause) for part in parts)
 
 
 def _says_amount(step: Step, spec: TaskSpec) -> bool:

@@ -137,10 +137,26 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            note = self._add_implied(step, spec, made)
+            note = self._add_implied(step, spec, made) or self._unplanned_tool(step, spec, ranked)
             is_repeated = note is None and len(self._linker.tasks) == planned
             return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
-        return reasons[0] if reasons else None
+        if not reasons:
+            return None
+        wanted, nearness = self._ranker.not_on_offer(step, scores)
+        is_missing = wanted not in ("", OUT_OF_SCOPE) and nearness > best
+        return f"{self._quoted(step)} needs {self._linker.missing(wanted)}" if is_missing else reasons[0]
+
+    def _unplanned_tool(
+        self, step: Step, spec: TaskSpec, ranked: Sequence[tuple[TaskSpec, float]]
+    ) -> str | None:
+        """A note on a tool that may be meant to work on the text that the step's task makes."""
+        if spec.category == "tool" or not spec.makes("text"):
+            return None
+        least = WEIGHTS.understood + WEIGHTS.described
+        tools = [
+            s.name for s, score in ranked if s.category == "tool" and not bank_name(s) and score >= least
+        ]
+        return f"{self._quoted(step)} may also need {tools[0]}, which is not planned" if tools else None
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""

@@ -55,6 +55,9 @@ class _Weights(NamedTuple):
     described: float = 0.12
     """For a tool that has only a description, where other tasks have many phrases."""
 
+    tool_name: float = 0.4
+    """The step names a tool that has only a description."""
+
     recognise: float = 0.35
     """Least similarity of a tool's description to the class of task it is recognised as."""
     certain: float = 0.6

@@ -87,6 +87,24 @@ def search_handbook(query: str) -> str:
 
 
 @tool
+def web_search(query: str) -> str:
+    """Find current information."""
+    return query
+
+
+@tool
+def book_flight(city: str) -> str:
+    """Book a flight to a city."""
+    return city
+
+
+@tool
+def count_words(text: str) -> str:
+    """Count the words of a text."""
+    return text
+
+
+@tool
 def weather(city: str) -> str:
     """Tell the weather forecast for a city."""
     return city
@@ -98,7 +116,7 @@ def translate(text: str) -> str:
     return text
 
 
-OWN = [refund_order, send_email, search_handbook, weather, translate]
+OWN = [refund_order, send_email, search_handbook, web_search, book_flight, weather, translate]
 
 
 def test_arguments_of_a_users_tools_are_not_guessed() -> None:
@@ -109,6 +127,9 @@ def test_arguments_of_a_users_tools_are_not_guessed() -> None:
         "Send an email that the parcel is late.": ([], "several arguments (to, subject, body)"),
         f"{search}.": ([("search_handbook", {"query": search})], ""),
         "What is the weather like in Paris?": ([("weather", {"city": "Paris"})], ""),
+        "Search the web for cheap flights to Rome": (
+            [("web_search", {"query": "Search the web for cheap flights to Rome"})], "",
+        ),
     }  # fmt: skip
     wrong = {}
     for request, (wanted, note) in rows.items():
@@ -135,6 +156,9 @@ def test_only_tasks_on_offer_are_planned_and_missing_ones_are_named() -> None:
          ["text-to-video", "text-to-speech"], "combine-video-audio"),
         ("Estimate the depth of a.jpg and read 'Hello there' aloud.", {n: KIT[n] for n in ("t2", "t4")},
          ["t4"], "Estimate the depth"),
+        ("How many words are spoken in a.wav?", ["automatic-speech-recognition", count_words],
+         ["automatic-speech-recognition"], "may also need count_words"),
+        ("Translate hello to French", ["text-to-speech"], [], "needs translation"),
     ]  # fmt: skip
     for request, offered, wanted, note in rows:
         made = plan(request, offered)
