@@ -8,10 +8,10 @@ HFTaskRunner is the same task for the executor, which selects the model before t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal, Self
 
@@ -25,13 +25,16 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
-from jarvis_agent.core.types import Selection, Task, TaskResult
+from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.callbacks import run_as_tool
 from jarvis_agent.execution.fallback import FallbackChain
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
+
+MAX_PRODUCED = 1000
+"""Files that a set of tools can read because it produced them: the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class HFTaskRunner:
 class HFTaskTool(BaseTool):
     """One task type as a tool. It reads the working directory or `allowed_dirs`, and `files`.
 
+    It also reads what tools made together with it produced, and public URLs.
+
     The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
     huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
     """
@@ -97,18 +102,22 @@ class HFTaskTool(BaseTool):
 
     runner: HFTaskRunner = Field(exclude=True, repr=False)
     files: tuple[str, ...] = ()
+    produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = True
 
     @classmethod
-    def of(cls, spec: TaskSpec, registry: ModelRegistry, files: Sequence[str] = ()) -> Self:
-        """The tool of a task type, with its name, description and argument schema."""
+    def of(
+        cls, spec: TaskSpec, registry: ModelRegistry, files: Sequence[str], produced: deque[Resource]
+    ) -> Self:
+        """The tool of a task type; tools that share `produced` read each other's files."""
         return cls(
             name=spec.name,
             description=spec.description,
             args_schema=args_schema_of(spec),
             runner=HFTaskRunner(spec, registry),
             files=tuple(files),
+            produced=produced,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},
         )
 
@@ -148,8 +157,8 @@ class HFTaskTool(BaseTool):
 
     async def _result(self, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
         settings = self.registry.settings
-        roots = () if settings.allowed_dirs else (Path.cwd(),)
-        store = ResourceStore(settings, roots=roots)
+        store = ResourceStore(settings, for_tool=True)
+        store.admit(self.produced)
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
         context = RunContext(request="", config=config)
         began = perf_counter()
@@ -165,7 +174,9 @@ class HFTaskTool(BaseTool):
                 clock=lambda: perf_counter() - began,
                 settings=settings,
             )
-            return await self.runner.run_candidates(selection, call, config)
+            result = await self.runner.run_candidates(selection, call, config)
+            self.produced.extend(made for made in result.resources if made.path is not None)
+            return result
         finally:
             # A disk that does not answer must not block the event loop.
             await run_in_daemon_thread(store.close)

@@ -6,6 +6,7 @@ agent = create_agent(llm, tools)
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,14 +16,15 @@ from pydantic import ConfigDict, PrivateAttr
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
+from jarvis_agent.core.types import Resource
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.tools.hf_task_tool import MAX_PRODUCED, HFTaskTool
 
 
 def hf_tools(
@@ -33,7 +35,7 @@ def hf_tools(
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
     files: Sequence[str] = (),
 ) -> list[BaseTool]:
     """One LangChain tool for each task type of the Hub; they share their models.
@@ -44,13 +46,14 @@ def hf_tools(
         available_only: leave out the tasks that nothing here can run.
         models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         sources, backends: instead of those that the settings give.
+        settings: a dict of some is enough; None: from the environment.
         files: files that the tools may read, beside the working directory or `settings.allowed_dirs`.
 
     Raises:
         ConfigError: an unknown task name.
     """
     specs = [known_task(name) for name in tasks] if tasks is not None else list(TASKS.values())
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     chat = resolve_model(model, settings)
     experts = ModelRegistry(
         settings,
@@ -62,7 +65,8 @@ def hf_tools(
     if available_only:
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
-    return [HFTaskTool.of(spec, experts, files) for spec in specs]
+    produced: deque[Resource] = deque(maxlen=MAX_PRODUCED)
+    return [HFTaskTool.of(spec, experts, files, produced) for spec in specs]
 
 
 class JarvisToolkit(BaseToolkit):

@@ -23,17 +23,12 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
-from jarvis_agent.agent.stages import (
-    checked_stage,
-    make_runners,
-    make_stages,
-    read_settings,
-)
+from jarvis_agent.agent.stages import checked_stage, make_runners, make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.request import Request
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.execution.run import Event, Run

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.planning.chain import planning_chain
@@ -68,16 +68,6 @@ def make_stages(
     responder = responder or template_responder(model_missing=True)
     fallback = offline if planner else None
     return PipelineStages(runners, planner or offline, responder, settings, fallback_planner=fallback)
-
-
-def read_settings(given: Any) -> Settings:
-    if isinstance(given, Settings):
-        return given
-    if given is None or isinstance(given, Mapping):
-        return load_settings(**(given or {}))
-    raise ConfigError(
-        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
-    )
 
 
 def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -231,6 +231,21 @@ def load_settings(**given: Any) -> Settings:
         field = str(first["loc"][0])
         name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
         raise ConfigError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+
+
+def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
+    """Settings, or a dict of some of them; None: from the environment.
+
+    Raises:
+        ConfigError: a value is invalid, or this is something else.
+    """
+    if isinstance(given, Settings):
+        return given
+    if given is None or isinstance(given, Mapping):
+        return load_settings(**(given or {}))
+    raise ConfigError(
+        f"the settings are of type {type(given).__name__}; give Settings(…) or a dict of its fields"
+    )
 
 
 def misspelt_variables(names: Iterable[str]) -> dict[str, str]:

@@ -49,6 +49,8 @@ async def bind_inputs(
 ) -> dict[str, Any]:
     """The task's arguments by name, bound to files and to the results of other tasks.
 
+    Without results, as in a tool that is called alone, nothing is a reference.
+
     Raises:
         InputError: a file is missing or of the wrong kind, or a result lacks the kind that is needed.
     """
@@ -63,13 +65,13 @@ async def _bind(value: Any, arg: Arg, results: Mapping[int, TaskResult], store: 
     if isinstance(value, list):
         return [await _bind(item, arg, results, store) for item in value]
     if arg.kind in MEDIA:
-        refs = refs_in(value)
+        refs = refs_in(value) if results else []
         return await store.resolve(_resource(results[refs[0]], arg.kind) if refs else value, arg.kind)  # type: ignore[arg-type]
     if isinstance(value, dict):
         return {key: await _bind(item, arg, results, store) for key, item in value.items()}
     if not isinstance(value, str):
         return value
-    if not refs_in(value):
+    if not results or not refs_in(value):
         return await store.text_of(value) if arg.kind == "text" else await store.path_of(value)
     values = {i: await _referenced(results[i], arg.kind, store) for i in refs_in(value)}
     return substitute(value, values.__getitem__)

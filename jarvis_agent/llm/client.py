@@ -27,7 +27,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.llm.capabilities import model_options, supports_schema, transport_options
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
@@ -164,7 +164,9 @@ async def _next_within(seconds: float, stream: AsyncIterator[AIMessage]) -> AIMe
         return await anext(stream, None)
 
 
-def open_client(llm: BaseChatModel | LLMClient | str | None, settings: Settings | None = None) -> LLMClient:
+def open_client(
+    llm: BaseChatModel | LLMClient | str | None, settings: Settings | Mapping[str, Any] | None = None
+) -> LLMClient:
     """The client for what a chain takes as `llm`.
 
     Raises:
@@ -172,7 +174,7 @@ def open_client(llm: BaseChatModel | LLMClient | str | None, settings: Settings 
     """
     if isinstance(llm, LLMClient):
         return llm
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     model = resolve_model(llm, settings)
     if model is None:
         raise ConfigError(

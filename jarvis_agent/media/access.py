@@ -25,16 +25,24 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type
 
+_REFUSED = {
+    False: "the plan names {name!r}, which neither the request nor the settings allow; name it in the "
+    "request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS",
+    True: "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
+    "`files=`, or one in the working directory (or in JARVIS_ALLOWED_DIRS, if that is set)",
+}
+"""Why a file or URL is not read, by `for_tool`."""
 _QUOTES = " !'\"`<>[]()"
 
 
 class AccessPolicy:
     """The names that a run may read, and the resource or the error behind each of them."""
 
-    def __init__(self, settings: Settings, roots: Iterable[Path] = ()) -> None:
-        """`roots` are readable directories in addition to `settings.allowed_dirs`."""
+    def __init__(self, settings: Settings, *, for_tool: bool = False) -> None:
+        """A tool called outside a plan reads the working directory, unless `allowed_dirs` are set."""
+        self.for_tool = for_tool
         self._settings = settings
-        self._allowed = (*settings.allowed_dirs, *roots)
+        self._allowed = settings.allowed_dirs or ((Path.cwd(),) if for_tool else ())
         self._granted: dict[str, Resource | InputError] = {}
 
     @cached_property
@@ -88,7 +96,7 @@ class AccessPolicy:
         return self._within_size(path, name)
 
     def open_planned(self, name: str) -> Resource:
-        """Describe a file that only the plan names. Blocks.
+        """Describe a file that only the plan, or a tool's caller, names. Blocks.
 
         Raises:
             InputError: it is missing, unreadable or too large.
@@ -96,11 +104,12 @@ class AccessPolicy:
         """
         path = Path(name).expanduser()
         if not self._is_below_roots(path):
-            raise ForbiddenError(
-                f"the plan names the file {name!r}, which neither the request nor the settings allow; "
-                "name it in the request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
-            )
+            raise self.refusal(name)
         return self._within_size(path, name)
+
+    def refusal(self, name: str) -> ForbiddenError:
+        """The error for a file or URL that may not be read."""
+        return ForbiddenError(_REFUSED[self.for_tool].format(name=name))
 
     def find_planned(self, value: str) -> Resource | None:
         """The file in an allowed directory whose path the whole value is. Blocks."""

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.errors import ForbiddenError, InputError
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
@@ -50,20 +50,18 @@ class ResourceStore:
     The constructor does not touch the disk. `prepare` and `close` block; call them in a thread.
     """
 
-    def __init__(
-        self, settings: Settings, *, roots: Iterable[Path] = (), directory: Path | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, *, directory: Path | None = None, for_tool: bool = False) -> None:
         """Create a store.
 
         Args:
             settings: limits and the access policy.
-            roots: readable directories in addition to `settings.allowed_dirs`.
             directory: where files are written; by default a new directory below `settings.output_dir`.
+            for_tool: serve a tool called outside a plan. It may fetch any public URL (see AccessPolicy).
         """
         run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
         self.settings = settings
         self.directory = (directory or settings.output_dir / run_id).absolute()
-        self._access = AccessPolicy(settings, roots)
+        self._access = AccessPolicy(settings, for_tool=for_tool)
         self._urls: dict[str, asyncio.Lock] = {}
         self._taken: set[str] = set()
         self._prepared = False
@@ -247,6 +245,8 @@ class ResourceStore:
         return value if path is None or await asyncio.to_thread(os.path.exists, value) else str(path)
 
     async def _lookup(self, name: str) -> Resource:
+        if self._access.for_tool and _URL.match(name):
+            self._urls.setdefault(name, asyncio.Lock())
         if name in self._urls:
             async with self._urls[name]:
                 fetched = self._access.find_path(name)
@@ -257,9 +257,7 @@ class ResourceStore:
         if found is not None:
             return found
         if "://" in name:
-            raise ForbiddenError(
-                f"the plan names {name}, which is not in the request; only addresses that you give are read"
-            )
+            raise self._access.refusal(name)
         with name_errors(name):
             return await asyncio.to_thread(self._access.open_planned, name)
 

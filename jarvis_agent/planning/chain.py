@@ -22,7 +22,7 @@ from langchain_core.runnables.graph import Graph
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
@@ -52,7 +52,7 @@ def planning_chain(
     tools: Tools = None,
     prompts: PromptSource | None = None,
     examples: Any = None,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
 ) -> PlanningChain:
     """A Runnable that plans a request as a graph of tasks.
 
@@ -66,13 +66,13 @@ def planning_chain(
         prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured.
         examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
             the prompt set, or else the nearest ones.
-        settings: None: from the environment.
+        settings: a dict of some is enough; None: from the environment.
 
     Raises:
         ConfigError: the model, a prompt or an example cannot be used. Running the chain raises InputError for
             malformed input, and LLMError if the model fails before its first task or writes nothing usable.
     """
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     return PlanningChain(
         open_client(llm, settings),
         load_prompts(settings.prompts if prompts is None else prompts),

@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from jarvis_agent.core import errors
 from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, policy_for
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task, TaskResult
@@ -49,7 +49,7 @@ def replanning_chain(
     It returns the tasks to add with a note, or an empty Plan if nothing can change. If the model fails, it
     returns a note.
     """
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     client = open_client(llm, settings)
     prompt = load_prompts(settings.prompts if prompts is None else prompts, "replan").replan
     specs, window = task_specs(tools), context_window(client.model, settings)

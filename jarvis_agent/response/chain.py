@@ -25,7 +25,7 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
     context_window,
@@ -62,7 +62,7 @@ def response_chain(
     llm: BaseChatModel | LLMClient | str | None,
     *,
     prompts: PromptSource | None = None,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
 ) -> Runnable[dict[str, Any], str]:
     """A Runnable that writes the answer from what the tasks produced. Its run is named "respond".
 
@@ -72,12 +72,12 @@ def response_chain(
     Args:
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
         prompts: a set's name, a directory, or a template; None: as configured.
-        settings: None: from the environment.
+        settings: a dict of some is enough; None: from the environment.
 
     Raises:
         ConfigError: the model or a prompt cannot be used.
     """
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     templates = load_prompts(settings.prompts if prompts is None else prompts, "respond")
     return ResponseChain(open_client(llm, settings), templates, settings)
 

@@ -57,7 +57,7 @@ def selection_chain(
     llm: BaseChatModel | LLMClient | str,
     *,
     prompts: PromptSource | None = None,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
 ) -> Runnable[dict[str, Any], ModelChoice]:
     """Return the chain that chooses a model. Its run is named "select".
 
@@ -67,7 +67,7 @@ def selection_chain(
         llm: a chat model, or a string for `init_chat_model`.
         prompts: a ChatPromptTemplate with the variables `input`, `task`, `task_description` and
             `candidate_models`, or a prompt set by name or directory; None: `settings.prompts`.
-        settings: None: those of the environment.
+        settings: a dict of some is enough; None: those of the environment.
 
     Raises:
         ConfigError: the model or the prompt is invalid.

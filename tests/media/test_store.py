@@ -47,7 +47,7 @@ async def test_a_plan_reads_only_what_the_request_the_chat_or_the_settings_allow
 ) -> None:
     with pytest.raises(ForbiddenError, match="JARVIS_ALLOWED_DIRS"):
         await store.resolve(str(picture), "image")
-    with pytest.raises(ForbiddenError, match="not in the request"):
+    with pytest.raises(ForbiddenError, match="neither the request"):
         await store.resolve("https://example.org/x.png", "image")
     store.admit([Resource(kind="image", path=picture)])  # made by this chat
     assert (await store.resolve(str(picture), "image")).path == picture

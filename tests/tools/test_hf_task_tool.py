@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,19 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.tracers.schemas import Run
-from small_agents import DESCRIBE, EXPERTS, small_agent
+from small_agents import CAPTION, DESCRIBE, EXPERTS, small_agent
 
-from jarvis_agent import JarvisAgent, hf_tools
+from jarvis_agent import (
+    JarvisAgent,
+    OfflinePlanner,
+    hf_tools,
+    planning_chain,
+    response_chain,
+    selection_chain,
+)
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+from jarvis_agent.testing.http_server import Reply, ReplyServer
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -70,3 +81,52 @@ def test_the_calling_agent_reads_why_a_request_cannot_be_used() -> None:
         assert isinstance(message, ToolMessage)
         assert (message.status, answer.text) == ("error", "I cannot see it.")
         assert why in message.text
+
+
+def tools_of(output_dir: Path, **settings: Any) -> dict[str, BaseTool]:
+    """A set of tools by name."""
+    made = hf_tools(
+        tasks=["text-to-speech", "automatic-speech-recognition", "image-to-text", "translation"],
+        sources=[FakeSource(fake_candidate(task) for task in EXPERTS)],
+        backends=[FakeBackend(EXPERTS)],
+        settings={"output_dir": output_dir, **settings},
+    )
+    return {tool.name: tool for tool in made}
+
+
+def test_a_tool_reads_what_a_tool_of_its_set_produced(tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outputs")
+    tools, others = tools_of(outside), tools_of(outside)
+    audio = tools["text-to-speech"].invoke({"text": "hello"}).removeprefix("audio: ")
+    assert Path(audio).is_relative_to(outside)
+    assert tools["automatic-speech-recognition"].invoke({"audio": audio}) == "hello there"
+    assert "may not read" in others["automatic-speech-recognition"].invoke({"audio": audio})
+
+
+def test_a_tool_fetches_a_url_unless_its_address_is_private(home: Path) -> None:
+    image = Reply(body=(home / "a.jpg").read_bytes())
+    with closing(ReplyServer(lambda request: image)) as server:
+        url = f"http://127.0.0.1:{server.server_port}/a.jpg"
+        public = tools_of(home, allow_private_urls=True)  # stands for a public address
+        assert public["image-to-text"].invoke({"image": url}) == CAPTION
+        assert "private" in tools_of(home)["image-to-text"].invoke({"image": url})
+
+
+def test_errors_of_a_tool_speak_of_tools(home: Path) -> None:
+    tool = tools_of(home)["image-to-text"]
+    for image in ("/etc/passwd", "ftp://example.org/a.jpg", "<resource>-0", "missing.jpg", "file:///a.jpg"):
+        error = tool.invoke({"image": image})
+        assert image in error
+        assert not any(word in error for word in ("plan", "request"))
+    assert tools_of(home)["translation"].invoke({"text": "<resource>-0", "tgt_lang": "fr"}) == "une phrase"
+
+
+def test_settings_may_be_a_dict() -> None:
+    llm, settings = ScriptedLLM({}), {"top_k": 2}
+    for make in (hf_tools, planning_chain, selection_chain, response_chain):
+        make(llm, settings=settings)
+    OfflinePlanner(settings=settings)
+    with pytest.raises(ConfigError, match="top_k"):
+        hf_tools(settings={"top_k": 0})
+    with pytest.raises(ConfigError, match="of type int"):
+        OfflinePlanner(settings=3)  # type: ignore[arg-type]

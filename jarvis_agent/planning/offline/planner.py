@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.concurrency import check_cancelled, run_cpu_bound
 from jarvis_agent.core.file_mentions import mentions
-from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
@@ -40,16 +40,17 @@ from jarvis_agent.planning.plan import Plan
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
     """Plans plain English and Chinese requests. Clauses that it does not understand become notes."""
 
-    def __init__(self, tools: Tools = None, *, settings: Settings | None = None) -> None:
+    def __init__(self, tools: Tools = None, *, settings: Settings | Mapping[str, Any] | None = None) -> None:
         """Nothing is loaded before the first plan.
 
         Args:
             tools: what a plan may use: names, TaskSpecs or LangChain tools. None: all task types of the Hub.
-            settings: where the weights of the sentence embeddings are.
+            settings: where the weights of the sentence embeddings are; a dict of some, or None: from the
+                environment.
         """
         self.name = "plan"
         self._specs = task_specs(tools)
-        self._settings = settings or Settings()
+        self._settings = read_settings(settings)
 
     def invoke(
         self,

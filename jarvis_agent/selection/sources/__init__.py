@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 from jarvis_agent.core.plugins import load_plugin
-from jarvis_agent.core.settings import Settings, load_settings
+from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.selection.sources.cache import CacheSource
 from jarvis_agent.selection.sources.hub import HubSource
@@ -26,7 +26,7 @@ def default_sources(settings: Settings | None = None) -> list[ModelSource]:
     Raises:
         ConfigError: the models file, a plug-in or an environment variable is invalid.
     """
-    settings = settings or load_settings()
+    settings = read_settings(settings)
     own = [RegisteredSource.from_yaml(settings.models_file.expanduser())] if settings.models_file else []
     built_in: list[ModelSource] = [StarterSource(settings), CacheSource(settings), HubSource(settings)]
     return [*own, *built_in, *load_plugin_sources(settings)]
