@@ -60,6 +60,7 @@ def cached() -> Counter[str]:
     return Counter({f"{cache.__module__}.{cache.__qualname__}": cache.cache_info().currsize for cache in own})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embeddings", [pytest.param(True, marks=pytest.mark.starter), False])
 async def test_finished_runs_leave_nothing_in_memory(
     embeddings: bool, monkeypatch: pytest.MonkeyPatch

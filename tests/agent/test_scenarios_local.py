@@ -23,6 +23,8 @@ from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.selection.sources.starter import StarterSource
 from jarvis_agent.testing import ScriptedLLM, first_candidate
 
+pytestmark = pytest.mark.slow
+
 FEW = {"num_inference_steps": 2, "height": 32, "width": 32}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "openpose-control": ("vitpose", {}),

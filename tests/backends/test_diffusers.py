@@ -25,6 +25,8 @@ from jarvis_agent.backends.diffusers import pipeline_call  # noqa: E402
 from jarvis_agent.backends.diffusers.backend import DiffusersBackend, DiffusersExpert  # noqa: E402
 from jarvis_agent.backends.diffusers.loading import move_to_device  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BACKEND = DiffusersBackend
 PROMPT = "a red fox"
 UNCONDITIONAL = "unconditional-image-generation"

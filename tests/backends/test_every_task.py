@@ -18,6 +18,8 @@ pytest.importorskip("torch")
 
 from task_cases import CASES, Case
 
+pytestmark = pytest.mark.slow
+
 Built = Callable[[str], Path]
 
 

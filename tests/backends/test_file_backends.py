@@ -41,6 +41,8 @@ from jarvis_agent.backends.diffusers.backend import DiffusersBackend
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 from jarvis_agent.backends.transformers.backend import TransformersBackend
 
+pytestmark = pytest.mark.slow
+
 TEXT_TASK, UNCONDITIONAL = "text-classification", "unconditional-image-generation"
 KINDS: dict[str, Any] = {
     kind.name: kind for kind in (TransformersBackend, DiffusersBackend, SentenceTransformersBackend)

@@ -17,6 +17,8 @@ pytest.importorskip("skops")
 
 from model_bench import fetched
 
+pytestmark = pytest.mark.slow
+
 USELESS = dict.fromkeys(("pytorch_model.bin", "model.pkl", "onnx/model.onnx", "onnx/config.json"), b"useless")
 TEXTS = {"text": "the cat is good", "sentences": ["the dog is good", "who wrote the program ?"]}
 TABLE = {"table": "sales.csv"}

@@ -26,6 +26,8 @@ from jarvis_agent.interfaces.cli.progress import RunProgress
 from jarvis_agent.testing import HubDouble
 from jarvis_agent.testing.hub import HubRequest, Reply
 
+pytestmark = pytest.mark.slow
+
 ONLINE = Settings(offline=False, device="cpu")
 OFFLINE = Settings(offline=True, device="cpu")
 MODEL = Candidate(id="org/model", task="text-to-image")

@@ -17,6 +17,8 @@ from model_bench import Bench, roughly
 
 from jarvis_agent.backends.sentence_transformers import SentenceTransformersBackend
 
+pytestmark = pytest.mark.slow
+
 BACKEND = SentenceTransformersBackend
 QUERY = "who wrote the first program ?"
 TEXTS = ["the cat is good", "who wrote the first program ?", "paris is the capital of france"]

@@ -28,6 +28,8 @@ from model_bench import Bench, as_pickle
 from jarvis_agent.backends.tabular.sklearn import SklearnBackend
 from jarvis_agent.backends.tabular.time_series import ChronosBackend, series_of
 
+pytestmark = pytest.mark.slow
+
 CLASSIFY, REGRESS, FORECAST = "tabular-classification", "tabular-regression", "time-series-forecasting"
 BACKENDS: dict[str, type[LocalBackend]] = {
     CLASSIFY: SklearnBackend,

@@ -25,6 +25,8 @@ from jarvis_agent.backends.transformers.loading import (  # noqa: E402
     load_processor,
 )
 
+pytestmark = pytest.mark.slow
+
 BACKEND = TransformersBackend
 
 

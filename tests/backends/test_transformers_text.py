@@ -21,6 +21,8 @@ from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
 from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BACKEND = TransformersBackend
 TEXT = "Ada wrote the first program. The cat is in Paris."
 LONG = " ".join([TEXT] * 8)

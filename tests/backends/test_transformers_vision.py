@@ -23,6 +23,8 @@ from jarvis_agent.backends.transformers.keypoints import load_detector  # noqa: 
 from jarvis_agent.backends.transformers.vision import predicts_distance  # noqa: E402
 from jarvis_agent.media.video import write_video  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 BACKEND = TransformersBackend
 OFFLINE = Settings(device="cpu", offline=True)
 

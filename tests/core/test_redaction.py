@@ -117,6 +117,7 @@ def test_registered_keys_are_masked_and_short_ones_only_as_words(monkeypatch: py
     assert redact("first one, second one, third one, fourth one") == "(key), second one, (key), (key)"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(30)
 def test_redaction_takes_linear_time() -> None:
     """With quadratic time, this would take hours."""

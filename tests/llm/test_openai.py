@@ -86,6 +86,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.slow
 def test_a_script_runs_sync_and_async_and_exits() -> None:
     command = [sys.executable, "-W", "default::ResourceWarning", "-c", SCRIPT]
     with OpenAIDouble({"plan": DESCRIBE, "respond": "A cat."}) as server:

@@ -62,6 +62,7 @@ def test_audio_whose_number_of_channels_changes_is_refused(tmp_path: Path) -> No
     assert refusals(mixed, "aac", tmp_path) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
 def test_huge_sizes_in_headers_allocate_little_memory(tmp_path: Path) -> None:
     """Measured in a new process: memory freed by other tests would hide it. malloc returns it at once."""

@@ -91,6 +91,7 @@ async def test_a_tool_with_too_many_abandoned_calls_is_not_called_until_they_end
     assert (await agent.ainvoke("Do it")).ok
 
 
+@pytest.mark.slow
 def test_a_tool_that_hangs_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     script = f"""
 import sys, threading
