@@ -100,9 +100,14 @@ def contain_exits_of_tasks() -> None:
         return
 
     def create(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
+        inner = work
         if name := (options.get("context") or copy_context()).get(_stage):
             work = _contain_exit(work, name)
-        return before(loop, work, **options) if before else asyncio.Task(work, loop=loop, **options)
+        task = before(loop, work, **options) if before else asyncio.Task(work, loop=loop, **options)
+        if work is not inner and asyncio.iscoroutine(inner):
+            # A task that is cancelled before it starts never awaits its coroutine.
+            task.add_done_callback(lambda _: inner.close())
+        return task
 
     create.contains_exits = True  # type: ignore[attr-defined]
     loop.set_task_factory(create)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from contextvars import ContextVar
@@ -190,3 +191,18 @@ async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_e
         start_daemon_thread(end).result(10)
     with pytest.raises(RuntimeError, match=type(error).__name__):
         await run_in_daemon_thread(end)
+
+
+async def test_a_task_of_a_stage_that_is_cancelled_before_it_starts_leaves_no_coroutine(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    async def never() -> None: ...
+
+    async def stage() -> None:
+        task = asyncio.create_task(never())
+        task.cancel()
+        await asyncio.wait([task])
+
+    await run_with_timeout(30, stage(), "a stage")
+    gc.collect()
+    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
