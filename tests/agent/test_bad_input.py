@@ -77,10 +77,18 @@ def test_a_bad_file_fails_only_its_task_and_in_files_the_request(case: str) -> N
         assert message in str(caught.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_read_permission_is_named() -> None:
-    picture(Path("bad.jpg")).chmod(0)
-    assert "bad.jpg cannot be read: Permission denied" in str(run_of(TWO).results[0].error)
+def test_a_file_without_read_permission_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def refuse(path: Path, *args: Any, **kwargs: Any) -> Any:  # root may read everything
+        if path.name == "bad.jpg":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **kwargs)
+
+    picture(Path("bad.jpg"))
+    monkeypatch.setattr(Path, "open", refuse)
+    error = run_of(TWO, "Describe bad.jpg").results[0].error
+    assert "bad.jpg cannot be read: Permission denied" in str(error)
 
 
 def described(content: dict[str, Any], name: str = "input") -> Run:
