@@ -78,7 +78,7 @@ class _Reading:
         """Make a step of a clause, or add it to the one before, or keep it as context."""
         is_beside = bool(_RE.BESIDE.match(text))
         text = _RE.BESIDE.sub("", text)
-        hit = None if _RE.REFUSED.match(text) else self._found(text)
+        hit = None if _RE.REFUSED.match(text) or _RE.ERRAND.match(text) else self._found(text)
         last = self._last
         if last and last.rule.is_open and not re.search(MARK, text) and (hit is None or _RE.MORE.match(text)):
             longer = self._found(f"{last.clause.text}，{text}")
@@ -86,7 +86,7 @@ class _Reading:
                 self.steps.pop()
                 hit = longer
         self._at_hand |= clause_of(text, self._masked).kinds()
-        if hit is None and self.steps and _RE.OTHER_ORDER.match(text):
+        if _RE.ERRAND.match(text) or (hit is None and self.steps and _RE.OTHER_ORDER.match(text)):
             self.steps.append(Step(text, original=clause_of(text, self._masked).original(), task=UNKNOWN))
             return
         if hit is None or hit.rule.task == CONTEXT:
