@@ -17,7 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.planning.offline.chinese_slots import Clause, ClauseMatch, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
-from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
+from jarvis_agent.planning.offline.masking import MARK, MAX_READ, MAX_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import UNKNOWN
 
@@ -49,7 +49,7 @@ def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
         at_hand: the kinds of files that came with it unnamed, or are of earlier turns of the chat.
     """
     if masked.is_cut:
-        masked.take(_mark_fields(masked.whole, masked, until=MOST_READ // 2))
+        masked.take(_mark_fields(masked.whole, masked, until=MAX_READ // 2))
     text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", masked.text)
     masked.text = _mark_fields(text, masked, until=len(text))
     masked.text = _RE.LISTED.sub(r"\1，另外", _RE.CHAINED.sub(r"\1，", _RE.PARTICLES.sub("", masked.text)))
@@ -152,7 +152,7 @@ def _joined(texts: list[str]) -> list[str]:
 def _mark_fields(text: str, masked: MaskedText, until: int) -> str:
     """`翻译成英文：今天天气很好`: what stands after a colon before `until` becomes a mark."""
     start = 0
-    for _ in range(MOST_SEARCHED // (len(text) + 1)):
+    for _ in range(MAX_SEARCHED // (len(text) + 1)):
         match = _RE.FIELD.search(text, start)
         if match is None or match.start() >= until:
             break
