@@ -1,10 +1,10 @@
-"""Plain Chinese requests, put step by step in the English words that the planner's other stages know.
+"""Plain Chinese requests: each clause becomes a step in the English words that the other stages understand.
 
     masked = mask_entities("把 page.png 里的文字读出来，然后转录录音", files)
     steps(masked)     # [Step("read \\ue000 aloud", …), Step("transcribe the recording", …)]
 
-The request is cut into clauses; the first rule of `chinese_rules` that fits a clause says what it means, and
-`chinese_slots` what it is about. Texts that are to be worked on stay Chinese.
+The request is cut into clauses. The first rule of `chinese_rules` that fits a clause gives its English words,
+and `chinese_slots` fills their slots. Texts to be worked on stay Chinese.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jarvis_agent.planning.offline.phrases import UNKNOWN
 _RE = Patterns("chinese")
 
 LONGEST_ORDER = 150
-"""A clause of more letters is a text that somebody pasted, not an order."""
+"""A clause of more characters is pasted text, not an order."""
 _FIELDS = {
     "question": re.compile(r"问题$|提问$"),
     "labels": re.compile(r"(?:标签|类别|选项|候选)(?:有|是|为|之一|中|里)?$"),
@@ -43,10 +43,10 @@ def is_chinese(text: str) -> bool:
 
 
 def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
-    """The steps of a masked Chinese request. Clauses that no rule fits are context, or all are steps.
+    """The steps of a masked Chinese request. A clause that no rule fits is context, unless none fits any.
 
     Args:
-        at_hand: the kinds of files that came with it unnamed, or are of earlier turns of the chat.
+        at_hand: the kinds of attached files that it does not name, and of files of earlier turns.
     """
     if masked.is_cut:
         masked.take(_mark_fields(masked.whole, masked, until=MAX_READ // 2))
@@ -103,7 +103,7 @@ class _Reading:
             self._at_hand |= self._made
 
     def _found(self, text: str) -> ClauseMatch | None:
-        """The first rule that fits what the clause names, else what was made last, else what is at hand."""
+        """The first rule that fits the kinds in the clause, else the last result, else the files at hand."""
         if len(text) > LONGEST_ORDER:
             return None
         clause = clause_of(text, self._masked)
@@ -115,7 +115,7 @@ class _Reading:
 
 
 def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
-    """The first rule that fits. What belongs to "it" is made from something that is there, not of words."""
+    """The first rule that fits. "Its …" is made from a file or a result, not from words."""
     rules = load_rules().all
     if _RE.OF_IT.search(clause.text):
         rules = tuple(rule for rule in rules if "{rest}" not in rule.english)
@@ -124,16 +124,16 @@ def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
 
 
 def _says_again(hit: ClauseMatch, last: ClauseMatch) -> bool:
-    """Whether a clause names nothing and says nothing that the one before did not ("…, so clean it")."""
-    says_more = set(re.findall(r"{(\w+)}", hit.rule.english)) - {"it", "tongue"}
+    """Whether a clause only repeats the one before it ("…, so clean it")."""
+    says_more = set(re.findall(r"{(\w+)}", hit.rule.english)) - {"it", "in_language"}
     return hit.rule.task == last.rule.task and not says_more and not hit.clause.marks
 
 
 def _joined(texts: list[str]) -> list[str]:
-    """Clauses, with those that are no clause by themselves joined to the one that they belong to.
+    """The clauses, with fragments joined to the clause that they belong to.
 
-    What the next one goes by ("根据 \ue000 的姿态，…") goes before it; files alone, numbers and conditions go
-    to the one before.
+    A basis ("根据 \ue000 的姿态，…") belongs to the next clause; files alone, numbers and conditions
+    belong to the clause before.
     """
     joined: list[str] = []
     opening = ""
