@@ -151,10 +151,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         shown = replace(request, specs=self._shown_specs(request, examples))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
-        output: dict[str, Any] = {
-            "schema": plan_schema(specs, files_by_kind(shown)),
-            "bias": list(shown.specs) if self.settings.logit_bias else [],
-        }
+        schema = plan_schema(specs, files_by_kind(shown))
         values = plan_variables(
             prompts.plan, shown, examples, window=window, as_object=self.client.supports_schema
         )
@@ -162,9 +159,11 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         def repair_values(errors: Sequence[PlanParseError]) -> dict[str, Any]:
             return repair_variables(prompts.repair, errors, shown.specs, window)
 
-        repair = RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", **output)
+        repair = (
+            RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
+        )
         parser = PlanOutputParser(specs=request.specs, repair=repair)
-        chain = prompts.plan | self.client.for_stage("plan", **output) | parser
+        chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
     def _select_examples(self, request: PlanRequest) -> list[Example]:
