@@ -214,7 +214,7 @@ class _Binding:
         level = list(dict.fromkeys(other for other in mentioned if other))
         seen = set(level)
         while level:
-            level.sort(key=lambda other: (other in used, -other.place))
+            level.sort(key=lambda other: (other in used, -other.index))
             found = next((other for other in level if other.makes(kind)), None)
             if found:
                 return found
@@ -266,7 +266,7 @@ class _Binding:
         return ref(makers[0])
 
     def _reason(self, n: int) -> str:
-        return self._node.refused.get(n, "means no task of the plan")
+        return self._node.invalid_refs.get(n, "means no task of the plan")
 
 
 def _listed_files(text: str, arg: Arg) -> list[str]:
