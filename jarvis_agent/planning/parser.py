@@ -241,13 +241,12 @@ class StreamingPlanParser:
 
     def _bind(self, task: PendingTask) -> None:
         try:
-            bound = bind(task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1)
+            notes = bind(task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1)
         except PlanError as wrong:
             task.error = str(wrong)
             return
-        task.tasks, task.needs = bound.tasks, bound.needs
-        self._tasks.extend(bound.tasks)
-        for note in bound.notes:
+        self._tasks.extend(task.tasks)
+        for note in notes:
             self.note(f"{task}: {note}")
 
     def _room(self) -> int:
