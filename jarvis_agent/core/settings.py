@@ -41,9 +41,6 @@ class Settings(BaseSettings):
         "auto",
         description="ask for a JSON schema: where the model can, as far as is known, always, or never",
     )
-    logit_bias: float | None = Field(
-        None, description="the paper's bias toward task names (0.2), where the model takes one"
-    )
 
     # Prompts and planning.
     prompts: Literal["default", "paper", "small"] | Path = Field(
@@ -172,7 +169,7 @@ class Settings(BaseSettings):
 
     @property
     def select_timeout(self) -> float:
-        """Seconds for choosing a model; a source or the LLM may use half of them."""
+        """Seconds for choosing a model; each model source has half of them."""
         return self.llm_timeout
 
     @property

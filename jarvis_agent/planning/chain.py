@@ -138,7 +138,6 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         """The chain for one request, and the variables of its prompt."""
         shown, examples = self._shown(request)
         schema = plan_schema(self._schema_specs(shown, examples), files_by_kind(shown))
-        bias = list(shown.specs) if self.settings.logit_bias else []
         values = plan_variables(
             self.prompts.plan,
             shown,
@@ -153,11 +152,11 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         repair = (
             RunnableLambda(repair_values)
             | self.prompts.repair
-            | self.client.for_stage("repair", schema=schema, bias=bias)
+            | self.client.for_stage("repair", schema=schema)
         )
         chain = (
             self.prompts.plan
-            | self.client.for_stage("plan", schema=schema, bias=bias)
+            | self.client.for_stage("plan", schema=schema)
             | PlanOutputParser(specs=request.specs, repair=repair)
         )
         return chain.with_config(run_name="plan"), values
