@@ -94,5 +94,5 @@ def _convolved(state: dict[str, Any], conv: str, norm: str, x: Any, stride: int 
         missing = max((-(-size // stride) - 1) * stride + kernel.shape[-1] - size, 0)
         edges += [missing // 2, missing - missing // 2]
     y = conv2d(pad(x, edges), kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
-    parts = (state[f"{norm}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
-    return batch_norm(y, *parts, eps=EPSILON)
+    mean, variance = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+    return batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=EPSILON)
