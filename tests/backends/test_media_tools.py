@@ -129,6 +129,17 @@ def test_frames_are_spread_over_a_video(run_tool: RunTool, film: Resource, subte
             run_tool("extract-frames", video=film, count=count)
 
 
+def test_frames_of_a_video_that_was_filmed_sideways_are_upright(run_tool: RunTool, film: Resource) -> None:
+    assert film.path is not None
+    content = bytearray(film.path.read_bytes())
+    matrix = content.index(b"tkhd") + 44
+    quarter = (0, 1 << 16, 0, (-1 << 16) % (1 << 32), 0, 0, 0, 0, 1 << 30)
+    content[matrix : matrix + 36] = b"".join(value.to_bytes(4, "big") for value in quarter)
+    film.path.write_bytes(content)
+    (frame,) = run_tool("extract-frames", video=film, count=1)
+    assert frame["image"].size == (16, 32)
+
+
 def test_an_image_is_resized(
     run_tool: RunTool, tmp_path: Path, photo: Resource, subtests: pytest.Subtests
 ) -> None:
