@@ -65,18 +65,14 @@ class LangChainTask:
             InputError: a file cannot be written, or its type is unknown.
             Exception: what the tool raises.
         """
-        tool_call = {
-            "type": "tool_call",
-            "id": str(call.task.id),
-            "name": self.tool.name,
-            "args": {**call.inputs, **injected_arguments(self.tool, call)},
-        }
+        args = {**call.inputs, **injected_arguments(self.tool, call)}
+        tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
         try:
             reply = await self._invoke(tool_call, call.context.config)
         except ValidationError as error:
-            if error.title != self.tool.get_input_schema().__name__:  # raised by the tool itself
-                raise
-            raise BadInputError(_invalid_arguments(error)) from error
+            if error.title == self.tool.get_input_schema().__name__:
+                raise BadInputError(_problems(error, "argument ")) from error
+            raise ExpertError(f"{error.title}: {_problems(error)}") from error  # raised by the tool itself
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
@@ -114,8 +110,8 @@ def _is_sync(tool: BaseTool) -> bool:
     return has_default_arun or getattr(tool, "coroutine", tool) is None
 
 
-def _invalid_arguments(error: ValidationError) -> str:
-    """One line, "argument n: must be a valid integer, not 'four'"."""
+def _problems(error: ValidationError, kind: str = "") -> str:
+    """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
     found: dict[str, str] = {}
     for one in error.errors(include_url=False):
         place = ".".join(str(part) for part in one["loc"] if part == one["loc"][0] or isinstance(part, int))
@@ -124,7 +120,7 @@ def _invalid_arguments(error: ValidationError) -> str:
             problem = "is missing"
         else:
             problem += f", not {brief_text(redact(repr(one['input'])), 60)}"
-        found.setdefault(place, f"argument {place}: {problem}")
+        found.setdefault(place, f"{kind}{place}: {problem}")
     return "; ".join(list(found.values())[:3])
 
 
