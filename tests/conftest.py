@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -37,6 +38,16 @@ os.environ.update(
     NO_COLOR="1",
     COLUMNS="120",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import modules whose tests `-m "not slow"` leaves out: many load torch."""
+    if collection_path.suffix != ".py":
+        return None
+    marked = re.search(
+        r"^pytestmark = pytest\.mark\.(\w+)$", collection_path.read_text("utf-8"), re.MULTILINE
+    )
+    return True if marked and f"not {marked[1]}" in config.option.markexpr else None
 
 
 def pytest_unconfigure() -> None:

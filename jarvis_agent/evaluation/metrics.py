@@ -1,14 +1,10 @@
-"""Plans as graphs, and how close predicted graphs come to gold ones: the metrics of TaskBench.
+"""Plans as graphs, and how close a predicted graph comes to a gold one: the metrics of TaskBench.
 
-    scores = score(gold, predicted, makes, mode="strict")
-    scores[0].counts["node"].f1, scores[0].similarity, scores[0].exact
+    found = score(gold, predicted, makes)
+    found.counts["node"].f1, found.similarity, found.exact
 
-F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests.
-
-`compat` counts as TaskBench's script does (taskbench/evaluate.py of microsoft/JARVIS, MIT): each fact once
-per request, without unknown tools and without requests that have no prediction. It differs in one case: for
-a reference to a missing node, the script counts the previous argument twice; `compat` leaves it out.
-`strict` also counts repeated facts, unknown tools, and a missing prediction as an empty plan.
+F1 is micro-averaged: true positives, predicted and gold facts are summed over all requests. Repeated facts,
+unknown tools and references to missing nodes count, unlike in TaskBench's own script.
 """
 
 from __future__ import annotations
@@ -16,14 +12,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 
-Mode = Literal["compat", "strict"]
 Metric = Literal["node", "edge", "type", "value"]
 """Tools; links; tools with the kind of each argument; the same with the arguments' values."""
 
@@ -107,76 +102,41 @@ class Counts:
 class Score:
     """One request: counts by metric, similarity of the tool sequences (0 to 1), equality of the graphs."""
 
-    id: str
     counts: Mapping[Metric, Counts]
     similarity: float
     exact: bool
 
 
-def score(
-    gold: Iterable[PlanGraph],
-    predicted: Mapping[str, PlanGraph],
-    makes: Mapping[str, str],
-    mode: Mode = "strict",
-) -> list[Score]:
-    """Compare predicted plans, by id, with gold ones. In tool names `_` and a space are equal.
+def score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str]) -> Score:
+    """Compare a predicted plan with the gold one.
 
     Args:
         makes: the known tools, with the kind of their first output ("none" without one).
     """
-    kinds = {tool.replace("_", " "): kind for tool, kind in makes.items()}
-    is_compat = mode == "compat"
-    return [
-        _score(
-            _with_spaces(graph), _with_spaces(predicted.get(graph.id, PlanGraph(graph.id))), kinds, is_compat
-        )
-        for graph in gold
-        if graph.id in predicted or not is_compat
-    ]
-
-
-def _with_spaces(graph: PlanGraph) -> PlanGraph:
-    nodes = (node._replace(task=node.task.replace("_", " ")) for node in graph.nodes)
-    return replace(graph, nodes=tuple(nodes))
-
-
-def _score(gold: PlanGraph, predicted: PlanGraph, makes: Mapping[str, str], is_compat: bool) -> Score:
-    expected, found = (_facts(graph, makes, is_compat) for graph in (gold, predicted))
-    sequences = [
-        ["" if is_compat and node.task not in makes else node.task for node in graph.nodes]
-        for graph in (predicted, gold)
-    ]
+    expected, found = _facts(gold, makes), _facts(predicted, makes)
     return Score(
-        id=gold.id,
-        counts={metric: _counts(found[metric], expected[metric], is_compat) for metric in expected},
-        similarity=similarity(*sequences),
-        exact=_tools_and_links(gold) == _tools_and_links(predicted),
+        counts={metric: _counts(found[metric], expected[metric]) for metric in expected},
+        similarity=similarity([node.task for node in predicted.nodes], [node.task for node in gold.nodes]),
+        exact=all(Counter(expected[metric]) == Counter(found[metric]) for metric in ("node", "edge")),
     )
 
 
-def _tools_and_links(graph: PlanGraph) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    return Counter(node.task for node in graph.nodes), Counter(graph.links())
-
-
-def _facts(graph: PlanGraph, makes: Mapping[str, str], is_compat: bool) -> dict[Metric, list[Hashable]]:
-    facts: dict[Metric, list[Hashable]] = {"node": [], "edge": [], "type": [], "value": []}
-    for place, node in enumerate(graph.nodes):
-        if not is_compat or node.task in makes:
-            facts["node"].append(node.task)
+def _facts(graph: PlanGraph, makes: Mapping[str, str]) -> dict[Metric, list[Hashable]]:
+    arguments = []
+    for node in graph.nodes:
         for value in node.arguments:
             reference = _REFERENCE.search(value)
-            number = int(reference[1]) if reference else None
-            if is_compat and number is not None and (number == place or number >= len(graph.nodes)):
-                continue
-            if number is not None and number < len(graph.nodes):
-                value = graph.nodes[number].task
-                kind = makes.get(value, "other")
+            if reference and int(reference[1]) < len(graph.nodes):
+                source = graph.nodes[int(reference[1])].task
+                arguments.append((node.task, makes.get(source, "other"), source))
             else:
-                kind = _kind_of(value)
-            facts["type"].append((node.task, kind))
-            facts["value"].append((node.task, kind, value))
-    facts["edge"] = [one for one in graph.links() if not (is_compat and one[0].startswith("<node-"))]
-    return facts
+                arguments.append((node.task, _kind_of(value), value))
+    return {
+        "node": [node.task for node in graph.nodes],
+        "edge": [*graph.links()],
+        "type": [one[:2] for one in arguments],
+        "value": [*arguments],
+    }
 
 
 def _kind_of(value: str) -> str:
@@ -184,10 +144,8 @@ def _kind_of(value: str) -> str:
     return next(found, "text")
 
 
-def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable], is_compat: bool) -> Counts:
+def _counts(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> Counts:
     said, right = Counter(predicted), Counter(gold)
-    if is_compat:
-        said, right = Counter(said.keys()), Counter(right.keys())
     return Counts((said & right).total(), said.total(), right.total())
 
 

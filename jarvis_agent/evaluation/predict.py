@@ -6,7 +6,6 @@ async for one in predict(requests, planner, out=Path("plans.jsonl"), concurrency
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
@@ -55,26 +54,22 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: the file cannot be read, or a record is invalid; the message names its line.
     """
-    content = _read(path).removeprefix(codecs.BOM_UTF8)
-    lines = [content] if content.lstrip().startswith(b"[") else content.split(b"\n")
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    lines = [content] if content.lstrip().startswith("[") else content.split("\n")
     records = []
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line) if line.strip() else []
         except ValueError as error:
-            raise InputError(f"{path}, line {number}, is not JSON in UTF-8: {error}") from error
+            raise InputError(f"{path}, line {number}, is not JSON: {error}") from error
         for record in found if isinstance(found, list) else [found]:
             if not isinstance(record, dict) or "id" not in record:
                 raise InputError(f"{path}, line {number}, is not an object with an `id`")
             records.append(record)
     return records
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def invalid_fields(error: ValidationError) -> str:

@@ -37,7 +37,6 @@ class EvaluationReport(Frozen):
 
     Attributes:
         name: the planner, or a group of requests.
-        mode: "strict" or "compat" (see `metrics`).
         requests: number of scored requests.
         unanswered: how many of those have no plan or an empty one.
         failed: how many have no plan because the planner failed.
@@ -47,7 +46,6 @@ class EvaluationReport(Frozen):
     """
 
     name: str
-    mode: str = "strict"
     requests: int
     unanswered: int = 0
     failed: int = 0
@@ -80,14 +78,12 @@ def report_on(
     ratios: Ratios[T],
     predictions: Sequence[Prediction] = (),
     *,
-    mode: str = "strict",
     unanswered: int = 0,
 ) -> EvaluationReport:
     """Return the figures of scored items, with time, tokens and failures of their predictions."""
     errors = Counter(one.error for one in predictions if one.error is not None)
     return EvaluationReport(
         name=name,
-        mode=mode,
         requests=len(items),
         unanswered=unanswered,
         failed=errors.total(),

@@ -129,7 +129,7 @@ class Judged:
 
     Attributes:
         exact: whether tasks, links and the arguments that matter are equal.
-        graph: the score of tasks and links in strict mode.
+        graph: the score of tasks and links.
     """
 
     asked: OwnRequest
@@ -156,10 +156,9 @@ def _plan_text(tasks: Sequence[Task]) -> str:
 
 def judge(asked: OwnRequest, tasks: Sequence[Task], error: str | None = None) -> Judged:
     """Compare a plan with the correct ones. With an `error` there is no plan, and nothing is right."""
-    made = {asked.id: graph_of(tasks, TASKS, asked.id)}
+    made = graph_of(tasks, TASKS, asked.id)
     compared = [
-        (same_plan(plan, tasks), score([graph_of(plan, TASKS, asked.id)], made, _MAKES)[0])
-        for plan in asked.plans
+        (same_plan(plan, tasks), score(graph_of(plan, TASKS, asked.id), made, _MAKES)) for plan in asked.plans
     ]
     exact, best = max(compared, key=lambda one: (one[0], one[1].exact, one[1].counts["node"].f1))
     if error is not None:

@@ -3,7 +3,7 @@
     bench = read_folder(Path("data_huggingface"))
     bench.requests["57993067"]         # "I need to identify and label objects in …"
     bench.specs["Object Detection"]    # a TaskSpec, for any planner
-    reports = score_folder(bench, predictions, "strict")
+    reports = score_folder(bench, predictions, "gpt-5-mini")
 
 TaskBench (Shen et al., "TaskBench: Benchmarking Large Language Models for Task Automation", 2023) has one
 JSON object per line in `data.json` (gold plans) and `user_requests.json`, and one object in `tool_desc.json`.
@@ -24,7 +24,7 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import Arg, Modality, TaskSpec
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.evaluation.metrics import GraphNode, Mode, PlanGraph, Score, graph_of, score
+from jarvis_agent.evaluation.metrics import GraphNode, PlanGraph, Score, graph_of, score
 from jarvis_agent.evaluation.predict import Prediction, invalid_fields, named_files, read_records
 from jarvis_agent.evaluation.report import EvaluationReport, Ratios, f1, report_on
 
@@ -163,22 +163,20 @@ def _arguments(kinds: list[str]) -> Iterator[Arg]:
         yield Arg(name, _KINDS.get(kind, "text"))
 
 
-def score_folder(
-    bench: Bench, predictions: Mapping[str, Prediction], mode: Mode, name: str
-) -> list[EvaluationReport]:
+def score_folder(bench: Bench, predictions: Mapping[str, Prediction], name: str) -> list[EvaluationReport]:
     """Score the predictions, by id: a report on all of them, then one for each type of gold plan."""
     gold = [graph for graph in bench.gold if graph.id in predictions]
-    types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))
-    graphs = {
-        one.id: graph_of(one.plan, bench.specs, one.id) for one in predictions.values() if one.error is None
-    }
 
     def report(label: str, gold: Sequence[PlanGraph], made: Sequence[Prediction]) -> EvaluationReport:
-        scores = score(gold, graphs, bench.makes, mode)
+        scores = [
+            score(graph, graph_of(predictions[graph.id].plan, bench.specs, graph.id), bench.makes)
+            for graph in gold
+        ]
         empty = sum(one.counts["node"].predicted == 0 for one in scores)
-        return report_on(label, scores, FIGURES, made, mode=mode, unanswered=empty)
+        return report_on(label, scores, FIGURES, made, unanswered=empty)
 
     reports = [report(name, gold, list(predictions.values()))]
+    types = sorted({graph.kind for graph in gold}, key=lambda kind: (*TYPES, kind).index(kind))
     for kind in types if len(types) > 1 else ():
         members = [graph for graph in gold if graph.kind == kind]
         reports.append(report(kind, members, [predictions[graph.id] for graph in members]))

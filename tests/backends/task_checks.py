@@ -134,12 +134,6 @@ def has_joints(artifact: Artifact) -> None:
     assert all(0 <= joint["x"] < 64 and 0 <= joint["y"] < 48 for joint in person["keypoints"])
 
 
-def has_points(artifact: Artifact) -> None:
-    (found,) = artifact["output"]
-    assert found["keypoints"]
-    assert all(0 <= point["x"] <= 64 and 0 <= point["y"] <= 48 for point in found["keypoints"])
-
-
 def image_of(artifact: Artifact, width: int, height: int, mode: str = "") -> None:
     """One image of that size; with a mode, of that mode and not black."""
     from PIL import Image

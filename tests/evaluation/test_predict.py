@@ -63,7 +63,7 @@ def test_invalid_records_are_reported(tmp_path: Path) -> None:
     rows = {
         b'{"id": "1"\n{"id": "2"}\n': "line 1, is not JSON",
         b'\n{"x": 1}\n': "line 2, is not an object with an `id`",
-        b'{"id": "1"}\n{"id": "\xff"}': "line 2, is not JSON in UTF-8",
+        b'{"id": "1"}\n{"id": "\xff"}': "in.jsonl cannot be read: 'utf-8' codec",
     }
     for content, message in rows.items():
         (tmp_path / "in.jsonl").write_bytes(content)

@@ -58,11 +58,6 @@ class Layout:
     folders: Callable[[Any], tuple[str, ...]] = lambda index: ("",)
     unpickles: bool = True
 
-    def marker(self, names: Iterable[str]) -> str | None:
-        """The marker among a model's files; None if there is none."""
-        present = set(names)
-        return next((name for name in self.markers if name in present), None)
-
     def choose(self, model: str, names: Iterable[str], index: Any, settings: Settings) -> list[str]:
         """The files of a model that are read.
 

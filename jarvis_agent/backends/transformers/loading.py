@@ -38,9 +38,6 @@ _PARTS = {
 _PROCESSOR_SUBSTITUTES = {"SmolVLMProcessor": "Idefics3Processor"}
 """Processor class that needs extra packages → the class that treats images the same way."""
 
-_MISTRAL = ("voxtral", "voxtral_realtime")
-"""Model types whose chat format is written by the package mistral-common."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -284,12 +281,10 @@ def check_packages(config: Any) -> None:
     """Check, before a download, that the packages which prepare a model's inputs are installed.
 
     Raises:
-        ImportError: the images need torchvision (SAM 2, Llama 4), or the tokenizer needs a package.
+        ImportError: the images need torchvision (SAM 2, Llama 4).
     """
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 
     prepared_by = IMAGE_PROCESSOR_MAPPING_NAMES.get(config.model_type, {})
     if set(prepared_by) == {"torchvision"} and find_spec("torchvision") is None:
         raise ImportError(f"images for {config.model_type} are prepared with torchvision")
-    if config.model_type in _MISTRAL and find_spec("mistral_common") is None:
-        raise ImportError("mistral-common (pip install mistral-common)")

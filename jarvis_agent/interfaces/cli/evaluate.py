@@ -30,10 +30,6 @@ eval_app = typer.Typer(
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="A TaskBench folder: tool_desc.json, data.json, …")
 ]
-Mode = Annotated[
-    Literal["strict", "compat"],
-    typer.Option("--mode", help="compat: count as TaskBench's own script does."),
-]
 Model = Annotated[
     str | None, typer.Option("--model", metavar="M", help='Chat model; "none": plan or select without one.')
 ]
@@ -60,7 +56,6 @@ def taskbench(
     model: Model = None,
     limit: Limit = None,
     predictions: Predictions = None,
-    mode: Mode = "strict",
     as_json: AsJson = False,
 ) -> None:
     """Plan the requests of a TaskBench folder with its own tools, and score the plans."""
@@ -68,7 +63,7 @@ def taskbench(
 
     bench = read_folder(folder)
     name, made = _plan_all(model, bench.inputs(limit), predictions)
-    _print_table("TaskBench", score_folder(bench, made, mode, name), [], as_json)
+    _print_table("TaskBench", score_folder(bench, made, name), [], as_json)
     _exit_if_all_failed(made)
 
 
@@ -188,7 +183,7 @@ def _print_table(
     console.print(table)
     times = " / ".join(f"{1000 * one:.0f} ms" for one in first.seconds) or "–"
     console.print(
-        f"{first.mode}, percent (95 % interval); {first.unanswered} unanswered, {first.failed} failed; "
+        f"percent (95 % interval); {first.unanswered} unanswered, {first.failed} failed; "
         f"time, median / 95th percentile: {times}; {first.usage.calls} LLM calls, "
         f"{first.usage.input_tokens} tokens in, {first.usage.output_tokens} out"
     )

@@ -27,6 +27,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
 from jarvis_agent.evaluation.requests import read_requests
 from jarvis_agent.planning.offline import OfflinePlanner, split_request
+from jarvis_agent.planning.offline.classifier import load_classifier
 from jarvis_agent.planning.plan import Plan
 
 DATA = Path(__file__).parents[2] / "data"
@@ -181,6 +182,11 @@ def test_planning_loads_neither_torch_nor_transformers() -> None:
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["text-to-image", "numpy"]
+
+
+def test_the_models_are_read_once_in_a_process() -> None:
+    found = {load_classifier(Settings(offline=True, seed=number)) for number in range(3)}
+    assert len(found) == 1
 
 
 def test_the_stored_models_are_of_the_data_as_they_are() -> None:
