@@ -61,8 +61,8 @@ class JarvisAgent(Runnable[Any, Run]):
             provides. Without any, the agent plans by rules, selects by rank and answers with a report.
         tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
         models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
-        planner, selector, responder: Runnables that replace the stages; they take and return what
-            `planning_chain`, `selection_chain` and `response_chain` do. If one fails, the offline
+        planner, selector, responder: Runnables or functions that replace the stages; they take and return
+            what `planning_chain`, `selection_chain` and `response_chain` do. If one fails, the offline
             planner, the ranking or the report takes its place.
         sources, backends: instead of those in the settings. A backend is an instance, or a factory that takes
             the settings and the process's model pool (see `default_backends`).
@@ -81,9 +81,9 @@ class JarvisAgent(Runnable[Any, Run]):
         tools: Sequence[BaseTool] | None = None,
         *,
         models: Mapping[str, str] | None = None,
-        planner: Runnable[Any, Any] | None = None,
+        planner: Any = None,
         selector: Any = None,
-        responder: Runnable[Any, Any] | None = None,
+        responder: Any = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         settings: Settings | Mapping[str, Any] | None = None,

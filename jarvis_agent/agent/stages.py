@@ -14,7 +14,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.backends.base import Backend
@@ -79,9 +80,9 @@ def make_stages(
     model: BaseChatModel | None,
     settings: Settings,
     *,
-    planner: Runnable[Any, Any] | None = None,
+    planner: Any = None,
     selector: Any = None,
-    responder: Runnable[Any, Any] | None = None,
+    responder: Any = None,
     tools: Sequence[BaseTool] | None = None,
     models: Mapping[str, str] | None = None,
     sources: Iterable[ModelSource] | None = None,
@@ -93,8 +94,7 @@ def make_stages(
     """
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    _check_stage(planner, "planner")
-    _check_stage(responder, "responder")
+    planner, responder = _to_runnable(planner, "planner"), _to_runnable(responder, "responder")
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
     offline = OfflinePlanner(settings=settings)
@@ -129,12 +129,20 @@ def _make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     return runners
 
 
-def _check_stage(stage: Any, name: str) -> None:
-    if stage is not None and not isinstance(stage, Runnable):
+def _to_runnable(stage: Any, name: str) -> Runnable[Any, Any] | None:
+    """A planner or responder as a Runnable. Raises ConfigError if it is neither a Runnable nor a function."""
+    if stage is None:
+        return None
+    try:
+        runnable: Runnable[Any, Any] = coerce_to_runnable(stage)
+    except TypeError as error:
         raise ConfigError(
             f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
-            "planning_chain or response_chain, or RunnableLambda(function)"
-        )
+            "planning_chain or response_chain, or a function"
+        ) from error
+    if isinstance(runnable, RunnableGenerator) and not hasattr(runnable, "_atransform"):
+        return RunnableLambda(runnable.invoke)  # runs in a thread; sync generators have no async methods
+    return runnable
 
 
 AddTask = Callable[[Task], None]

@@ -50,9 +50,6 @@ class Settings(BaseSettings):
         "auto",
         description="ask for a JSON schema: where the model can, as far as is known, always, or never",
     )
-    logit_bias: float | None = Field(
-        None, description="the paper's bias toward task names (0.2), where the model takes one"
-    )
 
     # Prompts and planning.
     prompts: Literal["default", "paper", "small"] | Path = Field(
@@ -181,7 +178,7 @@ class Settings(BaseSettings):
 
     @property
     def select_timeout(self) -> float:
-        """Time limit for choosing a model, in seconds; a source or the LLM may use half of it."""
+        """Time limit for the choice of a model, in seconds; each model source has half of it."""
         return self.llm_timeout
 
     @property

@@ -87,7 +87,7 @@ class OpenAIDouble:
     Args:
         replies: the script. A callable is given the request's body.
         key: the only key that is let in; None: any.
-        rejects: fields of a request that are answered with 400, such as "response_format" or "logit_bias".
+        rejects: fields of a request that are answered with 400, such as "response_format".
         chunk: characters of a streamed piece; 0: whole texts.
 
     `requests` are those that came so far.
