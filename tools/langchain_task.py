@@ -36,8 +36,8 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
-from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
+from jarvis_agent.media.run_directory import disk_errors
 from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
@@ -70,9 +70,9 @@ class LangChainTask:
         try:
             reply = await self._invoke(tool_call, call.context.config)
         except ValidationError as error:
-            if error.title == self.tool.get_input_schema().__name__:
-                raise BadInputError(_problems(error, "argument ")) from error
-            raise ExpertError(f"{error.title}: {_problems(error)}") from error  # raised by the tool itself
+            if error.title != self.tool.get_input_schema().__name__:  # raised by the tool itself
+                raise
+            raise BadInputError(_invalid_arguments(error)) from error
         if not isinstance(reply, ToolMessage):
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
@@ -110,7 +110,7 @@ def _is_sync(tool: BaseTool) -> bool:
     return has_default_arun or getattr(tool, "coroutine", tool) is None
 
 
-def _problems(error: ValidationError, kind: str = "") -> str:
+def _invalid_arguments(error: ValidationError) -> str:
     """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
     found: dict[str, str] = {}
     for one in error.errors(include_url=False):
@@ -120,7 +120,7 @@ def _problems(error: ValidationError, kind: str = "") -> str:
             problem = "is missing"
         else:
             problem += f", not {brief_text(redact(repr(one['input'])), 60)}"
-        found.setdefault(place, f"{kind}{place}: {problem}")
+        found.setdefault(place, f"argument {place}: {problem}")
     return "; ".join(list(found.values())[:3])
 
 
