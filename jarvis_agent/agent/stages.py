@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.core.errors import ConfigError
@@ -85,9 +86,16 @@ def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
 
 
 def checked_stage(stage: Any, name: str) -> Runnable[Any, Any] | None:
-    if stage is None or isinstance(stage, Runnable):
-        return stage
-    raise ConfigError(
-        f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
-        "planning_chain or response_chain, or RunnableLambda(function)"
-    )
+    """A planner or responder as a Runnable. Raises ConfigError if it is neither a Runnable nor a function."""
+    if stage is None:
+        return None
+    try:
+        runnable: Runnable[Any, Any] = coerce_to_runnable(stage)
+    except TypeError as error:
+        raise ConfigError(
+            f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
+            "planning_chain or response_chain, or a function"
+        ) from error
+    if isinstance(runnable, RunnableGenerator) and not hasattr(runnable, "_atransform"):
+        return RunnableLambda(runnable.invoke)  # runs in a thread; sync generators have no async methods
+    return runnable

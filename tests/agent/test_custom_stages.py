@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 from small_agents import CAPTION, DESCRIBE, small_agent
 
-from jarvis_agent import Run
+from jarvis_agent import Plan, Run
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -45,6 +45,27 @@ def check(stage: str, run: Run, name: str) -> None:
     if stage == "responder":  # the report is the answer
         assert name in run.answer
         assert CAPTION in run.answer
+
+
+async def test_functions_and_generators_are_stages() -> None:
+    plan = Plan.parse('[{"task": "image-to-text", "id": 7, "args": {"image": "a.jpg"}}]')
+
+    def function(inputs: Any) -> Plan:
+        return plan
+
+    def generator(values: Iterator[Any]) -> Iterator[Plan]:
+        yield from [plan for _ in values]
+
+    async def agenerator(values: AsyncIterator[Any]) -> AsyncIterator[Plan]:
+        async for _ in values:
+            yield plan
+
+    for planner in (function, generator, agenerator, RunnableGenerator(generator)):
+        agent, _, _ = small_agent(DESCRIBE, planner=planner, responder=lambda inputs: "done")
+        async with agent:
+            run = await agent.ainvoke("Describe a.jpg")
+            assert [result.task.id for result in run.results] == [7]
+            assert (run.answer, agent.invoke("Describe a.jpg").answer) == ("done", "done")
 
 
 @pytest.mark.parametrize("stage", ["planner", "selector", "responder"])

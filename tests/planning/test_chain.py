@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from doubles.openai_server import OpenAIDouble
 from langchain_core.caches import InMemoryCache
+from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -113,14 +114,41 @@ class TestRunnable:
         assert "llm" in {run.run_type for run in _descendants(root.child_runs[2])}
         assert {stage: usage.calls for stage, usage in meter.usage.items()} == {"plan": 1, "repair": 1}
 
-    @pytest.mark.parametrize("value", [7, {"files": []}, {"input": "x", "files": [object()]}, None])
-    def test_malformed_input_is_an_error(self, value: Any) -> None:
-        with pytest.raises(InputError):
-            planning_chain(ScriptedLLM("[]")).invoke(value)
+    def test_it_takes_messages_prompt_values_and_chat_histories(self) -> None:
+        class History(BaseChatMessageHistory):
+            messages: list[BaseMessage]
 
-    def test_it_needs_a_model(self) -> None:
+            def clear(self) -> None: ...
+
+        history = History()
+        history.messages = [HumanMessage("Draw a zoo"), AIMessage("Here it is")]
+        messages = [*history.messages, HumanMessage(ASK)]
+        template = ChatPromptTemplate([*messages[:2], ("human", "Read {file} aloud")])
+        prompts = []
+        for value in (messages, {"messages": messages}, {"input": ASK, "chat_history": history}):
+            llm = ScriptedLLM(f"[{LOOK}]")
+            assert len(planning_chain(llm).invoke(value)) == 1
+            prompts.append(prompt_of(llm))
+        llm = ScriptedLLM(f"[{LOOK}]")
+        assert len((template | planning_chain(llm)).invoke({"file": "a.jpg"})) == 1
+        assert "Draw a zoo" in prompts[0]
+        assert {*prompts} == {prompt_of(llm)}
+
+    def test_malformed_input_is_an_error(self) -> None:
+        picture = HumanMessage([{"type": "image", "url": "https://x.org/a.png"}])
+        for value in (
+            *(7, None, {"files": []}, [picture]),
+            *({"input": "x", "files": files} for files in (7, [object()])),
+            *({"input": "x", "chat_history": history} for history in (7, "hi", [7])),
+        ):
+            with pytest.raises(InputError):
+                planning_chain(ScriptedLLM("[]")).invoke(value)
+
+    def test_it_needs_a_model_and_known_task_names(self) -> None:
         with pytest.raises(ConfigError, match="needs a language model"):
             planning_chain("none")
+        with pytest.raises(ConfigError, match="no task 'image2text'; close to it: image-to-text"):
+            planning_chain(ScriptedLLM("[]"), tools=["image2text"])
 
 
 def _descendants(run: Any) -> list[Any]:

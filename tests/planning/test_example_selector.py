@@ -13,7 +13,6 @@ from jarvis_agent import planning_chain
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.evaluation.predict import named_files
@@ -49,7 +48,7 @@ def brief(request, specs=TASKS, turns=()):
 
 def nearest(bank, asked, similarity, count):
     given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns, "tools": asked.specs}
-    selected = NearestExamples(examples=bank, count=count, similarity=similarity).select_examples(given)
+    selected = NearestExamples(similarity, bank, count=count).select_examples(given)
     return list(map(Example.of, selected))
 
 
@@ -165,10 +164,13 @@ def test_examples_are_selected_by_any_embeddings():
             return self.embed_documents([text])[0]
 
     bank = [{"input": word, "plan": []} for word in ("cabbage", "hhhh")]
-    selector = NearestExamples(Letters(), bank, count=1)
+    selector = NearestExamples(TextSimilarity(Letters()), bank, count=1)
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["cabbage"]
     selector.add_example({"input": "bagbac", "plan": "[]"})
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["bagbac"]
+    chain = planning_chain(ScriptedLLM("[]"), embeddings=Letters())
+    assert chain.similarity.has_embeddings
+    assert chain.selector.similarity is chain.similarity
 
 
 def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
@@ -214,10 +216,10 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
         ([{"input": "fly", "plan": [], "chat_history": ["hi"]}], "an example is"),
     ):
         with pytest.raises(ConfigError, match=message):
-            open_selector(wrong, Settings(), count=1)
+            open_selector(wrong, TextSimilarity(), count=1)
     (tmp_path / "examples.json").write_text("{")
     with pytest.raises(ConfigError, match=r"examples\.json cannot be read"):
-        open_selector(tmp_path / "examples.json", Settings(), count=1)
+        open_selector(tmp_path / "examples.json", TextSimilarity(), count=1)
     assert FixedExamples([]).select_examples({}) == []
 
 
