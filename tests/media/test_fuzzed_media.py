@@ -22,7 +22,7 @@ from jarvis_agent.core.errors import InputError
 MAX_GROWTH = 16_000_000
 """Bytes that a process may grow by, decoders in C included, while it reads one of these small files."""
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
