@@ -36,8 +36,8 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
-from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
+from jarvis_agent.media.run_directory import disk_errors
 from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64

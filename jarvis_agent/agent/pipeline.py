@@ -33,6 +33,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
 
@@ -133,7 +134,7 @@ class RunPipeline:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
         def begin() -> tuple[str, float]:
-            return str(ResourceStore(self._settings).directory), time.time()
+            return str(RunDirectory(self._settings).path), time.time()
 
         directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
         self._store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
@@ -158,7 +159,7 @@ class RunPipeline:
     async def _open(self, request: Request, makes_files: bool) -> tuple[Mapping[str, TaskRunner], RunContext]:
         """Find the runners and open the files. The output directory is created first."""
         if makes_files:
-            await asyncio.to_thread(self._store.prepare)
+            await asyncio.to_thread(self._store.directory.prepare)
         runners = await self._stages.runners()
         known = {(turn.request, turn.answer) for turn in self._turns}
         told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
@@ -275,7 +276,7 @@ class RunPipeline:
     async def _close_store(self) -> None:
         try:
             async with asyncio.timeout(limits.CANCEL_GRACE_S):
-                await run_in_daemon_thread(self._store.close)
+                await run_in_daemon_thread(self._store.directory.close)
         except TimeoutError:
             logger.warning("the directory of a run does not respond and is left")
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class GraceLimits:
-    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish. Tests shorten it."""
+    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish."""
 
     CANCEL_GRACE_S: float = 5.0
 
@@ -52,12 +52,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
     SystemExit, KeyboardInterrupt and stray CancelledErrors of the work, and of asyncio tasks that it creates,
-    become ExpertError: a plugin cannot end the run. Ctrl-C still does.
-
-    Args:
-        seconds: the limit; zero or less: the work is not started.
-        work: the coroutine.
-        name: its name in messages.
+    become ExpertError: a plugin cannot end the run. Ctrl-C still does. `name` is used in messages.
 
     Raises:
         StageTimeoutError: the limit was reached.
@@ -67,7 +62,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
-    contain_exits_of_tasks()
+    _contain_exits_of_tasks()
     token = _stage.set(name)
     try:
         running = asyncio.create_task(work, name=name)
@@ -88,11 +83,10 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     return running.result()
 
 
-def contain_exits_of_tasks() -> None:
+def _contain_exits_of_tasks() -> None:
     """Have the running event loop contain SystemExit in tasks that `run_with_timeout` and its work create.
 
-    asyncio lets SystemExit and KeyboardInterrupt of any task end the event loop, and LangChain runs parts of
-    a chain in tasks of its own. Other tasks of the loop are not affected.
+    asyncio lets SystemExit of any task end the event loop, and LangChain runs parts of a chain in own tasks.
     """
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()

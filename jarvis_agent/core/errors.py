@@ -30,6 +30,8 @@ import traceback
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import ValidationError
+
 from jarvis_agent.core.redaction import redact
 
 
@@ -169,6 +171,9 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, JarvisError):
         return str(error)
     name = type(error).__name__
+    if isinstance(error, ValidationError):
+        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        return redact(f"{name}: {'; '.join(faults)}")  # pydantic's own text links to its manual
     return f"{name}: {redact(str(error))}" if str(error) else name
 
 

@@ -229,7 +229,7 @@ class Executor:
             task=task,
             inputs=await bind_inputs(task, runner.spec, needed, self._store),
             context=self._context,
-            new_path=lambda suffix: self._store.new_path(suffix, stem),
+            new_path=lambda suffix: self._store.directory.new_path(suffix, stem),
             clock=self._clock,
             settings=self._settings,
             attempts=state.attempts,

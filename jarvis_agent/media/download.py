@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.access import disk_errors
+from jarvis_agent.media.run_directory import disk_errors
 
 if TYPE_CHECKING:
     import httpx

@@ -83,7 +83,7 @@ async def test_components_become_what_the_adapters_take(
     sorted_ = await result("text-classification", "/sort", {"text": "meow"})
     assert sorted_ == [{"label": "cat", "score": 0.75}]
     spoken = await result("text-to-speech", "/speak", {"text": "hi"})
-    assert (spoken["audio"].shape, spoken["sampling_rate"]) == ((800,), 8_000)
+    assert spoken == str(tmp_path / "made.wav")
     film = await result("text-to-video", "/film", {"text": "waves"})
     assert film == str(tmp_path / "made.mp4")
     assert (tmp_path / "made.mp4").read_bytes() == b"mp4 data"
@@ -116,10 +116,10 @@ async def test_endpoints_that_do_not_fit_are_explained(
     (tmp_path / "no.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     text = {"text": "Textbox"}
     rows: list[tuple[dict[str, str], Any, dict[str, Any], str]] = [
-        ({"n": "Number"}, None, {}, r"`text` is not a valid .*; it has /f\(n\)"),
-        (text, None, {"api_name": "/g"}, r"`api_name`: /g; it has /f\(text\)"),
+        ({"n": "Number"}, None, {}, "`text` is not a valid"),
+        (text, None, {"api_name": "/g"}, "`api_name`: /g"),
         ({**text, "b": "Number"}, None, {}, "No value provided for required argument: b"),
-        (text, None, {"options": {"z": 1}}, r"`z` is not a valid .* /f\(text\)"),
+        (text, None, {"options": {"z": 1}}, "`z` is not a valid"),
         (text, fail, {}, "no GPU is left"),
         (text, lambda text: tmp_path / "no.png", {}, "sent a file that cannot be read"),
     ]

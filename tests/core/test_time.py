@@ -22,6 +22,7 @@ from jarvis_agent.core import concurrency
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
@@ -226,7 +227,7 @@ async def test_a_blocked_disk_does_not_block_a_run(
     slow: str, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     free = threading.Event()
-    monkeypatch.setattr(ResourceStore, slow, lambda self: (loop_time.skip(1000), free.wait(60)))
+    monkeypatch.setattr(RunDirectory, slow, lambda self: (loop_time.skip(1000), free.wait(60)))
     agent, _, _ = small_agent()
     try:
         with suppress(DeadlineError):

@@ -40,7 +40,7 @@ from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.execution import fallback
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
-from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.run_directory import RunDirectory
 
 SPEC = TASKS["summarization"]
 RETRIES = 2
@@ -269,7 +269,7 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
     pool = ModelPool(10**9)
     backend = Local(pool) if where == "model" else Scripted(Clock(), a="ok")
     late = chain([model("a")], backend, retries=0)
-    late.new_path = ResourceStore(Settings(), directory=tmp_path).new_path
+    late.new_path = RunDirectory(Settings(), tmp_path).new_path
     assert tried(await late.run({"text": "x"})) == "a"
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 20)

@@ -29,7 +29,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.cli.progress import make_console, plan_tree
-from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseC
     except ImportError as error:
         raise MissingExtraError("--resume", "durable") from error
     folder = settings.output_dir
-    await asyncio.to_thread(ResourceStore(settings, directory=folder).prepare)
+    await asyncio.to_thread(RunDirectory(settings, folder).prepare)
     try:
         with _lock(folder, name):
             async with AsyncSqliteSaver.from_conn_string(str(folder / RUNS_FILE)) as saver:
