@@ -2,8 +2,8 @@
 
     async for event in RunPipeline(stages, config).events(request): ...     # "done" is last, with the Run
 
-Without a checkpointer, tasks start while the planner still writes. With one (`Steps.is_stored`), planning is
-one stored step, and execution starts after it.
+Without a checkpointer, tasks start while the planner still writes. With one, planning is one stored step, and
+execution starts after it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
+from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
 from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
-from jarvis_agent.agent.stage_calls import AddTask, ask_planner, write_answer
-from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.agent.steps import DECISION, Steps
+from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
 from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
 from jarvis_agent.core.errors import DeadlineError, InputError
@@ -55,7 +54,7 @@ class RunPipeline:
         config: RunnableConfig | None = None,
         *,
         turns: Sequence[ChatTurn] = (),
-        steps: Steps | None = None,
+        steps: CheckpointedSteps | None = None,
         ask: Ask | None = None,
         remember: Callable[[ChatTurn], None] | None = None,
     ) -> None:
@@ -66,7 +65,7 @@ class RunPipeline:
         """
         self._stages = stages
         self._settings = stages.settings
-        self._steps = steps or Steps()
+        self._steps = steps or CheckpointedSteps()
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
         self._config.pop("run_id", None)
         self._turns = turns

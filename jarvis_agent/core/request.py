@@ -15,6 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_messages
+from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.core.errors import InputError, describe_error
@@ -63,7 +64,9 @@ class Request(Frozen):
         return [_file_name(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
     @classmethod
-    def of(cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage) -> Request:
+    def of(
+        cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage | PromptValue
+    ) -> Request:
         """Convert any input of `JarvisAgent.invoke`.
 
         Raises:
@@ -73,6 +76,8 @@ class Request(Frozen):
             return value
         if isinstance(value, str):
             return cls(input=value)
+        if isinstance(value, PromptValue):
+            value = value.to_messages()
         if isinstance(value, list | BaseMessage):
             value = {"messages": value if isinstance(value, list) else [value]}
         try:

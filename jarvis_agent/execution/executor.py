@@ -60,7 +60,7 @@ class TaskRunner(Protocol):
 
 
 class ResultStore(Protocol):
-    """Stores task results, so that a resumed run does not repeat them (agent/steps.py)."""
+    """Stores task results, so that a resumed run does not repeat them (CheckpointedSteps)."""
 
     async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
         """The stored result of the task, else the result of `work` once it is stored.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Literal
 
 from langchain_core.messages import AIMessage
@@ -126,3 +127,25 @@ class Event(Frozen):
     plan: Plan | None = None
     text: str = ""
     run: Run | None = None
+
+
+async def run_chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
+    """The chunks of a run from its events; their sum is the Run. Results follow the complete plan."""
+    early: list[Run] = []
+    planned = whole = False
+    async for event in events:
+        if event.kind == "finished" and event.result is not None:
+            chunk = Run(results=[event.result])
+            if planned:
+                yield chunk
+            else:
+                early.append(chunk)
+        elif event.kind == "planned" and event.plan is not None:
+            planned = whole = True
+            yield Run(plan=event.plan)
+            for chunk in early:
+                yield chunk
+        elif event.kind == "token":
+            yield Run(answer=event.text)
+        elif event.kind == "done" and event.run is not None:
+            yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
