@@ -22,6 +22,7 @@ from small_agents import Row, picture, plan
 from stages import FakeStage
 
 from jarvis_agent import JarvisAgent, Run, Settings, hf_tools
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import DeadlineError
@@ -361,7 +362,7 @@ async def test_a_stage_that_ignores_cancellation_is_abandoned(
         yield Plan(tasks=[late]) if stage == "planner" else "late"
 
     if stage == "workers":
-        monkeypatch.setattr(JarvisAgent, "_runners", work.wait)
+        monkeypatch.setattr(PipelineStages, "runners", work.wait)
     elif stage == "replan":
         monkeypatch.setattr(REPLANNING, lambda *args, **options: RunnableLambda(work.wait))
     stages: dict[str, Any] = {stage: FakeStage(write_late)} if stage in ("planner", "responder") else {}

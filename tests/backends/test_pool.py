@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import types
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
-from jarvis_agent.backends.devices import free_caches
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
 from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
@@ -222,11 +220,6 @@ async def test_the_limit_is_exceeded_by_at_most_one_model(pool: ModelPool, size:
     assert max(seen) <= 160
 
 
-async def test_a_model_that_states_nothing_counts_with_the_size_of_its_files(pool: ModelPool) -> None:
-    await pool.run(("a",), lambda: lambda call: "raw", call_of(size=70))
-    assert loaded_bytes(pool) == 70
-
-
 async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool) -> None:
     await start(pool, Model().load, "idle")
     tries: list[Any] = []
@@ -248,11 +241,6 @@ async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool
     with pytest.raises(OutOfMemoryError, match="org/big does not fit into memory"):
         await start(pool, Model(work=work).load, "org/big")
     assert len(calls) == 2
-
-
-def test_caches_are_left_alone_while_another_thread_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))  # its names are not there yet
-    free_caches()
 
 
 # Batches
