@@ -21,11 +21,9 @@ from jarvis_agent import JarvisAgent, Settings, hf_tools
 from jarvis_agent.core import concurrency
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home", "loop_time")
@@ -166,25 +164,12 @@ async def test_planning_and_the_answer_have_time_limits_and_keep_what_is_complet
     assert CAPTION in run.answer
 
 
-async def test_the_offline_planner_plans_when_the_language_model_gives_no_task_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def plan(self: Any, *args: Any) -> Plan:
-        return Plan(tasks=[Task(task="image-to-text", id=0, args={"image": "a.jpg"})])
-
-    monkeypatch.setattr(OfflinePlanner, "ainvoke", plan)
-    agent, _, _ = small_agent(SLOW)
-    async with agent:
-        run = await agent.ainvoke(REQUEST)
-    assert [result.status for result in run.results] == ["ok"]
-
-
-@pytest.mark.parametrize("limits", [{}, {"run_timeout": 100}], ids=["of planning", "of the run"])
-async def test_a_plan_alone_has_the_time_limits_of_a_run(limits: dict[str, Any]) -> None:
-    agent, _, _ = small_agent(SLOW, settings=Settings(**limits))
-    async with agent:
-        planned = await agent.aplan(REQUEST)
-    assert "did not finish in its time" in planned.notes[0]
+async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
+    for settings in (Settings(), Settings(run_timeout=100)):
+        agent, _, _ = small_agent(SLOW, settings=settings)
+        async with agent:
+            planned = await agent.aplan(REQUEST)
+        assert "did not finish in its time" in planned.notes[0]
 
 
 @pytest.mark.parametrize("step", ["runners", "grant", "keep", "grant_mention"])

@@ -15,7 +15,7 @@ from fuzzed import KINDS, damaged, read, refusals, valid_files, write_aac
 
 from jarvis_agent.core.errors import InputError
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
