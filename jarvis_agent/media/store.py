@@ -118,7 +118,7 @@ class ResourceStore:
             InputError: the block holds no data, or data of an unknown type.
         """
         url, data, mime = (str(block.get(field) or "") for field in ("url", "base64", "mime_type"))
-        if _URL.match(url):
+        if url and not url.startswith("data:"):
             return await self.grant(url)
         if not (data or url):
             label = block.get("file_id") or block.get("type")
