@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -28,7 +28,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.llm.capabilities import model_options, supports_schema, transport_options
+from jarvis_agent.llm.capabilities import schema_options, supports_schema, transport_options
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
 from jarvis_agent.llm.thinking import ThinkingFilter
@@ -56,7 +56,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     Keyword arguments of `invoke`, `stream`, … (usually bound by `for_stage`):
         schema: JSON schema of the reply, sent to models that support one. After a server has rejected it, the
             client never sends it again.
-        bias: words whose tokens are made more likely (`Settings.logit_bias`), where the model supports it.
 
     Raises:
         LLMError: no reply in time, a refusal, an empty reply, a wrong key, a dropped connection, ….
@@ -73,11 +72,11 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         return not self._schema_rejected and supports_schema(self.model, self.settings)
 
     def for_stage(
-        self, stage: str, *, schema: Mapping[str, Any] | None = None, bias: Sequence[str] = ()
+        self, stage: str, *, schema: Mapping[str, Any] | None = None
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """This client for one stage: its calls carry the stage's name in their tags and metadata."""
         config: RunnableConfig = {"tags": [f"jarvis:{stage}"], "metadata": {STAGE_KEY: stage}}
-        return self.bind(schema=schema, bias=bias).with_config(config)
+        return self.bind(schema=schema).with_config(config)
 
     async def astream(
         self,
@@ -88,10 +87,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         """The reply in chunks. Close it (`aclosing`) unless it is read to the end."""
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
-        schema, bias = kwargs.pop("schema", None), kwargs.pop("bias", ())
-        extras = {}
-        if not self._schema_rejected:
-            extras = model_options(self.model, self.settings, stage, schema, bias)
+        schema = kwargs.pop("schema", None)
+        extras = {} if self._schema_rejected else schema_options(self.model, self.settings, stage, schema)
         begun = False
         try:
             async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
@@ -102,7 +99,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         except RejectedRequestError as error:
             if begun or not extras:
                 raise
-            log.info("retrying without %s: %s", " and ".join(extras), error)
+            log.info("retrying without the JSON schema: %s", error)
         async with aclosing(self._reply(input, config, kwargs)) as chunks:
             async for chunk in chunks:
                 self._schema_rejected = True

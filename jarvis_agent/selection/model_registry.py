@@ -1,4 +1,4 @@
-"""The model registry: the sources, the backends and the selector that an agent or a set of tools shares.
+"""The model registry: the sources, the backends and the ModelSelector that an agent or a set of tools shares.
 
 registry = ModelRegistry(settings, llm=client)
 selection = await registry.selector.select(task, spec, context)
@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING, Any
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.registry import Factory, make_backends
-from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.plugins import check_plugin
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
-from jarvis_agent.selection.chain import selection_chain
-from jarvis_agent.selection.pins import read_pins
 from jarvis_agent.selection.placement import unsupported_reason
 from jarvis_agent.selection.selector import ModelSelector
 from jarvis_agent.selection.sources import default_sources
-from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, list_candidates
+from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 
 if TYPE_CHECKING:
     from jarvis_agent.llm.client import LLMClient
@@ -68,10 +65,7 @@ class ModelRegistry:
     """Sources, backends and selector; the settings give those that are not passed.
 
     Args:
-        llm: the language model of the selection chain; None: the ranking selects.
-        selector: a Runnable that replaces the selection chain.
-        prompts: as for `selection_chain`.
-        pins: models that are fixed for a task.
+        selector, llm, pins: as for `ModelSelector`.
         clock: returns seconds; for tests.
 
     Raises:
@@ -84,9 +78,8 @@ class ModelRegistry:
         *,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
-        llm: LLMClient | None = None,
         selector: Any = None,
-        prompts: Any = None,
+        llm: LLMClient | None = None,
         pins: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,18 +87,13 @@ class ModelRegistry:
         self._closed = False
         self._clock = clock
         self._available: tuple[Sequence[TaskSpec], float, Mapping[str, TaskSpec]] | None = None
-        self._pinned = read_pins(pins or {}).keys()
         given = default_sources(settings) if sources is None else sources
         self.sources: Sequence[ModelSource] = [check_plugin(one, ModelSource, "a source") for one in given]
-        if selector is None and llm is not None and settings.selection != "rank":
-            selector = selection_chain(llm, prompts=prompts, settings=settings)
         pool = _lease_pool(settings)
         try:
             made = make_backends(settings, pool, backends)
             self.backends: dict[str, Backend] = {backend.name: backend for backend in made}
-            self.selector = ModelSelector(
-                self.sources, list(self.backends.values()), settings, selector, pins=pins
-            )
+            self.selector = ModelSelector(self.sources, made, settings, selector, llm=llm, pins=pins)
         except BaseException:
             # A pool without another lease has loaded nothing yet, so it need not be closed.
             _return_pool()
@@ -119,7 +107,7 @@ class ModelRegistry:
             if known == specs and now < expires:
                 return runnable
         found = await asyncio.gather(*(self._runnable(source, specs) for source in self.sources))
-        names = self._pinned | set().union(*(names for names, _ in found))
+        names = self.selector.pins.keys() | set().union(*(names for names, _ in found))
         runnable = MappingProxyType({spec.name: spec for spec in specs if spec.name in names})
         if all(complete for _, complete in found):
             self._available = specs, now + AVAILABLE_TTL_S, runnable
@@ -128,31 +116,28 @@ class ModelRegistry:
     async def _runnable(self, source: ModelSource, specs: Sequence[TaskSpec]) -> tuple[set[str], bool]:
         """Return the tasks for which a source lists a model that runs, and whether it answered for all."""
         lists = await asyncio.gather(*(self._list(source, spec) for spec in specs), return_exceptions=True)
-        failed = next((listed for listed in lists if isinstance(listed, BaseException)), None)
-        if failed:
+        found = {spec: one for spec, one in zip(specs, lists, strict=True) if isinstance(one, list)}
+        if failed := next((one for one in lists if isinstance(one, BaseException)), None):
             # The selector asks again and records the error.
             logger.warning("the model source %s failed: %s", source.name, failed)
 
         def names() -> set[str]:
-            listed = [
-                (spec, one)
-                for spec, found in zip(specs, lists, strict=True)
-                if isinstance(found, list)
-                for one in found
-            ]
-            return {spec.name for spec, one in listed if self._is_supported(spec, one)}
+            return {spec.name for spec, listed in found.items() if self._any_runs(spec, listed)}
 
         return await asyncio.to_thread(names), failed is None  # backends look for weights on the disk
 
     async def _list(self, source: ModelSource, spec: TaskSpec) -> list[Candidate]:
         if isinstance(source, RemoteSource):
-            estimated = _estimate(source, spec)
-            return await run_with_timeout(self.settings.run_timeout, estimated, f"the source {source.name}")
+            return await ask_source(source, _estimate(source, spec), self.settings)
         return await list_candidates(source, spec, self.settings.top_k, self.settings)
 
-    def _is_supported(self, spec: TaskSpec, candidate: Candidate) -> bool:
-        backends = [one for one in self.backends.values() if candidate.backend in (None, one.name)]
-        return any(unsupported_reason(backend, spec, candidate) is None for backend in backends)
+    def _any_runs(self, spec: TaskSpec, listed: Sequence[Candidate]) -> bool:
+        return any(
+            unsupported_reason(backend, spec, candidate) is None
+            for candidate in listed
+            for backend in self.backends.values()
+            if candidate.backend in (None, backend.name)
+        )
 
     async def aclose(self) -> None:
         """Free models, threads and connections. A second call does nothing."""

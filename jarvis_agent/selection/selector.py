@@ -1,12 +1,12 @@
 """The model selector, the paper's second stage: filters and ranks candidates and lets the LLM choose.
 
-    selector = ModelSelector(sources, backends, settings, selection_chain(llm))
+    selector = ModelSelector(sources, backends, settings, llm=client)
     selection = await selector.select(task, spec, context)
     selection.model, selection.reason      # "facebook/detr-resnet-50", "it detects zebras"
     selection.candidates                   # the chosen model, then the fallbacks
 
-The ranking decides if there is no chain, if `settings.selection` is "rank", or if the chain fails or names a
-model that is not in the list.
+The ranking decides if there is neither a chain nor an LLM, if `settings.selection` is "rank", or if the chain
+fails or names a model that is not in the list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.runnables.base import coerce_to_runnable
 
 from jarvis_agent.backends.base import Backend
-from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -36,14 +36,16 @@ from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, ChosenBy, Selection, Task
 from jarvis_agent.selection.advice import advice, no_candidate_error
-from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice
+from jarvis_agent.selection.chain import ModelChoice, SelectionChain, resolve_choice, selection_chain
 from jarvis_agent.selection.filters import SelectionQuery, Shortlist, merge_candidates, shortlist
 from jarvis_agent.selection.hints import detect_script, task_hints
 from jarvis_agent.selection.pins import Pin, read_pins
-from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, list_candidates
+from jarvis_agent.selection.sources.base import ModelSource, RemoteSource, ask_source, list_candidates
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
+
+    from jarvis_agent.llm.client import LLMClient
 
 logger = logging.getLogger(__name__)
 
@@ -58,13 +60,15 @@ class ModelSelector:
         sources: the model sources, the most trusted first.
         backends: what runs the models.
         settings: policy, filters, `top_k`, `selection`, `select_timeout`.
-        chain: a Runnable that takes {"input", "task", "candidates", "files", "chat_history"} and returns a
-            ModelChoice, an id, or {"id", "reason"}; None: the ranking decides.
+        selector: replaces `selection_chain`: a Runnable or function that takes {"input", "task",
+            "candidates", "files", "chat_history"} and returns a ModelChoice, an id, or {"id", "reason"}.
+        llm: the language model of the chain, used unless `settings.selection` is "rank"; None: the ranking
+            decides.
         pins: models by task that are used without a choice: "org/model", "org/model@revision", a path, or a
             Space ("space:org/name").
 
     Raises:
-        ConfigError: the chain is not a Runnable or function, a pin or policy is for an unknown task, or a
+        ConfigError: the selector is not a Runnable or function, a pin or policy is for an unknown task, or a
             pinned path does not exist.
     """
 
@@ -73,50 +77,51 @@ class ModelSelector:
         sources: Sequence[ModelSource],
         backends: Sequence[Backend],
         settings: Settings,
-        chain: Any = None,
+        selector: Any = None,
+        *,
+        llm: LLMClient | None = None,
         pins: Mapping[str, str] | None = None,
     ) -> None:
         self._sources = sources
         self._backends = backends
         policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
         self._settings = settings.model_copy(update={"policies": policies})
-        self._chain = _as_runnable(chain)
-        self._pins = read_pins(pins or {})
+        if selector is None and llm is not None and settings.selection != "rank":
+            selector = selection_chain(llm, settings=settings)
+        self._chain = _as_runnable(selector)
+        self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first
-        `top_k`. The call is limited to `settings.select_timeout`: sources that have not answered are recorded
-        in `Selection.rejected`, and without a choice the ranking decides. At most `settings.max_parallel`
-        choices of one run are made at the same time.
+        `top_k`. A source has half of `settings.select_timeout`, and its errors are recorded in
+        `Selection.rejected`; the chain has all of it, else the ranking decides. At most
+        `settings.max_parallel` choices of one run are made at the same time.
 
         Raises:
             NoCandidateError: no model passes the filters; the message has the reasons and what would help.
         """
-        return await self._select(task, spec, context, _now() + self._settings.select_timeout)
-
-    async def _select(self, task: Task, spec: TaskSpec, context: RunContext, deadline: float) -> Selection:
         query = SelectionQuery(
             task, spec, self._settings, task_hints(task, context), detect_script(context.request)
         )
-        if pin := self._pins.get(spec.name):
-            return await self._select_pinned(pin, query, deadline)
+        if pin := self.pins.get(spec.name):
+            return await self._select_pinned(pin, query)
         candidates, failed = await self._ask_sources(spec)
         listed = shortlist(candidates, query, self._backends)
         listed = replace(listed, rejected={**failed, **listed.rejected})
         if listed.candidates:
-            selection = await self._choose(listed, query, context, deadline)
+            selection = await self._choose(listed, query, context)
             if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
                 note = "no model here is made for reading text, so one that describes images is used"
                 selection = selection.model_copy(update={"note": note})
             return selection
-        if query.hints.get("ocr") is False:
-            other = await self._classify_instead(task, context, listed.rejected, deadline)
-            if other is not None:
-                return other.model_copy(update={"rejected": {**listed.rejected, **other.rejected}})
-        raise no_candidate_error(query.spec, query.settings, listed.rejected)
+        if query.hints.get("ocr") is False and (
+            other := await self._classify_instead(task, context, listed.rejected)
+        ):
+            return other
+        raise no_candidate_error(spec, self._settings, listed.rejected)
 
     async def _ask_sources(self, spec: TaskSpec) -> tuple[list[Candidate], dict[str, str]]:
         """Return the candidates of the sources that answered, and the errors of the others."""
@@ -133,9 +138,7 @@ class ModelSelector:
         lists = [answer for answer in answers if not isinstance(answer, BaseException)]
         return merge_candidates(lists, self._settings), failed
 
-    async def _choose(
-        self, listed: Shortlist, query: SelectionQuery, context: RunContext, deadline: float
-    ) -> Selection:
+    async def _choose(self, listed: Shortlist, query: SelectionQuery, context: RunContext) -> Selection:
         """Select one of the `top_k`: the only one, the choice of the chain, or the first by rank."""
         top = listed.candidates[: self._settings.top_k]
         if len(top) == 1:
@@ -143,12 +146,11 @@ class ModelSelector:
         by_rank = _reason_of_rank(top)
         if self._chain is None:
             return _selection(top[0], listed, by_rank, "rank", query)
+        asked = self._ask_chain(self._chain, query, top, context)
         try:
-            asked = self._ask_chain(self._chain, query, top, context)
-            choice = await run_with_timeout(deadline - _now(), asked, "the choice of a model")
+            choice = await run_with_timeout(self._settings.select_timeout, asked, "the choice of a model")
         except Exception as error:
-            reason = f"{by_rank}; {_explain_failure(error)}"
-            return _selection(top[0], listed, reason, "rank", query)
+            return _selection(top[0], listed, f"{by_rank}; {_explain_failure(error)}", "rank", query)
         chosen = next(candidate for candidate in top if candidate.id == choice.id)
         by: ChosenBy = "llm" if isinstance(self._chain, SelectionChain) else "selector"
         return _selection(chosen, listed, choice.reason or f"the {by} chose it", by, query)
@@ -160,44 +162,39 @@ class ModelSelector:
         top: Sequence[Candidate],
         context: RunContext,
     ) -> ModelChoice:
-        slots = self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel))
-        async with slots:
+        async with self._slots.setdefault(context, asyncio.Semaphore(self._settings.max_parallel)):
             inputs = {
                 "input": context.request,
                 "task": query.task,
-                "candidates": await self._with_cards(top),
+                "candidates": await asyncio.gather(*map(self._with_card, top)),
                 "files": context.files,
                 "chat_history": context.turns,
             }
             return resolve_choice(await chain.ainvoke(inputs, context.config), top)
 
-    async def _with_cards(self, top: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates with the descriptions of their cards, where a source provides them."""
-        remote = {source.name: source for source in self._sources if isinstance(source, RemoteSource)}
-
-        async def describe(candidate: Candidate) -> Candidate:
-            source = remote.get(candidate.source)
-            card = await source.describe(candidate) if source else ""
-            return candidate.model_copy(update={"description": card}) if card else candidate
-
-        return await asyncio.gather(*map(describe, top))
+    async def _with_card(self, candidate: Candidate) -> Candidate:
+        """Return a candidate with the description of its card, where its source provides one."""
+        for source in self._sources:
+            if source.name == candidate.source and isinstance(source, RemoteSource):
+                card = await source.describe(candidate)
+                return candidate.model_copy(update={"description": card}) if card else candidate
+        return candidate
 
     async def _classify_instead(
-        self, task: Task, context: RunContext, rejected: Mapping[str, str], deadline: float
+        self, task: Task, context: RunContext, rejected: Mapping[str, str]
     ) -> Selection | None:
         """Select a classifier where nothing describes images; None if there is none either."""
         spec = TASKS["image-classification"]
         try:
-            task = task.model_copy(update={"task": spec.name})
-            selection = await self._select(task, spec, context, deadline)
+            selection = await self.select(task.model_copy(update={"task": spec.name}), spec, context)
         except NoCandidateError:
             return None
         help_text = advice(self._settings, rejected)
         note = f"no model here describes images in words, so the image is classified instead; {help_text}"
-        return selection.model_copy(update={"note": note})
+        return selection.model_copy(update={"note": note, "rejected": {**rejected, **selection.rejected}})
 
-    async def _select_pinned(self, pin: Pin, query: SelectionQuery, deadline: float) -> Selection:
-        candidate, failed = await self._look_up(pin, query.spec, deadline)
+    async def _select_pinned(self, pin: Pin, query: SelectionQuery) -> Selection:
+        candidate, failed = await self._look_up(pin, query.spec)
         # The user chose the model, so only the settings are checked, not the request.
         bare = SelectionQuery(query.task.model_copy(update={"args": {}}), query.spec, query.settings)
         listed = shortlist([candidate], bare, self._backends)
@@ -210,7 +207,7 @@ class ModelSelector:
         listed = replace(listed, rejected=failed)
         return _selection(listed.candidates[0], listed, "it was pinned by the user", "pinned", query)
 
-    async def _look_up(self, pin: Pin, spec: TaskSpec, deadline: float) -> tuple[Candidate, dict[str, str]]:
+    async def _look_up(self, pin: Pin, spec: TaskSpec) -> tuple[Candidate, dict[str, str]]:
         """Return a pinned model with what the sources know about it, and the errors of sources."""
         if pin.path is not None or pin.space:
             return pin.candidate(spec), {}
@@ -219,11 +216,9 @@ class ModelSelector:
             return pin.at_revision(known), failed
         remote = [one for one in self._sources if isinstance(one, RemoteSource) and _label(one) not in failed]
         for source in remote:
+            lookup = source.find(spec, pin.id, pin.revision)
             try:
-                lookup = source.find(spec, pin.id, pin.revision)
-                found = await run_with_timeout(deadline - _now(), lookup, _label(source))
-            except StageTimeoutError:
-                failed[_label(source)] = f"it did not find {pin.id} in time (JARVIS_LLM_TIMEOUT)"
+                found = await ask_source(source, lookup, self._settings)
             except Exception as error:
                 failed[_label(source)] = describe_error(error)
             else:
@@ -236,21 +231,17 @@ class ModelSelector:
         return pin.candidate(spec), failed
 
 
-def _as_runnable(chain: Any) -> Runnable[Any, Any] | None:
-    if chain is None:
+def _as_runnable(selector: Any) -> Runnable[Any, Any] | None:
+    if selector is None:
         return None
     try:
-        runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
+        runnable: Runnable[Any, Any] = coerce_to_runnable(selector)
     except TypeError as error:
         raise ConfigError(
-            f"the selector of type {type(chain).__name__} cannot be used: pass a Runnable or a function "
+            f"the selector of type {type(selector).__name__} cannot be used: pass a Runnable or a function "
             'that takes {"input", "task", "candidates"} and returns a ModelChoice or a model id'
         ) from error
     return runnable
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _label(source: ModelSource) -> str:
@@ -270,11 +261,7 @@ def _explain_failure(error: Exception) -> str:
 
 
 def _selection(
-    chosen: Candidate,
-    listed: Shortlist,
-    reason: str,
-    chosen_by: ChosenBy,
-    query: SelectionQuery,
+    chosen: Candidate, listed: Shortlist, reason: str, chosen_by: ChosenBy, query: SelectionQuery
 ) -> Selection:
     return Selection(
         model=chosen.id,

@@ -145,7 +145,7 @@ class HubDouble:
                 {"provider": provider, "providerId": id, "status": "live", "task": pipeline_tag, **entry}
                 for provider, entry in (providers or {}).items()
             ],
-            "siblings": [{"rfilename": name} for name in content],
+            "siblings": [{"rfilename": name, "size": len(data)} for name, data in content.items()],
             **info,
         }
         self.models[id] = HubModel(said, content)

@@ -14,7 +14,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from model_bench import Bench, surest_at_the_end  # noqa: E402
+from model_bench import Bench  # noqa: E402
 
 from jarvis_agent.backends.transformers import generation  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
@@ -121,27 +121,18 @@ def test_a_reply_ends_at_its_limit_and_when_it_is_cancelled(
 
 
 def test_the_score_of_a_page_is_its_own(bench: Bench) -> None:
-    for model in ("colpali", "clip"):
-        given = {"text": "total", "image": ["photo", "page", "photo"]}
-        first, second, third = bench.ask("visual-document-retrieval", model, **given)
-        assert first == pytest.approx(third, abs=1e-4)
-        assert first != pytest.approx(second, abs=1e-4)
-        alone = bench.ask("visual-document-retrieval", model, text="total", image=["page"])
-        assert alone == [pytest.approx(second, abs=1e-3)]
+    pages = ["photo", "page", "photo"]
+    first, second, third = bench.ask("visual-document-retrieval", "colpali", text="total", image=pages)
+    assert first == pytest.approx(third, abs=1e-4)
+    assert first != pytest.approx(second, abs=1e-4)
+    alone = bench.ask("visual-document-retrieval", "colpali", text="total", image=["page"])
+    assert alone == [pytest.approx(second, abs=1e-3)]
 
 
-def test_a_long_page_is_read_in_windows(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = bench.call("document-question-answering", "layoutlmv3", text="total", image="page")
+def test_a_page_without_words_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = bench.call("document-question-answering", "layoutlm", text="total", image="page")
     expert = bench.load(call)
-    text = " ".join(["Invoice", "total"] * 20)
-    lines = [{"text": text, "box": {"xmin": 0, "ymin": 0, "xmax": 600, "ymax": 50}}]
-    monkeypatch.setitem(expert.loaded.extras, "reader", lambda call: {"lines": lines})
-    windows = surest_at_the_end(expert.loaded.model, monkeypatch, 2, 2)
-    best = expert(call)[0]
-    assert len(windows) > 1
-    assert best["start"] == best["end"] == 39
-    assert best["answer"] == "total"
-    lines.clear()
+    monkeypatch.setitem(expert.loaded.extras, "reader", lambda call: {"lines": []})
     with pytest.raises(UnsupportedError, match="there are none on this one"):
         expert(call)
 
@@ -163,19 +154,8 @@ def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench) -> N
         NoVideoProcessor()(["clip.mp4"])
 
 
-def test_smolvlm_is_shown_images_as_its_own_processor_would(bench: Bench) -> None:
-    from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
-
-    processor = load_processor(bench.built("smolvlm"))
-    marks = (processor.image_seq_len, "<fake_token_around_image>", "<image>", "<global-img>")
-    for rows, columns in ((0, 0), (2, 3)):
-        shown = processor.replace_image_token({"rows": [[rows]], "cols": [[columns]]}, 0)
-        assert shown == get_image_prompt_string(rows, columns, *marks)
-
-
 def test_what_a_processor_needs_is_named_before_a_download() -> None:
     check_packages(transformers.Qwen2VLConfig())
-    for config, package in (("Llama4Config", "torchvision"), ("VoxtralConfig", "mistral-common")):
-        if find_spec(package.replace("-", "_")) is None:
-            with pytest.raises(ImportError, match=package):
-                check_packages(getattr(transformers, config)())
+    if find_spec("torchvision") is None:
+        with pytest.raises(ImportError, match="torchvision"):
+            check_packages(transformers.Llama4Config())

@@ -98,12 +98,10 @@ def test_a_gap_may_be_written_in_any_way_and_there_must_be_one(bench: Bench) -> 
     for build, gap in (("bert_masked", "___"), ("bert_masked", "<mask>"), ("roberta_masked", "[mask]")):
         usual = bench.ask("fill-mask", build, text="the [MASK] is good")
         assert bench.ask("fill-mask", build, text=f"the {gap} is good") == usual
-    for text, found in (("the cat is good", "none"), ("the [MASK] is ___", "2"), ("a_b __ c", "none")):
+    for text, found in (("the cat is good", "none"), ("the [MASK] is ___", "2")):
         with pytest.raises(BadInputError, match=rf"a text with one \[MASK\], and this one has {found}"):
             bench.ask("fill-mask", "bert_masked", text=text)
     long = " ".join(["the cat is good"] * 40)
-    with pytest.raises(UnsupportedError, match="org/model reads 64 tokens, and the gap comes later"):
-        bench.ask("fill-mask", "bert_masked", text=f"{long} [MASK]")
     assert len(bench.ask("fill-mask", "bert_masked", text=f"the [MASK] {long}")) == 5
 
 
@@ -111,34 +109,6 @@ def test_answers_from_cells_need_pandas(bench: Bench, monkeypatch: pytest.Monkey
     monkeypatch.setattr(text_tasks, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r'org/model.*needs the extra "tabular"'):
         bench.ask("table-question-answering", "tapas", table="table", text="how many?")
-
-
-def test_a_generative_model_reads_a_table_row_by_row_within_its_context(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-
-    def ask(table: str) -> None:
-        (tmp_path / "asked.csv").write_text(table)
-        bench.ask("table-question-answering", "tapex", table=tmp_path / "asked.csv", text="Who?")
-
-    loaded = bench.load(bench.call("table-question-answering", "tapex")).loaded
-    generate = loaded.model.generate
-
-    def listen(input_ids: Any, **given: Any) -> Any:
-        read.append(loaded.tokenizer.decode(input_ids[0], skip_special_tokens=True))
-        return generate(input_ids=input_ids, **given)
-
-    monkeypatch.setattr(loaded.model, "generate", listen)
-    ask("city,people\nOslo,700\nRome,\n")
-    assert read[0] == "who? col : city | people row 1 : oslo | 700 row 2 : rome | "
-    ask("n\n" + "7\n" * 100)
-    rows = [f" row {number} : 7" for number in range(1, 101)]
-    fitting = read[1].count("row")  # a letter is a token, and the model reads 128
-    assert read[1] == "who? col : n" + "".join(rows[:fitting])
-    assert len(read[1]) <= 128 < len(read[1] + rows[fitting])
-    with pytest.raises(UnsupportedError, match="less than the first row"):
-        ask("n\n" + "x" * 200)
 
 
 def test_a_batch_gives_what_the_calls_give_one_by_one(bench: Bench) -> None:
@@ -165,17 +135,12 @@ def test_a_long_recording_is_transcribed_to_its_end(bench: Bench, tmp_path: Path
         assert not is_timed or output["chunks"][-1]["timestamp"][1] > 30
 
 
-def test_the_whole_of_a_long_text_is_spoken_with_a_known_voice(bench: Bench, tmp_path: Path) -> None:
-    np.save(tmp_path / "voice.npy", np.ones((1, 4), np.float32))
-    voice = {"voice": str(tmp_path / "voice.npy"), "vocoder": str(bench.built("speecht5") / "vocoder")}
-    for model, metadata in (("vits", {}), ("speecht5", voice)):
-        short, again, long = (
-            bench.ask("text-to-speech", model, metadata, text=text)["audio"] for text in (TEXT, TEXT, LONG)
-        )
-        assert len(short) < len(long), model
-        assert model == "speecht5" or (short == again).all(), "the seed is the same"
-    with pytest.raises(UnsupportedError, match=r'register it with metadata=\{"voice": "speaker.npy"\}'):
-        bench.ask("text-to-speech", "speecht5", text=TEXT)
+def test_the_whole_of_a_long_text_is_spoken_with_the_seed(bench: Bench) -> None:
+    short, again, long = (
+        bench.ask("text-to-speech", "vits", text=text)["audio"] for text in (TEXT, TEXT, LONG)
+    )
+    assert len(short) < len(long)
+    assert (short == again).all()
 
 
 def test_bad_input_is_refused_as_such(bench: Bench, tmp_path: Path) -> None:

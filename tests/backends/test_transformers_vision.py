@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 from model_bench import Bench  # noqa: E402
 
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
-from jarvis_agent.backends.transformers.keypoints import load_detector  # noqa: E402
+from jarvis_agent.backends.transformers.keypoints import DETECTOR, load_detector  # noqa: E402
 from jarvis_agent.backends.transformers.vision import predicts_distance  # noqa: E402
 from jarvis_agent.media.video import write_video  # noqa: E402
 
@@ -59,26 +58,12 @@ def test_each_detected_person_has_joints_and_without_a_detector_the_image_is_one
     assert bench.ask("openpose-control", "vitpose", no_people, image="photo").getbbox() is None
 
 
-def test_a_named_detector_must_be_there_and_the_log_says_if_there_is_none(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_detector_must_be_there(bench: Bench) -> None:
     named = bench.call("keypoint-detection", "vitpose", {"detector": "org/nowhere"}).candidate
-    with pytest.raises(UnsupportedError, match="org/nowhere"):
-        load_detector(named, OFFLINE)
-    with caplog.at_level(logging.WARNING, logger="jarvis_agent"):
-        on_hub = Candidate(id="org/pose", task="keypoint-detection", local=True)
-        assert load_detector(on_hub, OFFLINE) == {}
-    assert "org/pose treats each image as one person" in caplog.text
-
-
-def test_points_without_names_make_no_pose(bench: Bench) -> None:
-    (found,) = bench.ask("keypoint-detection", "superpoint", image="photo")
-    scores = [point["score"] for point in found["keypoints"]]
-    assert 0 < len(scores) <= 500
-    assert scores == sorted(scores, reverse=True)
-    assert found["edges"] == []
-    with pytest.raises(UnsupportedError, match="does not find the joints of people"):
-        bench.ask("openpose-control", "superpoint", image="photo")
+    on_hub = Candidate(id="org/pose", task="keypoint-detection", local=True)
+    for candidate, detector in ((named, "org/nowhere"), (on_hub, DETECTOR)):
+        with pytest.raises(UnsupportedError, match=detector):
+            load_detector(candidate, OFFLINE)
 
 
 def test_models_that_predict_distances_are_known() -> None:

@@ -87,7 +87,7 @@ class OpenAIDouble:
     Args:
         replies: the script. A callable is given the request's body.
         key: the only key that is let in; None: any.
-        rejects: fields of a request that are answered with 400, such as "response_format" or "logit_bias".
+        rejects: fields of a request that are answered with 400, such as "response_format".
         chunk: characters of a streamed piece; 0: whole texts.
 
     `requests` are those that came so far.
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(request, reply)
 
     def _fail(self, failure: Failure) -> None:
-        wait = {} if failure.retry_after is None else {"Retry-After-Ms": str(failure.retry_after * 1000)}
+        wait = {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
         error = {"message": failure.message, "type": "double", "code": str(failure.status)}
         self._json(failure.status, {"error": error}, wait)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tiktoken
-import tiktoken.registry
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_openai import ChatOpenAI
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.llm.capabilities import model_options
+from jarvis_agent.llm.capabilities import schema_options
 from jarvis_agent.llm.chat_model import PROVIDERS, resolve_model
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.testing import ScriptedLLM
@@ -111,28 +109,7 @@ def test_a_schema_is_sent_where_the_profile_or_the_settings_say_so() -> None:
     cases = [(able, "auto"), (unknown, "auto"), (unknown, "always")]
     cases += [(unable, "auto"), (other, "auto"), (able, "never")]
     for place, (llm, setting) in enumerate(cases):
-        options = model_options(llm, Settings(structured_output=setting), "plan", SCHEMA)
+        options = schema_options(llm, Settings(structured_output=setting), "plan", SCHEMA)
         assert options.get("response_format") == (sent if place < 3 else None), (describe_model(llm), setting)
-    loose = model_options(able, Settings(), "plan", {"type": "object"})["response_format"]
+    loose = schema_options(able, Settings(), "plan", {"type": "object"})["response_format"]
     assert loose["json_schema"]["strict"] is False
-
-
-def test_the_bias_is_applied_to_the_tokens_of_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks = {bytes([byte]): byte for byte in range(256)}
-    encoding = tiktoken.Encoding(
-        "o200k_base", pat_str=r"(?s).", mergeable_ranks=ranks, special_tokens={"<end>": 256}
-    )
-    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "o200k_base", encoding)
-    llm = ChatOpenAI(model="gpt-4o", api_key="k")
-    options = model_options(llm, Settings(logit_bias=0.2), "plan", bias=["ab", "b"])
-    assert options == {"logit_bias": {ord("a"): 0.2, ord("b"): 0.2}}
-    assert model_options(llm, Settings(), "plan", bias=["ab"]) == {}
-
-
-def test_there_is_no_bias_if_the_encoding_would_be_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
-    for llm in (*(ChatOpenAI(model=name, api_key="k") for name in ("gpt-4o", "my-own")), ScriptedLLM("")):
-        assert model_options(llm, Settings(logit_bias=0.2), "plan", bias=["ab"]) == {}

@@ -55,16 +55,14 @@ def marker_folder(candidate: Candidate, settings: Settings, layout: Layout = TRA
     """
     if (folder := _local_folder(candidate, settings, layout)) is not None:
         return folder
-    from huggingface_hub import HfApi
-
-    model, revision, token = candidate.id, candidate.revision, settings.token
+    model = candidate.id
     with _download_errors(model):
-        tree = HfApi(token=token).list_repo_tree(model, revision=revision)
-        marker = layout.marker(entry.path for entry in tree)
+        sizes = _sizes_on_hub(candidate, settings)
+        marker = next((name for name in layout.markers if name in sizes), None)
         if marker is None:
             markers = " and no ".join(layout.markers)
             raise UnsupportedError(f"{layout.library} cannot load {model}: it has no {markers}")
-        return download_files(model, {marker: 0}, revision, token)
+        return download_files(model, {marker: 0}, candidate.revision, settings.token)
 
 
 def model_folder(candidate: Candidate, settings: Settings, layout: Layout = TRANSFORMERS) -> Path:
@@ -114,23 +112,32 @@ def _not_here(candidate: Candidate) -> UnsupportedError:
 
 
 def _download_model(candidate: Candidate, settings: Settings, layout: Layout) -> Path:
-    from huggingface_hub import HfApi, try_to_load_from_cache
-    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub import try_to_load_from_cache
 
     model, revision, token = candidate.id, candidate.revision, settings.token
     with _download_errors(model):
-        tree = HfApi(token=token).list_repo_tree(model, revision=revision, recursive=layout.index is not None)
-        sizes = {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
+        sizes = _sizes_on_hub(candidate, settings)
         index = None
         if layout.index in sizes:
             index = layout.read_index(download_files(model, {layout.index: 0}, revision, token))
-        wanted = layout.choose(model, sizes, index, settings)
-        cached = [
-            name for name in wanted if isinstance(try_to_load_from_cache(model, name, revision=revision), str)
+        wanted = {name: sizes[name] for name in layout.choose(model, sizes, index, settings)}
+        missing = [
+            size
+            for name, size in wanted.items()
+            if not isinstance(try_to_load_from_cache(model, name, revision=revision), str)
         ]
-        if (reason := _too_large(sum(sizes[name] for name in {*wanted} - {*cached}), settings)) is not None:
+        if (reason := _too_large(sum(missing), settings)) is not None:
             raise UnsupportedError(f"{model} cannot be loaded: {reason}")
-        return download_files(model, {name: sizes[name] for name in wanted}, revision, token)
+        return download_files(model, wanted, revision, token)
+
+
+def _sizes_on_hub(candidate: Candidate, settings: Settings) -> dict[str, int]:
+    """Bytes of each file of a model on the Hub."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=settings.token)
+    info = api.model_info(candidate.id, revision=candidate.revision, files_metadata=True)
+    return {file.rfilename: file.size or 0 for file in info.siblings or ()}
 
 
 def _too_large(size: int, settings: Settings) -> str | None:

@@ -1,6 +1,6 @@
 """Pages of documents with transformers: answers from a page, and which pages match a query.
 
-answer_from_layout(loaded, call)     # [{"answer": "42", "score": 0.93, "start": 2, "end": 2}, …]
+answer_from_pixels(loaded, call)     # [{"answer": "42"}]
 score_pages(loaded, call)            # [14.2, 9.7]: the score of each page
 """
 
@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.generation import generate
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.backends.transformers.multimodal import ANSWER_TOKENS
-from jarvis_agent.backends.transformers.text import answer_spans, text_of
+from jarvis_agent.backends.transformers.text import text_of
 from jarvis_agent.backends.transformers.vision import image_of
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Words = list[tuple[str, list[int]]]
 """Words with their boxes in thousandths of the page: xmin, ymin, xmax, ymax."""
@@ -31,22 +28,6 @@ Words = list[tuple[str, list[int]]]
 def answer_from_page(loaded: LoadedModel, call: Call) -> Any:
     """Return [{answer, score, start, end}] from the words of a page and their positions (LayoutLM)."""
     return loaded.pipe(image_of(call), text_of(call), word_boxes=_read_words(loaded, call))
-
-
-def answer_from_layout(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{answer, score, start, end}] from words, positions and pixels of a page (LayoutLMv3).
-
-    `start` and `end` are indices of words.
-    """
-    words, boxes = zip(*_read_words(loaded, call), strict=True)
-    pixels = loaded.parts["image_processor"](image_of(call), apply_ocr=False, return_tensors="pt")
-    spans = answer_spans(
-        loaded, [text_of(call)], [list(words)], {"pixel_values": pixels["pixel_values"]}, boxes=[list(boxes)]
-    )
-    return [
-        {"answer": " ".join(words[a : b + 1]), "score": score, "start": a, "end": b}
-        for (a, b), score in spans
-    ]
 
 
 def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
@@ -61,11 +42,7 @@ def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 
 
 def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page.
-
-    Raises:
-        MissingExtraError: the extra `starter` is not installed.
-    """
+    """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page."""
     from jarvis_agent.backends.starter.backend import load_expert
     from jarvis_agent.backends.starter.models import STARTERS
 
@@ -107,25 +84,8 @@ def score_pages(loaded: LoadedModel, call: Call) -> list[float]:
         return loaded.forward(loaded.processor(**given, return_tensors="pt")).embeddings[0].float().cpu()
 
     query = embed(text=[text_of(call)])
-    pages = [embed(images=[page]) for page in _pages(call)]
-    scores: list[float] = loaded.processor.score_retrieval([query], pages)[0].tolist()
-    return scores
-
-
-def compare_pages(loaded: LoadedModel, call: Call) -> list[float]:
-    """Return the cosine of the query with each page, from a model with one vector each (CLIP, SigLIP)."""
-    import torch
-
-    batch = loaded.processor(
-        text=[text_of(call)], images=_pages(call), padding="max_length", truncation=True, return_tensors="pt"
-    )
-    found = loaded.forward(batch)
-    cosines = torch.nn.functional.cosine_similarity(found.text_embeds, found.image_embeds, dim=-1)
-    return [float(cosine) for cosine in cosines]
-
-
-def _pages(call: Call) -> list[Image]:
-    pages = [page.to_pil().convert("RGB") for page in call.inputs["image"]]
+    pages = [embed(images=[page.to_pil().convert("RGB")]) for page in call.inputs["image"]]
     if not pages:
         raise BadInputError(f"{call.spec.name} needs a list of images of pages, and this one is empty")
-    return pages
+    scores: list[float] = loaded.processor.score_retrieval([query], pages)[0].tolist()
+    return scores

@@ -1,14 +1,13 @@
-"""Keypoints with transformers (ViTPose, SuperPoint), and control maps drawn from the output of other tasks.
+"""Keypoints with transformers (ViTPose), and control maps drawn from the output of other tasks.
 
 ViTPose needs the box of each person, so a detector runs first: the one in the candidate's metadata
-("detector": an id or a path), or DETECTOR for models of the Hub. Without one the whole image counts as one
-person; this is logged. A new control map is a function and a row of CONTROL_MAPS.
+("detector": an id or a path), or DETECTOR for models of the Hub. For a model in a folder that names none, the
+whole image counts as one person. A new control map is a function and a row of CONTROL_MAPS.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,48 +16,37 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.hub.snapshot import model_folder
 from jarvis_agent.backends.transformers.loading import LoadedModel, PipelineSpec, load_model
 from jarvis_agent.backends.transformers.vision import MIN_SCORE, detect, image_of
-from jarvis_agent.core.errors import ExpertError, UnsupportedError
+from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Candidate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-logger = logging.getLogger(__name__)
-
 DETECTOR = "PekingU/rtdetr_r50vd"
 """Default detector of people: 172 MB, Apache 2.0."""
-
-MAX_POINTS = 500
-"""Keypoints returned by a model without skeletons, best first."""
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _DETECTION = PipelineSpec("ObjectDetection", ("image_processor",), detect, "object-detection", exact=True)
 
 
 def load_detector(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """Return {"detector": pipeline}, or {} if no detector is available.
+    """Return {"detector": pipeline}, or {} for a model in a folder that names none.
 
     Raises:
-        ExpertError: the detector that the candidate names is not available.
+        ExpertError: the detector is not available.
     """
-    named = candidate.metadata.get("detector")
-    if named is None and candidate.path is not None:
+    named = candidate.metadata.get("detector") or (None if candidate.path else DETECTOR)
+    if named is None:
         return {}
-    path = Path(str(named or DETECTOR)).expanduser()
+    path = Path(named).expanduser()
     detector = Candidate(
-        id=str(named or DETECTOR),
+        id=str(named),
         task="object-detection",
         local=settings.offline or candidate.local,
         path=path if path.exists() else None,
     )
-    try:
-        folder = model_folder(detector, settings)
-    except ExpertError as error:
-        if named is not None:
-            raise
-        logger.warning("%s treats each image as one person; no detector: %s", candidate.id, error)
-        return {}
+    folder = model_folder(detector, settings)
     return {"detector": load_model(_DETECTION, folder, detector, settings).pipe}
 
 
@@ -103,29 +91,11 @@ def _person(pose: Mapping[str, Any], names: Mapping[int, str], size: tuple[int, 
     # Positions of invisible joints may lie far outside the image, or be NaN.
     places = np.nan_to_num(pose["keypoints"].numpy()).clip(0, np.array(size) - 1).tolist()
     scores = np.nan_to_num(pose["scores"].numpy()).clip(0, 1).tolist()
-    labels = [names.get(n, str(n)) for n in range(len(places))]
-    return {"score": sum(scores) / len(scores), "keypoints": _points(labels, places, scores)}
-
-
-def find_points(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{score, keypoints, edges: []}] with salient points without labels (SuperPoint)."""
-    image = image_of(call)
-    processor = loaded.parts["image_processor"]
-    output = loaded.forward(processor(image, return_tensors="pt"))
-    found = processor.post_process_keypoint_detection(output, [image.size[::-1]])[0]
-    best = found["scores"].float().cpu().sort(descending=True)
-    places = found["keypoints"].cpu()[best.indices[:MAX_POINTS]].tolist()
-    scores = best.values[:MAX_POINTS].tolist()
-    if not scores:
-        return []
-    return [{"score": scores[0], "keypoints": _points([""] * len(scores), places, scores), "edges": []}]
-
-
-def _points(labels: Sequence[str], places: Sequence[Any], scores: Sequence[float]) -> list[dict[str, Any]]:
-    return [
-        {"label": label, "x": float(x), "y": float(y), "score": score}
-        for label, (x, y), score in zip(labels, places, scores, strict=True)
+    joints = [
+        {"label": names.get(n, str(n)), "x": x, "y": y, "score": score}
+        for n, ((x, y), score) in enumerate(zip(places, scores, strict=True))
     ]
+    return {"score": sum(scores) / len(scores), "keypoints": joints}
 
 
 def _draw_depth(raw: Any, loaded: LoadedModel, call: Call) -> Image:

@@ -25,7 +25,6 @@ _WHOLE = ("processor",)
 
 _Exact = partial(Spec, exact=True)
 _SEGMENT = partial(_Exact, parts=_PIXELS, run=vision.segment, pipe="image-segmentation")
-_DOCUMENT = partial(Spec, "DocumentQuestionAnswering", prepare=documents.load_ocr)
 _VISION_ENCODER = partial(Spec, "ImageTextToText", (*_PIXELS, *_TOKENS), only=("vision-encoder-decoder",))
 _ASK_CHAT = Spec("ImageTextToText", _WHOLE, multimodal.answer_by_chat)
 _SPEECH = (
@@ -45,7 +44,6 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     "question-answering": (Spec("QuestionAnswering", _TOKENS, text.answer_from_context),),
     "table-question-answering": (
         _Exact("TableQuestionAnswering", _TOKENS, text.answer_from_cells, "table-question-answering"),
-        Spec("Seq2SeqLM", _TOKENS, text.answer_about_table),
     ),
     "fill-mask": (Spec("MaskedLM", _TOKENS, text.fill_mask, "fill-mask"),),
     "zero-shot-classification": (
@@ -94,7 +92,7 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         _Exact("ZeroShotObjectDetection", _WHOLE, vision.detect_zero_shot),
     ),
     "mask-generation": (
-        _Exact("MaskGeneration", _PIXELS, segmentation.mask_everything, only=("sam", "sam_hq")),
+        _Exact("MaskGeneration", _PIXELS, segmentation.mask_everything, only=("sam",)),
         _Exact("MaskGeneration", _PIXELS, segmentation.mask_by_pipeline, "mask-generation"),
     ),
     "keypoint-detection": (
@@ -105,7 +103,6 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
             only=("vitpose",),
             prepare=keypoints.load_detector,
         ),
-        _Exact("KeypointDetection", _PIXELS, keypoints.find_points),
     ),
     "image-feature-extraction": (Spec("", _PIXELS, vision.embed),),
     "image-to-image": (_Exact("ImageToImage", _PIXELS, vision.upscale),),
@@ -113,7 +110,6 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
         Spec(
             "VideoClassification", _PIXELS, vision.classify_video, only=("videomae", "timesformer", "vivit")
         ),
-        Spec("VideoClassification", ("video_processor",), vision.classify_video),
     ),
     "image-to-text": (
         _VISION_ENCODER(multimodal.caption_with_decoder),
@@ -121,39 +117,32 @@ PIPELINES: dict[str, tuple[Spec, ...]] = {
     ),
     "automatic-speech-recognition": (
         Spec("SpeechSeq2Seq", (*_SOUND, *_TOKENS), audio.transcribe, "automatic-speech-recognition"),
-        Spec("CTC", (*_SOUND, *_TOKENS), audio.transcribe_ctc, "automatic-speech-recognition"),
+        Spec("CTC", (*_SOUND, *_TOKENS), audio.transcribe, "automatic-speech-recognition"),
     ),
     "audio-classification": (Spec("AudioClassification", _SOUND, audio.classify, "audio-classification"),),
-    "text-to-speech": (
-        _Exact(
-            "TextToSpectrogram",
-            _TOKENS,
-            audio.synthesize_with_voice,
-            only=("speecht5",),
-            prepare=audio.load_voice,
-        ),
-        *_SPEECH,
-    ),
+    "text-to-speech": _SPEECH,
     "visual-question-answering": (
         Spec("VisualQuestionAnswering", _WHOLE, multimodal.answer_question),
         _ASK_CHAT,
     ),
     "document-question-answering": (
-        _DOCUMENT(_TOKENS, documents.answer_from_page, "document-question-answering", only=("layoutlm",)),
-        _DOCUMENT((*_PIXELS, *_TOKENS), documents.answer_from_layout, only=("layoutlmv3",)),
+        Spec(
+            "DocumentQuestionAnswering",
+            _TOKENS,
+            documents.answer_from_page,
+            "document-question-answering",
+            only=("layoutlm",),
+            prepare=documents.load_ocr,
+        ),
         _VISION_ENCODER(documents.answer_from_pixels),
         _ASK_CHAT,
     ),
     "image-text-to-text": (Spec("ImageTextToText", _WHOLE, multimodal.reply_or_continue),),
     "video-text-to-text": (Spec("ImageTextToText", _WHOLE, multimodal.reply),),
-    "audio-text-to-text": (
-        Spec("MultimodalLM", _WHOLE, multimodal.reply),
-        Spec("Seq2SeqLM", _WHOLE, multimodal.reply, only=("audioflamingo3", "musicflamingo")),
-    ),
+    "audio-text-to-text": (Spec("MultimodalLM", _WHOLE, multimodal.reply),),
     "any-to-any": (Spec("MultimodalLM", _WHOLE, multimodal.reply),),
     "visual-document-retrieval": (
         Spec("PreTraining", _WHOLE, documents.score_pages, only=("colpali", "colqwen2", "colmodernvbert")),
-        Spec("ZeroShotImageClassification", _WHOLE, documents.compare_pages),
     ),
     "text-to-audio": (
         _Exact("TextToWaveform", _TOKENS, audio.generate_music, only=("musicgen", "musicgen_melody")),

@@ -37,7 +37,8 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     batch = processor(image, return_tensors="pt")
     height, width = batch["reshaped_input_sizes"][0].tolist()
     with torch.inference_mode():
-        embeddings = _embed(loaded, batch)
+        pixels = loaded.inputs({"pixel_values": batch["pixel_values"]})
+        embeddings = loaded.model.get_image_embeddings(**pixels)
         answers = [_prompt(loaded, embeddings, points) for points in _grid(width, height).split(BATCH)]
     masks, scores = (torch.cat(part) for part in zip(*answers, strict=True))
     masks = _crop_padding(masks, (height, width), processor.pad_size)
@@ -45,14 +46,6 @@ def mask_everything(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     masks, scores = masks[good], scores[good]
     kept = non_max_suppression([_box(mask > 0) for mask in masks], scores, OVERLAP)
     return [{"mask": _resize(masks[n], image.size), "score": min(float(scores[n]), 1.0)} for n in kept]
-
-
-def _embed(loaded: LoadedModel, batch: Any) -> dict[str, Any]:
-    """Return the image embeddings, computed once for all points; SAM-HQ adds those of its middle layers."""
-    pixels = loaded.inputs({"pixel_values": batch["pixel_values"]})["pixel_values"]
-    found = loaded.model.get_image_embeddings(pixels)
-    names = ("image_embeddings", "intermediate_embeddings")
-    return dict(zip(names, found if isinstance(found, tuple) else (found,), strict=False))
 
 
 def _grid(width: int, height: int) -> Any:
@@ -64,14 +57,14 @@ def _grid(width: int, height: int) -> Any:
     return torch.stack([across, down], dim=-1).reshape(-1, 2)
 
 
-def _prompt(loaded: LoadedModel, embeddings: dict[str, Any], points: Any) -> tuple[Any, Any]:
+def _prompt(loaded: LoadedModel, embeddings: Any, points: Any) -> tuple[Any, Any]:
     """Return mask logits (n, h, w) and scores (n,): three masks a point, from a part to the whole object."""
     import torch
 
     prompts = loaded.inputs(
         {"input_points": points[None, :, None, :], "input_labels": torch.ones(1, len(points), 1).long()}
     )
-    output = loaded.model(**prompts, **embeddings, multimask_output=True)
+    output = loaded.model(**prompts, image_embeddings=embeddings, multimask_output=True)
     return output.pred_masks[0].flatten(0, 1).float().cpu(), output.iou_scores[0].flatten().float().cpu()
 
 

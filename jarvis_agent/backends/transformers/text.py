@@ -14,7 +14,7 @@ from typing import Any
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.transformers.generation import rewrite, split_text, token_limit
 from jarvis_agent.backends.transformers.loading import LoadedModel
-from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
+from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.media.tables import read_table
 
 MAX_LABELS = 5
@@ -24,7 +24,6 @@ MAX_ANSWERS = 3
 ANSWER_TOKENS = 30
 """Longest extracted answer, in tokens."""
 
-CELL_ANSWER_TOKENS = 64
 NEW_TOKENS = 256
 
 T5_TYPES = ("t5", "mt5", "umt5", "longt5")
@@ -35,11 +34,7 @@ _MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
 
 
 def text_of(call: Call, name: str = "text") -> str:
-    """Return a text argument.
-
-    Raises:
-        BadInputError: it is empty.
-    """
+    """Return a text argument. Raises BadInputError if it is empty."""
     text = str(call.inputs.get(name) or "").strip()
     if not text:
         raise BadInputError(f"{call.spec.name} needs a {name}, and this one is empty")
@@ -47,11 +42,7 @@ def text_of(call: Call, name: str = "text") -> str:
 
 
 def labels_of(call: Call) -> list[str]:
-    """Return the labels argument, a list or a comma-separated text.
-
-    Raises:
-        BadInputError: it is empty.
-    """
+    """Return the labels argument, a list or a comma-separated text. Raises BadInputError if it is empty."""
     given = call.inputs["labels"]
     named = re.split(r"[,;\n]", given) if isinstance(given, str) else [str(label) for label in given]
     labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
@@ -92,12 +83,7 @@ def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
 
 
 def fill_mask(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{score, token, token_str, sequence}] for the one gap of a text, best first.
-
-    Raises:
-        BadInputError: the text has no gap, or several.
-        UnsupportedError: the gap lies beyond the model's context.
-    """
+    """Return [{score, token, token_str, sequence}] for the one gap of a text, best first."""
     text, mask = text_of(call), loaded.tokenizer.mask_token
     count = len(_MASK.findall(text))
     if count != 1:
@@ -105,13 +91,8 @@ def fill_mask(loaded: LoadedModel, call: Call) -> Any:
             f"{call.spec.name} needs a text with one [MASK], and this one has {count or 'none'}"
         )
     masked = _MASK.sub(lambda _: mask, text)
-    limit = token_limit(loaded)
-    read = loaded.tokenizer(masked, truncation=True, max_length=limit, verbose=False)["input_ids"]
-    if loaded.tokenizer.mask_token_id not in read:
-        raise UnsupportedError(
-            f"{loaded.id} reads {limit} tokens, and the gap comes later; take a shorter text"
-        )
-    return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs={"truncation": True, "max_length": limit})
+    shortened = {"truncation": True, "max_length": token_limit(loaded)}
+    return loaded.pipe(masked, top_k=MAX_LABELS, tokenizer_kwargs=shortened)
 
 
 def embed(loaded: LoadedModel, call: Call) -> Any:
@@ -130,53 +111,34 @@ def embed_batch(loaded: LoadedModel, calls: Sequence[Call]) -> list[Any]:
 
 
 def answer_from_context(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
-    """Return [{answer, score, start, end}]: the most probable spans of the context, best first."""
-    context = text_of(call, "context")
-    spans = answer_spans(loaded, text_of(call), context, return_offsets_mapping=True)
-    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in spans]
+    """Return [{answer, score, start, end}]: the most probable spans of the context, best first.
 
-
-def answer_spans(
-    loaded: LoadedModel, question: Any, context: Any, extra: dict[str, Any] | None = None, **options: Any
-) -> list[tuple[tuple[int, int], float]]:
-    """Return ((start, end), probability) of the best answers, read in windows that overlap by a quarter.
-
-    Args:
-        loaded: a model for extractive question answering.
-        question: the question, as the tokenizer takes it.
-        context: the context, as the tokenizer takes it.
-        extra: further inputs of the model, the same for each window.
-        options: options of the tokenizer. With `return_offsets_mapping` spans count characters, and
-            otherwise words.
+    The context is read in windows that overlap by a quarter.
     """
-    limit = token_limit(loaded)
+    context, limit = text_of(call, "context"), token_limit(loaded)
     windows = loaded.tokenizer(
-        question,
+        text_of(call),
         context,
         truncation="only_second",
         max_length=limit,
         stride=limit // 4,
         return_overflowing_tokens=True,
+        return_offsets_mapping=True,
         return_tensors="pt",
         padding=True,
-        **options,
     )
-    windows.pop("overflow_to_sample_mapping", None)
-    offsets = windows.pop("offset_mapping", None)
+    windows.pop("overflow_to_sample_mapping")
+    offsets = windows.pop("offset_mapping").tolist()
     spans: dict[tuple[int, int], float] = {}
-    for number in range(len(windows["input_ids"])):
-        window = {name: rows[number : number + 1] for name, rows in windows.items()}
-        output = loaded.forward({**window, **(extra or {})})
-        places = [(n, n) for n in windows.word_ids(number)] if offsets is None else offsets[number].tolist()
+    for number, places in enumerate(offsets):
+        output = loaded.forward({name: rows[number : number + 1] for name, rows in windows.items()})
         in_context = [part == 1 for part in windows.sequence_ids(number)]
-        # Tokens of an image may follow those of the text; no answer lies there.
-        start, end = (
-            logits[0, : len(in_context)].float().cpu() for logits in (output.start_logits, output.end_logits)
-        )
+        start, end = (logits[0].float().cpu() for logits in (output.start_logits, output.end_logits))
         for first, last, score in _best_spans(start, end, in_context):
             span = (places[first][0], places[last][1])
             spans[span] = max(score, spans.get(span, 0.0))
-    return sorted(spans.items(), key=lambda item: -item[1])[:MAX_ANSWERS]
+    best = sorted(spans.items(), key=lambda item: -item[1])[:MAX_ANSWERS]
+    return [{"answer": context[a:b], "score": score, "start": a, "end": b} for (a, b), score in best]
 
 
 def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int, int, float]]:
@@ -194,51 +156,18 @@ def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int,
 
 
 def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
-    """Return {answer, coordinates, cells, aggregator}: cells chosen by the model (TAPAS).
-
-    Raises:
-        MissingExtraError: pandas, which the pipeline needs, is not installed.
-    """
+    """Return {answer, coordinates, cells, aggregator}: cells of a table that the model chooses (TAPAS)."""
     if find_spec("pandas") is None:
         raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
-    found = loaded.pipe(table=_cells(call), query=text_of(call))
+    columns = read_table(call.inputs["table"])
+    table = {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
+    found = loaded.pipe(table=table, query=text_of(call))
     return {
         "answer": found["answer"],
         "coordinates": [[int(row), int(column)] for row, column in found["coordinates"]],
         "cells": found["cells"],
         "aggregator": found.get("aggregator", ""),
     }
-
-
-def answer_about_table(loaded: LoadedModel, call: Call) -> dict[str, Any]:
-    """Return {answer, coordinates: [], cells: [], aggregator: ""} with a generated answer (TAPEX).
-
-    The model reads lower case: "question col : a | b row 1 : x | y row 2 : …" (arXiv:2107.07653). Rows
-    beyond its context are left out.
-
-    Raises:
-        UnsupportedError: not even the first row fits into the context.
-    """
-    table, limit = _cells(call), token_limit(loaded)
-    rows = [" | ".join(cells) for cells in zip(*table.values(), strict=True)]
-    parts = [f"{text_of(call)} col : {' | '.join(table)}"]
-    parts += [f"row {number} : {row}" for number, row in enumerate(rows, start=1)]
-    fitting, end = 0, len(rows)
-    while fitting < end:
-        middle = (fitting + end + 1) // 2
-        tokens = loaded.tokenizer(" ".join(parts[: middle + 1]).lower(), verbose=False)["input_ids"]
-        fitting, end = (middle, end) if len(tokens) <= limit else (fitting, middle - 1)
-    if not fitting:
-        raise UnsupportedError(f"{loaded.id} reads {limit} tokens, less than the first row of the table has")
-    read = " ".join(parts[: fitting + 1]).lower()
-    answer = rewrite(loaded, read, max_new_tokens=CELL_ANSWER_TOKENS)
-    return {"answer": answer, "coordinates": [], "cells": [], "aggregator": ""}
-
-
-def _cells(call: Call) -> dict[str, list[str]]:
-    """Return the columns of the call's table with each cell as text."""
-    columns = read_table(call.inputs["table"])
-    return {name: ["" if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
 
 
 def summarize(loaded: LoadedModel, call: Call) -> str:

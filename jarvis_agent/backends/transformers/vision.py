@@ -62,8 +62,7 @@ def classify_video(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
     count = next((getattr(config, name) for name in _FRAME_COUNTS if hasattr(config, name)), FRAMES)
     found = [image for _, image in spread_frames(call.inputs["video"].path, count)]
     frames = [found[n * len(found) // count] for n in range(count)]  # a short video repeats some
-    prepare = loaded.parts.get("image_processor") or loaded.parts["video_processor"]
-    logits = loaded.forward(prepare(frames, return_tensors="pt")).logits[0]
+    logits = loaded.forward(loaded.parts["image_processor"](frames, return_tensors="pt")).logits[0]
     return top_labels(logits.float().softmax(-1).cpu(), config)
 
 
@@ -161,11 +160,7 @@ def _pool(model: Any, states: Any) -> Any:
 
 
 def upscale(loaded: LoadedModel, call: Call) -> Image:
-    """Return the image enlarged by the factor in the model's config (Swin2SR).
-
-    Raises:
-        UnsupportedError: the call has a text or a mask, which such a model cannot follow.
-    """
+    """Return the image enlarged by the factor in the model's config (Swin2SR)."""
     from PIL import Image
 
     if any(call.inputs.get(name) for name in ("text", "mask")):

@@ -6,7 +6,8 @@ or found through the entry-point group `jarvis_agent.model_sources` and called w
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, runtime_checkable
+from collections.abc import Coroutine
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import DeadlineError
@@ -14,6 +15,8 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -56,9 +59,8 @@ async def list_candidates(
     """Return the models of a source for a task, and for the task whose models it shares (`models_of`).
 
     Raises:
-        DeadlineError: the source did not answer within half of `settings.select_timeout`.
         TypeError: the source returned something other than Candidates.
-        Exception: what `source.candidates` raises.
+        Exception: as `ask_source`.
     """
 
     async def ask() -> list[Candidate]:
@@ -71,8 +73,18 @@ async def list_candidates(
                 raise TypeError(f"it lists something that is not a Candidate: {one!r}")
         return found
 
+    return await ask_source(source, ask(), settings)
+
+
+async def ask_source(source: ModelSource, work: Coroutine[Any, Any, T], settings: Settings) -> T:
+    """Await the answer of a source for at most half of `settings.select_timeout`.
+
+    Raises:
+        DeadlineError: it did not answer in time.
+        Exception: an error of the source; a SystemExit or CancelledError as ExpertError.
+    """
     seconds = settings.select_timeout / 2
     try:
-        return await run_with_timeout(seconds, ask(), f"the source {source.name}")
+        return await run_with_timeout(seconds, work, f"the source {source.name}")
     except StageTimeoutError as error:
         raise DeadlineError(f"it did not answer within {seconds:g} s (JARVIS_LLM_TIMEOUT)") from error

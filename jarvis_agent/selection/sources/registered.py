@@ -25,7 +25,7 @@ from jarvis_agent.core.types import Candidate, Frozen, StrPath
 
 _ADDRESS_FIELDS = ("url", "base_url", "api_key_env", "space", "api_name")
 _BACKEND_OF_ADDRESS = {"url": "hf-inference", "base_url": "openai", "space": "spaces"}
-_PART_FIELDS = ("detector", "base_model", "voice", "vocoder")
+_PART_FIELDS = ("detector", "base_model")
 """Keys of `metadata` that may name another model: a path or, for some, an id of the Hub."""
 
 
@@ -109,7 +109,7 @@ class RegisteredSource:
     def from_yaml(cls, path: str | Path) -> RegisteredSource:
         """Read the models of a YAML file: a list at the top level or under `models:`.
 
-        Paths, also those of parts in `metadata` (`voice`, `base_model`, ...), are relative to the file.
+        Paths, also those of parts in `metadata` (`detector`, `base_model`), are relative to the file.
 
         Raises:
             ConfigError: the file cannot be read, or a description is invalid.
