@@ -18,7 +18,6 @@ from langchain_core.tools import ToolException
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
-from jarvis_agent.core import concurrency
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
@@ -115,29 +114,6 @@ async def test_a_tool_called_alone_has_the_time_limit_of_a_task() -> None:
     tool.handle_tool_error = False
     with pytest.raises(ToolException, match="JARVIS_TASK_TIMEOUT"):
         await tool.ainvoke({"image": "a.jpg"})
-
-
-async def test_a_blocked_disk_does_not_block_a_tool_called_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
-) -> None:
-    free, mkdir = threading.Event(), Path.mkdir
-
-    def blocked(path: Path, *args: Any, **options: Any) -> None:
-        if path.parent == tmp_path:
-            loop_time.skip(1000)
-            free.wait(60)
-        mkdir(path, *args, **options)
-
-    async def write(call: Any) -> Any:
-        await asyncio.to_thread(call.new_path, ".txt")
-
-    monkeypatch.setattr(Path, "mkdir", blocked)
-    monkeypatch.setattr(concurrency.limits, "CANCEL_GRACE_S", 0.05)
-    try:
-        answer = await captioner(write, Settings(output_dir=tmp_path)).ainvoke({"image": "a.jpg"})
-    finally:
-        free.set()
-    assert "JARVIS_TASK_TIMEOUT" in answer
 
 
 async def test_a_run_that_times_out_reports_what_is_done_and_what_is_not() -> None:
