@@ -18,6 +18,7 @@ from langchain_core.tools import ToolException
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Selection
@@ -153,7 +154,7 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
 async def test_the_time_limit_includes_what_precedes_planning(
     step: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(*((JarvisAgent, "_runners") if step == "runners" else (ResourceStore, step)), never)
+    monkeypatch.setattr(*((PipelineStages, "runners") if step == "runners" else (ResourceStore, step)), never)
     agent, _, _ = small_agent()
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if step == "grant" else []}
     if step == "keep":
