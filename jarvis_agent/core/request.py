@@ -22,11 +22,8 @@ from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.types import Frozen
 
 _FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
-_TAKES = {
-    "input": "a text",
-    "chat_history": 'a list of messages such as {"role": "user", "content": "…"}',
-    "messages": 'a list of messages such as {"role": "user", "content": "…"}',
-}
+_MESSAGES = 'a list of messages such as {"role": "user", "content": "…"}'
+_TAKES = {"input": "a text", "chat_history": _MESSAGES, "messages": _MESSAGES}
 _LONGEST_SHOWN = 100
 
 
@@ -38,8 +35,8 @@ class Request(Frozen):
         files: paths, http(s) URLs, bytes or PIL images; a single one needs no list. Bytes and images become
             data URIs.
         chat_history: earlier messages of the chat, oldest first.
-        messages: LangChain messages instead of `input`. The last human one is the request, its image and
-            audio content blocks are files, and earlier messages are the history.
+        messages: LangChain messages instead of `input`: the last human one is the request, its content blocks
+            are files, and earlier messages are the history.
     """
 
     input: str = ""

@@ -12,7 +12,6 @@ from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from jarvis_agent.core.display import IMAGE_ERRORS
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
@@ -54,7 +53,7 @@ def check_pixels(path: Path, limit: int) -> None:
                 width, height = icon.frame(icon.getentryindex(image.size)).size
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except IMAGE_ERRORS as error:
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
         raise InputError(f"{path} cannot be read as an image: {error}") from error
     _check_size(path, "", width, height, limit)
 

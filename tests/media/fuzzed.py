@@ -46,7 +46,7 @@ def valid_files(folder: Path) -> dict[str, bytes]:
         if kind == "image":
             image.save(path)
         elif suffix in ("aac", "m4a"):
-            write_aac(path, "ipod" if suffix == "m4a" else "adts", noise[None])
+            _write_aac(path, "ipod" if suffix == "m4a" else "adts", noise)
         elif kind == "audio":
             soundfile.write(path, noise, 16_000)
         elif kind == "video":
@@ -57,16 +57,13 @@ def valid_files(folder: Path) -> dict[str, bytes]:
     return {suffix: (folder / f"good.{suffix}").read_bytes() for suffix in KINDS}
 
 
-def write_aac(path: Path, form: str, noise: np.ndarray) -> None:
-    """Write samples, shape (channels, n), as AAC in a container; one channel or two."""
-    layout = ("mono", "stereo")[len(noise) - 1]
+def _write_aac(path: Path, form: str, noise: np.ndarray) -> None:
     with av.open(path, "w", format=form) as made:
-        stream = made.add_stream("aac", rate=16_000, layout=layout)
-        for place in range(0, noise.shape[1] - 1023, 1024):
-            samples = np.ascontiguousarray(noise[:, place : place + 1024], np.float32)
-            frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout=layout)
-            frame.rate, frame.pts = 16_000, place
-            made.mux(stream.encode(frame))
+        stream = made.add_stream("aac", rate=16_000, layout="mono")
+        samples = noise[None, :2048].astype(np.float32)
+        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+        frame.rate = 16_000
+        made.mux(stream.encode(frame))
         made.mux(stream.encode(None))
 
 

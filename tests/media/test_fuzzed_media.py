@@ -10,12 +10,11 @@ pytest.importorskip("av")
 pytest.importorskip("soundfile")
 pytest.importorskip("trimesh")
 
-import numpy as np
-from fuzzed import KINDS, damaged, read, refusals, valid_files, write_aac
+from fuzzed import KINDS, damaged, read, refusals, valid_files
 
 from jarvis_agent.core.errors import InputError
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +42,3 @@ def test_a_damaged_file_is_read_or_refused_with_its_name(
     suffix: str, valid: dict[str, bytes], tmp_path: Path
 ) -> None:
     assert refusals(damaged(valid[suffix]), suffix, tmp_path) > 0
-
-
-def test_audio_whose_number_of_channels_changes_is_refused(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).normal(0, 0.1, (2, 4096))
-    parts = []
-    for count in (1, 2):
-        write_aac(tmp_path / "part.aac", "adts", noise[:count])
-        parts.append((tmp_path / "part.aac").read_bytes())
-    mixed = [("more", parts[0] + parts[1]), ("fewer", parts[1] + parts[0])]
-    assert refusals(mixed, "aac", tmp_path) == 2
