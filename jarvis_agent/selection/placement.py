@@ -73,8 +73,9 @@ def place(candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], set
     # Where only the settings exclude a side, the reasons of its other backends would distract.
     sides = {runs_here(backend, candidate) for backend in able}
     relevant = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
-    reasons = {one.name: forbidden.get(one.name) or unsupported[one.name] for one in relevant}
-    rejections = _relevant_reasons(reasons, candidate, spec, asked)
+    capable = [one for one in relevant if _can_do(one, spec)] or relevant
+    reasons = {one.name: forbidden.get(one.name) or unsupported[one.name] for one in capable}
+    rejections = {name: reason for name, reason in reasons.items() if reason is not None}
     why = _reason(usable[0], candidate, spec, settings) if usable and spec.needs_model else ""
     return Placement(candidate, usable, rejections, why)
 
@@ -87,18 +88,11 @@ def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -
         return f"the backend {backend.name} failed to check the model: {describe_error(error)}"
 
 
-def _relevant_reasons(
-    reasons: Mapping[str, str | None], candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend]
-) -> dict[str, str]:
-    """Return the reasons of the backends that can do the task with some model; all, if there are none."""
-    rejections = {name: reason for name, reason in reasons.items() if reason is not None}
-    any_model = Candidate(id=candidate.id, task=spec.name, local=True, providers=("any",))
-    able = {
-        backend.name
-        for backend in backends
-        if (reason := unsupported_reason(backend, spec, any_model)) is None or "needs the extra" in reason
-    }
-    return {name: reason for name, reason in rejections.items() if name in able} or rejections
+def _can_do(backend: Backend, spec: TaskSpec) -> bool:
+    """Whether a backend does a task with some model, or would with an extra."""
+    any_model = Candidate(id="any", task=spec.name, local=True, providers=("any",))
+    reason = unsupported_reason(backend, spec, any_model)
+    return reason is None or "needs the extra" in reason
 
 
 def runs_here(backend: Backend, candidate: Candidate) -> bool:
