@@ -9,41 +9,26 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableGenerator
 
 from jarvis_agent import Plan
 
 Write = Callable[[dict[str, Any]], AsyncIterator[Any]]
 
 
-class FakeStage(Runnable[dict[str, Any], Any]):
+class FakeStage(RunnableGenerator[dict[str, Any], Any]):
     """A stage that yields the chunks of an async generator function and records its `inputs`."""
 
     def __init__(self, write: Write) -> None:
-        self.write = write
         self.inputs: list[dict[str, Any]] = []
 
-    def invoke(self, input: dict[str, Any], config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        return asyncio.run(self.ainvoke(input, config))
+        async def transform(values: AsyncIterator[dict[str, Any]]) -> AsyncIterator[Any]:
+            async for value in values:
+                self.inputs.append(value)
+                async for chunk in write(value):
+                    yield chunk
 
-    async def ainvoke(
-        self,
-        input: dict[str, Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        chunks = [chunk async for chunk in self.astream(input, config)]
-        return sum(chunks[1:], chunks[0])
-
-    async def astream(
-        self,
-        input: dict[str, Any],  # noqa: A002
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[Any]:
-        self.inputs.append(input)
-        async for chunk in self.write(input):
-            yield chunk
+        super().__init__(transform)
 
 
 def saying(*chunks: Any) -> Write:

@@ -170,7 +170,7 @@ class HFTaskTool(BaseTool):
                 task=task,
                 inputs=await bind_inputs(task, self.spec, {}, store),
                 context=context,
-                new_path=lambda suffix: store.new_path(suffix, self.spec.name),
+                new_path=lambda suffix: store.directory.new_path(suffix, self.spec.name),
                 clock=lambda: perf_counter() - began,
                 settings=settings,
             )
@@ -179,7 +179,7 @@ class HFTaskTool(BaseTool):
             return result
         finally:
             # A disk that does not answer must not block the event loop.
-            await run_in_daemon_thread(store.close)
+            await run_in_daemon_thread(store.directory.close)
 
     def close(self) -> None:
         """Free the models that this tool, and those made together with it, have loaded."""

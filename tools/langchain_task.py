@@ -36,8 +36,8 @@ from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
-from jarvis_agent.media.access import disk_errors
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
+from jarvis_agent.media.run_directory import disk_errors
 from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
@@ -65,12 +65,8 @@ class LangChainTask:
             InputError: a file cannot be written, or its type is unknown.
             Exception: what the tool raises.
         """
-        tool_call = {
-            "type": "tool_call",
-            "id": str(call.task.id),
-            "name": self.tool.name,
-            "args": {**call.inputs, **injected_arguments(self.tool, call)},
-        }
+        args = {**call.inputs, **injected_arguments(self.tool, call)}
+        tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
         try:
             reply = await self._invoke(tool_call, call.context.config)
         except ValidationError as error:
@@ -115,7 +111,7 @@ def _is_sync(tool: BaseTool) -> bool:
 
 
 def _invalid_arguments(error: ValidationError) -> str:
-    """One line, "argument n: must be a valid integer, not 'four'"."""
+    """The first three in one line, "argument n: must be a valid integer, not 'four'"."""
     found: dict[str, str] = {}
     for one in error.errors(include_url=False):
         place = ".".join(str(part) for part in one["loc"] if part == one["loc"][0] or isinstance(part, int))

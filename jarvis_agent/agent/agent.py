@@ -3,16 +3,16 @@
 agent = JarvisAgent(model="openai:gpt-5-mini")
 run = agent.invoke("How many objects are in examples/street.jpg?")
 for chunk in agent.stream({"input": "Describe it", "files": ["a.jpg"]}): ...
+chain = prompt | agent | str                    # str(run) is the answer
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -23,22 +23,19 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from jarvis_agent.agent.memory import ChatMemory, read_history, update_history
 from jarvis_agent.agent.pipeline import RunPipeline
-from jarvis_agent.agent.stages import checked_stage, make_runners, make_stages
+from jarvis_agent.agent.stages import PipelineStages, make_stages
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.errors import ConfigError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
-from jarvis_agent.execution.executor import TaskRunner
-from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.execution.run import Event, Run, run_chunks
 from jarvis_agent.llm.chat_model import resolve_model
-from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     from jarvis_agent.agent.stored_runs import StoredRuns
 
 Input = str | dict[str, Any] | Request
-"""What the agent takes; also a message or a list of messages."""
+"""What the agent takes; also a message, a list of messages, or a PromptValue."""
 
 _TOOL_DESCRIPTION = (
     "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, speak, "
@@ -64,8 +61,8 @@ class JarvisAgent(Runnable[Any, Run]):
             provides. Without any, the agent plans by rules, selects by rank and answers with a report.
         tools: exactly these LangChain tools are the tasks; None: every task of the Hub that can run here.
         models: pinned models by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
-        planner, selector, responder: Runnables that replace the stages; they take and return what
-            `planning_chain`, `selection_chain` and `response_chain` do. If one fails, the offline
+        planner, selector, responder: Runnables or functions that replace the stages; they take and return
+            what `planning_chain`, `selection_chain` and `response_chain` do. If one fails, the offline
             planner, the ranking or the report takes its place.
         sources, backends: instead of those in the settings. A backend is an instance, or a factory that takes
             the settings and the process's model pool (see `default_backends`).
@@ -84,27 +81,46 @@ class JarvisAgent(Runnable[Any, Run]):
         tools: Sequence[BaseTool] | None = None,
         *,
         models: Mapping[str, str] | None = None,
-        planner: Runnable[Any, Any] | None = None,
+        planner: Any = None,
         selector: Any = None,
-        responder: Runnable[Any, Any] | None = None,
+        responder: Any = None,
         sources: Iterable[ModelSource] | None = None,
         backends: Iterable[Backend | Factory] | None = None,
         settings: Settings | Mapping[str, Any] | None = None,
         checkpointer: BaseCheckpointSaver[Any] | None = None,
         approve: bool = False,
     ) -> None:
-        self.settings = read_settings(settings)
+        if approve and checkpointer is None:
+            raise ConfigError(
+                "approve=True needs a checkpointer, which keeps the plan until you decide: "
+                "JarvisAgent(checkpointer=InMemorySaver(), approve=True). In a larger graph, which has its "
+                "own, use agent.with_checkpointer(None, approve=True).graph"
+            )
+        read = read_settings(settings)
+        self.model = resolve_model(model, read)
+        stages = make_stages(
+            self.model,
+            read,
+            planner=planner,
+            selector=selector,
+            responder=responder,
+            tools=tools,
+            models=models,
+            sources=sources,
+            backends=backends,
+        )
+        self._configure(stages, checkpointer, approve=approve)
+
+    def _configure(
+        self, stages: PipelineStages, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool
+    ) -> None:
+        """Set what a copy of an agent has of its own."""
+        self.stages = stages
         self.checkpointer = checkpointer
         self.approve = approve
         self.memory = ChatMemory()
-        given = checked_stage(planner, "planner"), checked_stage(responder, "responder")
-        self._given = None if tools is None else make_runners(tools)
-        self.model = resolve_model(model, self.settings)
-        client = LLMClient(self.model, self.settings) if self.model is not None else None
-        self.registry = ModelRegistry(
-            self.settings, sources=sources, backends=backends, selector=selector, llm=client, pins=models
-        )
-        self.stages = make_stages(self._runners, client, self.settings, *given)
+        self._graph: JarvisGraph | None = None
+        self._runs: StoredRuns | None = None
 
     InputType: Any = Input
     OutputType = Run
@@ -114,12 +130,24 @@ class JarvisAgent(Runnable[Any, Run]):
         """The language model's name; None without one."""
         return describe_model(self.model) if self.model is not None else None
 
-    @cached_property
+    @property
+    def settings(self) -> Settings:
+        """Limits, policies and directories."""
+        return self.stages.settings
+
+    @property
+    def registry(self) -> ModelRegistry:
+        """The sources, backends and selector of models."""
+        return self.stages.registry
+
+    @property
     def graph(self) -> JarvisGraph:
         """The agent as a LangGraph graph, sync and async, with `messages` in its state."""
-        from jarvis_agent.agent.graph import build_graph
+        if self._graph is None:
+            from jarvis_agent.agent.graph import build_graph
 
-        return build_graph(self.stages, self.checkpointer, approve=self.approve)
+            self._graph = build_graph(self.stages, self.checkpointer, approve=self.approve)
+        return self._graph
 
     def plan(self, request: Any, config: RunnableConfig | None = None) -> Plan:
         """The plan of a request; nothing is run."""
@@ -149,8 +177,9 @@ class JarvisAgent(Runnable[Any, Run]):
         """Run a request to its end.
 
         Args:
-            input: a text, a Request, a dict with "input" (and "files", "chat_history") or "messages", or
-                messages. With a checkpointer also None, to resume, or a `Command(resume=…)`, to approve.
+            input: a text, a Request, a dict with "input" (and "files", "chat_history") or "messages",
+                messages, or the value of a prompt template. With a checkpointer also None, to resume, or a
+                `Command(resume=…)`, to approve.
             config: LangChain's. A `thread_id` names a chat.
 
         Returns:
@@ -190,25 +219,25 @@ class JarvisAgent(Runnable[Any, Run]):
     def as_tool(  # type: ignore[override]
         self, *, name: str = "jarvis", description: str = _TOOL_DESCRIPTION
     ) -> BaseTool:
-        """This agent as a tool for another one. The content is the answer, the artifact the Run as JSON.
+        """This agent as a tool for another one. The content is the answer, the artifact is the Run.
 
         A request or file that cannot be used is a tool error, whose message goes to the other agent's model.
         """
 
-        async def arun(request: str, files: list[str] | None = None) -> tuple[str, Any]:
+        async def arun(request: str, files: list[str] | None = None) -> tuple[str, Run]:
             return await answer(request, files, ensure_config())
 
-        def run(request: str, files: list[str] | None = None) -> tuple[str, Any]:
+        def run(request: str, files: list[str] | None = None) -> tuple[str, Run]:
             return run_sync(answer, request, files, ensure_config())
 
-        async def answer(request: str, files: list[str] | None, config: RunnableConfig) -> tuple[str, Any]:
+        async def answer(request: str, files: list[str] | None, config: RunnableConfig) -> tuple[str, Run]:
             # This run is no turn of the other agent's thread.
             child: RunnableConfig = {**config, "configurable": {}}
             try:
                 run = await self.ainvoke({"input": request, "files": files or []}, child)
             except InputError as error:
                 raise ToolException(str(error)) from error
-            return run.answer, run.model_dump(mode="json")
+            return run.answer, run
 
         return StructuredTool.from_function(
             run,
@@ -241,13 +270,20 @@ class JarvisAgent(Runnable[Any, Run]):
                 "output_dir": output_dir or self.settings.output_dir,
             }
         )
-        return self._copy(settings=settings, stages=replace(self.stages, settings=settings))
+        twin = copy.copy(self)
+        twin._configure(replace(self.stages, settings=settings), self.checkpointer, approve=self.approve)
+        return twin
 
     def with_checkpointer(
         self, checkpointer: BaseCheckpointSaver[Any] | None, *, approve: bool = False
     ) -> Self:
-        """Return a copy of this agent with another checkpointer. It shares loaded models with this agent."""
-        return self._copy(checkpointer=checkpointer, approve=approve)
+        """Return a copy of this agent with another checkpointer. It shares loaded models with this agent.
+
+        None with `approve=True` is for `graph` inside a larger graph, which has a checkpointer.
+        """
+        twin = copy.copy(self)
+        twin._configure(self.stages, checkpointer, approve=approve)
+        return twin
 
     def close(self) -> None:
         """Free the models and threads that the agent holds. Files that runs produced stay."""
@@ -255,9 +291,7 @@ class JarvisAgent(Runnable[Any, Run]):
 
     async def aclose(self) -> None:
         """As `close`."""
-        await self.registry.aclose()
-        own = [runner for runner in (self._given or {}).values() if isinstance(runner, HFTaskRunner)]
-        await asyncio.gather(*(runner.registry.aclose() for runner in own))
+        await self.stages.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -271,28 +305,15 @@ class JarvisAgent(Runnable[Any, Run]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _copy(self, **changed: Any) -> Self:
-        twin = copy.copy(self)
-        twin.memory = ChatMemory()
-        for name in ("graph", "_stored_runs"):  # cached properties
-            twin.__dict__.pop(name, None)
-        twin.__dict__.update(changed)
-        return twin
-
-    @cached_property
+    @property
     def _stored_runs(self) -> StoredRuns:
         if self.checkpointer is None:
-            what, rest = ("approve=True", ", approve=True") if self.approve else ("this", "")
-            raise ConfigError(f"{what} needs a checkpointer: JarvisAgent(checkpointer=…{rest})")
-        from jarvis_agent.agent.stored_runs import StoredRuns
+            raise ConfigError("this needs a checkpointer: JarvisAgent(checkpointer=…)")
+        if self._runs is None:
+            from jarvis_agent.agent.stored_runs import StoredRuns
 
-        return StoredRuns(self.graph, self.settings, approve=self.approve)
-
-    async def _runners(self) -> Mapping[str, TaskRunner]:
-        if self._given is not None:
-            return self._given
-        offered = await self.registry.available_tasks()
-        return {name: HFTaskRunner(spec, self.registry) for name, spec in offered.items()}
+            self._runs = StoredRuns(self.graph, self.settings, approve=self.approve)
+        return self._runs
 
     def _events(self, request: Any, config: RunnableConfig) -> AsyncGenerator[Event, None]:
         if self.checkpointer is not None or self.approve:
@@ -325,34 +346,12 @@ class JarvisAgent(Runnable[Any, Run]):
         config = patch_config(config, callbacks=run_manager.get_child())
         async for value in values:
             shown = False
-            async with aclosing(self.events(value, config)) as events, aclosing(chunks(events)) as found:
+            async with aclosing(self.events(value, config)) as events, aclosing(run_chunks(events)) as found:
                 async for chunk in found:
                     shown = True
                     yield chunk
             if not shown:
                 yield await self._waiting_run(config)
-
-
-async def chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
-    """The chunks of a run from its events. Results that precede the complete plan follow it."""
-    early: list[Run] = []
-    planned = whole = False
-    async for event in events:
-        if event.kind == "finished" and event.result is not None:
-            chunk = Run(results=[event.result])
-            if planned:
-                yield chunk
-            else:
-                early.append(chunk)
-        elif event.kind == "planned" and event.plan is not None:
-            planned = whole = True
-            yield Run(plan=event.plan)
-            for chunk in early:
-                yield chunk
-        elif event.kind == "token":
-            yield Run(answer=event.text)
-        elif event.kind == "done" and event.run is not None:
-            yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run
 
 
 def _thread(config: RunnableConfig) -> str:

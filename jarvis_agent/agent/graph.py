@@ -13,15 +13,14 @@ streamed as JSON with `stream_mode="custom"`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import EphemeralValue
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -30,18 +29,15 @@ from langgraph.types import interrupt
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from jarvis_agent.agent.checkpoints import steps_of_node, threaded, with_threaded_saver
 from jarvis_agent.agent.memory import MAX_TURNS
 from jarvis_agent.agent.pipeline import RunPipeline
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.agent.steps import Steps
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.sync import iterate_sync
 from jarvis_agent.execution.run import Run
-
-SAVER_KEY = "__pregel_checkpointer"
-"""LangGraph's name in its config for the checkpointer of a run, nested or not."""
 
 _TURNS = TypeAdapter(list[ChatTurn])
 
@@ -76,57 +72,12 @@ class GraphState(GraphInput, GraphOutput, total=False):
     turns: list[Any]
 
 
-class ThreadedSaver(BaseCheckpointSaver[Any]):
-    """A synchronous checkpointer, called in threads."""
-
-    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
-        super().__init__(serde=saver.serde)
-        self._saver = saver
-        for name in ("get_tuple", "list", "put", "put_writes", "delete_thread", "get_next_version"):
-            setattr(self, name, getattr(saver, name))
-
-    @classmethod
-    def of(cls, saver: BaseCheckpointSaver[Any]) -> BaseCheckpointSaver[Any]:
-        """The checkpointer itself, if it has async methods."""
-        is_sync = type(saver).aput_writes is BaseCheckpointSaver.aput_writes
-        return cls(saver) if is_sync else saver
-
-    @property
-    def config_specs(self) -> list[Any]:
-        """As the wrapped checkpointer's."""
-        return self._saver.config_specs
-
-    async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
-        """As `get_tuple`."""
-        return await asyncio.to_thread(self.get_tuple, config)
-
-    async def alist(self, config: Any, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        """As `list`."""
-        for found in await asyncio.to_thread(lambda: [*self.list(config, **options)]):
-            yield found
-
-    async def aput(self, *given: Any) -> Any:
-        """As `put`."""
-        return await asyncio.to_thread(self.put, *given)
-
-    async def aput_writes(self, *given: Any) -> None:
-        """As `put_writes`."""
-        await asyncio.to_thread(self.put_writes, *given)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """As `delete_thread`."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-
 class JarvisGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled graph whose sync methods run its async nodes in the event loop for sync calls."""
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:  # noqa: A002
         """As `astream`. A synchronous checkpointer of a larger graph is called in threads."""
-        configurable = dict((config or {}).get("configurable", {}))
-        if saver := configurable.get(SAVER_KEY):
-            config = {**(config or {}), "configurable": configurable | {SAVER_KEY: ThreadedSaver.of(saver)}}
-        yield from iterate_sync(lambda: self.astream(input, config, **kwargs))
+        yield from iterate_sync(lambda: self.astream(input, with_threaded_saver(config), **kwargs))
 
 
 def _request_of(state: GraphState) -> dict[str, Any]:
@@ -153,9 +104,7 @@ def build_graph(
 
     async def jarvis(state: GraphState, config: RunnableConfig) -> dict[str, Any]:
         turns = _TURNS.validate_python(state.get("turns") or [])
-        saver = config["configurable"].get(SAVER_KEY)
-        steps = Steps(ThreadedSaver.of(saver), config) if saver is not None else Steps()
-        ask = interrupt if approve else None
+        steps, ask = steps_of_node(config), interrupt if approve else None
         pipeline = RunPipeline(
             stages, config, turns=tuple(turns), steps=steps, ask=ask, remember=turns.append
         )
@@ -182,7 +131,7 @@ def build_graph(
     builder.add_node("jarvis", jarvis)
     builder.add_edge(START, "jarvis")
     builder.add_edge("jarvis", END)
-    saver = ThreadedSaver.of(checkpointer) if checkpointer is not None else None
+    saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
     graph.__class__ = JarvisGraph
     return cast("JarvisGraph", graph)

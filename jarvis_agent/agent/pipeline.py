@@ -2,8 +2,8 @@
 
     async for event in RunPipeline(stages, config).events(request): ...     # "done" is last, with the Run
 
-Without a checkpointer, tasks start while the planner still writes. With one (`Steps.is_stored`), planning is
-one stored step, and execution starts after it.
+Without a checkpointer, tasks start while the planner still writes. With one, planning is one stored step, and
+execution starts after it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import TypeAdapter
 
 from jarvis_agent.agent.approval import REJECTED, Ask, approve
+from jarvis_agent.agent.checkpointed_steps import DECISION, CheckpointedSteps
 from jarvis_agent.agent.request_files import grant_files, readmit_files, recall
-from jarvis_agent.agent.stage_calls import AddTask, ask_planner, write_answer
-from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.agent.steps import DECISION, Steps
+from jarvis_agent.agent.stages import AddTask, PipelineStages, ask_planner, write_answer
 from jarvis_agent.core.concurrency import StageTimeoutError, limits, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.context import ChatTurn, RunContext, turns_of
 from jarvis_agent.core.errors import DeadlineError, InputError
@@ -33,6 +32,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.execution.executor import Emit, Executor, TaskRunner
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.planning.plan import Plan
 
@@ -54,7 +54,7 @@ class RunPipeline:
         config: RunnableConfig | None = None,
         *,
         turns: Sequence[ChatTurn] = (),
-        steps: Steps | None = None,
+        steps: CheckpointedSteps | None = None,
         ask: Ask | None = None,
         remember: Callable[[ChatTurn], None] | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class RunPipeline:
         """
         self._stages = stages
         self._settings = stages.settings
-        self._steps = steps or Steps()
+        self._steps = steps or CheckpointedSteps()
         self._config = merge_configs(config, {"callbacks": [self._steps.meter]})
         self._config.pop("run_id", None)
         self._turns = turns
@@ -133,7 +133,7 @@ class RunPipeline:
             raise InputError('the request is empty; write what is to be done, such as "what is in cat.jpg?"')
 
         def begin() -> tuple[str, float]:
-            return str(ResourceStore(self._settings).directory), time.time()
+            return str(RunDirectory(self._settings).path), time.time()
 
         directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
         self._store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
@@ -158,7 +158,7 @@ class RunPipeline:
     async def _open(self, request: Request, makes_files: bool) -> tuple[Mapping[str, TaskRunner], RunContext]:
         """Find the runners and open the files. The output directory is created first."""
         if makes_files:
-            await asyncio.to_thread(self._store.prepare)
+            await asyncio.to_thread(self._store.directory.prepare)
         runners = await self._stages.runners()
         known = {(turn.request, turn.answer) for turn in self._turns}
         told = [turn for turn in turns_of(request.history) if (turn.request, turn.answer) not in known]
@@ -275,7 +275,7 @@ class RunPipeline:
     async def _close_store(self) -> None:
         try:
             async with asyncio.timeout(limits.CANCEL_GRACE_S):
-                await run_in_daemon_thread(self._store.close)
+                await run_in_daemon_thread(self._store.directory.close)
         except TimeoutError:
             logger.warning("the directory of a run does not respond and is left")
 

@@ -32,7 +32,7 @@ async def grant_files(request: Request, store: ResourceStore, settings: Settings
     files = await gather_limited(store.grant, request.files, settings.max_parallel)
     files += await gather_limited(store.keep, request.blocks, settings.max_parallel)
     known = {file.name for file in files}
-    for name in await asyncio.to_thread(mentions, request.text, store.knows):
+    for name in await asyncio.to_thread(mentions, request.text, store.access.is_known):
         if name not in known and (file := await store.grant_mention(name)) not in files:
             files.append(file)
     return files
@@ -48,7 +48,7 @@ async def readmit_files(files: Sequence[Resource], store: ResourceStore) -> None
 
 async def recall(turn: ChatTurn, store: ResourceStore) -> ChatTurn:
     """An earlier turn with its files, which this run may read again."""
-    for name in await asyncio.to_thread(mentions, turn.request, store.knows):
+    for name in await asyncio.to_thread(mentions, turn.request, store.access.is_known):
         await store.grant_mention(name)
     store.admit(turn.resources)
     if turn.resources:

@@ -1,76 +1,121 @@
-"""The parts of an agent: its stages, models and task runners, made from what the user passes.
+"""The stages of a run: made from what the user passes, and called under a time limit.
 
-stages = make_stages(runners, client, settings, planner, responder)
+stages = make_stages(model, settings, planner=planner, selector=selector, responder=responder)
+plan, is_complete = await ask_planner(planner, "planning", inputs, config, executor.add, (300.0, "300 s"))
+await write_answer(responder, inputs, config, pieces.append, (120.0, "120 s"))
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.tools import BaseTool
 
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.registry import Factory
+from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
+from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
-from jarvis_agent.response.chain import response_chain, template_responder
-from jarvis_agent.tools.hf_task_tool import HFTaskTool
+from jarvis_agent.response.chain import report_after_failure, response_chain, template_responder
+from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.selection.sources.base import ModelSource
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStages:
-    """The parts of an agent.
+    """The parts of an agent, one or two for each stage.
 
     Attributes:
-        runners: returns what runs the tasks, by task name; called once per run.
-        planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
-        responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
         settings: limits and policies.
+        planner: a dict with "input", "files", "chat_history" and "tools" → Plan.
         fallback_planner: asked if the planner fails before its first task.
         replanner: the planner's dict with "plan" and "results" → Plan to add; None: no replanning.
+        registry: selects the models (`registry.selector`) and has the backends that run them.
+        tools: what runs the tasks, by name; None: every task that the registry has a model for.
+        responder: a dict with "input", "plan", "results", "files" and "chat_history" → str.
     """
 
-    runners: Callable[[], Awaitable[Mapping[str, TaskRunner]]]
-    planner: Runnable[dict[str, Any], Plan]
-    responder: Runnable[dict[str, Any], str]
     settings: Settings
-    fallback_planner: Runnable[Any, Plan] | None = None
-    replanner: Runnable[Any, Plan] | None = None
+    planner: Runnable[dict[str, Any], Plan]
+    fallback_planner: Runnable[Any, Plan] | None
+    replanner: Runnable[Any, Plan] | None
+    registry: ModelRegistry
+    tools: Mapping[str, TaskRunner] | None
+    responder: Runnable[dict[str, Any], str]
+
+    async def runners(self) -> Mapping[str, TaskRunner]:
+        """What runs the tasks of a run, by name."""
+        if self.tools is not None:
+            return self.tools
+        available = await self.registry.available_tasks()
+        return {name: HFTaskRunner(spec, self.registry) for name, spec in available.items()}
+
+    async def aclose(self) -> None:
+        """Free the models, also those of the tools."""
+        own = [runner for runner in (self.tools or {}).values() if isinstance(runner, HFTaskRunner)]
+        await asyncio.gather(self.registry.aclose(), *(runner.registry.aclose() for runner in own))
 
 
 def make_stages(
-    runners: Any,
-    client: LLMClient | None,
+    model: BaseChatModel | None,
     settings: Settings,
-    planner: Runnable[Any, Any] | None,
-    responder: Runnable[Any, Any] | None,
+    *,
+    planner: Any = None,
+    selector: Any = None,
+    responder: Any = None,
+    tools: Sequence[BaseTool] | None = None,
+    models: Mapping[str, str] | None = None,
+    sources: Iterable[ModelSource] | None = None,
+    backends: Iterable[Backend | Factory] | None = None,
 ) -> PipelineStages:
-    """The given stages, else those of the language model, else those without one."""
+    """The given stages, else those of the language model, else those without one.
+
+    The arguments are those of JarvisAgent, and so are the errors.
+    """
     from jarvis_agent.planning.offline import OfflinePlanner
 
+    planner, responder = _to_runnable(planner, "planner"), _to_runnable(responder, "responder")
+    runners = None if tools is None else _make_runners(tools)
+    client = LLMClient(model, settings) if model is not None else None
     offline = OfflinePlanner(settings=settings)
-    if client is not None:
-        return PipelineStages(
-            runners=runners,
-            planner=planner or planning_chain(client, settings=settings),
-            responder=responder or response_chain(client, settings=settings),
-            settings=settings,
-            fallback_planner=offline,
-            replanner=None if planner else replanning_chain(client, settings=settings),
-        )
-    responder = responder or template_responder(model_missing=True)
-    fallback = offline if planner else None
-    return PipelineStages(runners, planner or offline, responder, settings, fallback_planner=fallback)
+    default_planner: Runnable[Any, Plan] = planning_chain(client, settings=settings) if client else offline
+    default_responder = (
+        response_chain(client, settings=settings) if client else template_responder(model_missing=True)
+    )
+    return PipelineStages(
+        settings=settings,
+        planner=planner or default_planner,
+        fallback_planner=offline if client or planner else None,
+        replanner=replanning_chain(client, settings=settings) if client and not planner else None,
+        registry=ModelRegistry(
+            settings, sources=sources, backends=backends, selector=selector, llm=client, pins=models
+        ),
+        tools=runners,
+        responder=responder or default_responder,
+    )
 
 
-def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
+def _make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     """What runs the tasks, by name."""
     runners: dict[str, TaskRunner] = {}
     for tool in tools:
@@ -84,10 +129,107 @@ def make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
     return runners
 
 
-def checked_stage(stage: Any, name: str) -> Runnable[Any, Any] | None:
-    if stage is None or isinstance(stage, Runnable):
-        return stage
-    raise ConfigError(
-        f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
-        "planning_chain or response_chain, or RunnableLambda(function)"
-    )
+def _to_runnable(stage: Any, name: str) -> Runnable[Any, Any] | None:
+    """A planner or responder as a Runnable. Raises ConfigError if it is neither a Runnable nor a function."""
+    if stage is None:
+        return None
+    try:
+        runnable: Runnable[Any, Any] = coerce_to_runnable(stage)
+    except TypeError as error:
+        raise ConfigError(
+            f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
+            "planning_chain or response_chain, or a function"
+        ) from error
+    if isinstance(runnable, RunnableGenerator) and not hasattr(runnable, "_atransform"):
+        return RunnableLambda(runnable.invoke)  # runs in a thread; sync generators have no async methods
+    return runnable
+
+
+AddTask = Callable[[Task], None]
+
+Limit = tuple[float, str]
+"""Seconds, and the limit in words: "300 s, JARVIS_RUN_TIMEOUT"."""
+
+
+async def ask_planner(
+    planner: Runnable[Any, Plan], what: str, inputs: Any, config: RunnableConfig, add: AddTask, limit: Limit
+) -> tuple[Plan, bool]:
+    """What a planner wrote, and whether it came to its end. A note says why not; `what` names the work.
+
+    Each task is passed to `add` as it comes. It may run already, so it stays whatever becomes of the planner.
+    """
+    plan = Plan()
+
+    def read(chunk: Any) -> None:
+        nonlocal plan
+        if not isinstance(chunk, Plan):
+            raise TypeError(f"the planner returned no Plan: {chunk!r}")
+        plan += chunk
+        for task in chunk.tasks:
+            add(task)
+
+    try:
+        await _stream(planner, inputs, config, read, limit[0], "the planner")
+    except StageTimeoutError:
+        note = f"{what} did not finish in its time ({limit[1]})"
+    except JarvisError as error:
+        note = f"{what} failed: {error}"
+    except Exception as error:
+        logger.error("%s failed: %s", what, format_traceback(error))
+        note = f"{what} failed ({type(error).__name__}); see the log"
+    else:
+        return plan, True
+    return plan + Plan(notes=[note]), False
+
+
+async def write_answer(
+    responder: Runnable[Any, str],
+    inputs: Any,
+    config: RunnableConfig,
+    show: Callable[[str], None],
+    limit: Limit,
+) -> None:
+    """Pass the answer to `show` in pieces. If its writer fails, the report completes it and says why."""
+    begun = False
+
+    def read(piece: Any) -> None:
+        nonlocal begun
+        if not isinstance(piece, str):
+            raise TypeError(f"the responder returned no text: {piece!r}")
+        begun = True
+        show(piece)
+
+    try:
+        await _stream(responder, inputs, config, read, limit[0], "the responder")
+    except Exception as error:
+        is_late = isinstance(error, StageTimeoutError)
+        why = f"there was no time left ({limit[1]})" if is_late else describe_error(error)
+        logger.warning("the answer could not be written: %s: %s", why, format_traceback(error))
+        for piece in report_after_failure(inputs, begun, why):
+            show(piece)
+
+
+async def _stream(
+    stage: Runnable[Any, Any],
+    inputs: Any,
+    config: RunnableConfig,
+    read: Callable[[Any], None],
+    seconds: float,
+    name: str,
+) -> None:
+    """Pass the chunks of a stage to `read` for at most `seconds`."""
+    is_over = False
+
+    async def stream() -> None:
+        chunks = cast("AsyncGenerator[Any, None]", stage.astream(inputs, config))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if is_over:  # a stage that ignores its cancellation may still write
+                    return
+                read(chunk)
+                await asyncio.sleep(0)  # lets the time limit pass if the stream never waits
+
+    try:
+        await run_with_timeout(seconds, stream(), name)
+    finally:
+        is_over = True

@@ -4,7 +4,7 @@
         ...                                               # an error raised here is counted
 
 After `MAX_FAILURES` failures without a success in between, calls are refused for `PAUSE_S` seconds. Then one
-trial call is let through, and the others are refused until it ends. Which errors count is decided by
+trial call is let through every `PAUSE_S` seconds until one succeeds. Which errors count is decided by
 `core.errors.ErrorPolicy`. Concurrent calls that fail together count as one failure.
 """
 
@@ -29,11 +29,10 @@ _MAX_KEYS = 1024
 
 @dataclass(slots=True)
 class _Record:
-    """Failures since the last success, the time of the last one, and whether a trial is running."""
+    """Failures since the last success, and the time of the last one or of the trial after it."""
 
     failures: int = 0
     last: float = 0.0
-    trial: bool = False
 
 
 class CircuitBreaker:
@@ -58,7 +57,7 @@ class CircuitBreaker:
         Raises:
             CircuitOpenError: the call was refused.
         """
-        trial = self._admit(key)
+        self._admit(key)
         began = self._clock()
         try:
             yield
@@ -69,31 +68,23 @@ class CircuitBreaker:
         else:
             with self._lock:
                 self._records.pop(key, None)
-        finally:
-            with self._lock:
-                if trial and (record := self._records.get(key)):
-                    record.trial = False
 
     def reset(self) -> None:
         """Forget every failure."""
         with self._lock:
             self._records.clear()
 
-    def _admit(self, key: Key) -> bool:
-        """Admit a call, or raise CircuitOpenError. Returns whether it is the trial."""
+    def _admit(self, key: Key) -> None:
+        """Raise CircuitOpenError, unless the circuit is closed or a trial is due."""
         with self._lock:
             record = self._records.get(key)
             if not record or record.failures < self.max_failures:
-                return False
-            since = self._clock() - record.last
-            if since >= self.pause and not record.trial:
-                record.trial = True
-                return True
-            left = max(0.0, self.pause - since)
-            until = f"for another {left:.0f} s" if left else "until a running trial call ends"
-            raise CircuitOpenError(
-                f"{key[1]} is not called {until}: it failed {record.failures} times in a row"
-            )
+                return
+            now = self._clock()
+            if left := max(0.0, record.last + self.pause - now):
+                failed = f"it failed {record.failures} times in a row"
+                raise CircuitOpenError(f"{key[1]} is not called for another {left:.0f} s: {failed}")
+            record.last = now
 
     def _count_failure(self, key: Key, began: float) -> None:
         with self._lock:

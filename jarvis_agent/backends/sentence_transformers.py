@@ -36,8 +36,6 @@ _COMPARISONS = frozenset({"sentence-similarity", "text-ranking"})
 EMBEDDING_TASKS = _COMPARISONS | {"feature-extraction"}
 
 _EMBEDDER, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
-_SYMMETRIC_PROMPTS = ("STS", "sts", "similarity")
-"""Names of a model's prompt for texts that are compared as equals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,7 @@ class EmbeddingModel(TextModel):
             return self.model.encode_query(texts, convert_to_tensor=True)
         if role == "document":
             return self.model.encode_document(texts, convert_to_tensor=True)
-        prompts = (self.model.prompts or {}) if role == "symmetric" else {}
-        prompt = next((name for name in _SYMMETRIC_PROMPTS if prompts.get(name)), None)
-        return self.model.encode(texts, prompt_name=prompt, convert_to_tensor=True)
+        return self.model.encode(texts, convert_to_tensor=True)
 
     def _answer(self, call: Call, vectors: list[Any]) -> Any:
         if call.spec.name == "feature-extraction":
@@ -177,21 +173,13 @@ def _model_type(folder: Path) -> str:
 
 def _roles(call: Call) -> list[tuple[str, str]]:
     """Return (role, text) for each text of a call; the others are compared with the first."""
-    match call.spec.name:
-        case "feature-extraction":
-            return [("plain", text_of(call))]
-        case "text-ranking":
-            return [("query", text_of(call)), *(("document", text) for text in _texts(call))]
-        case _:
-            return [("symmetric", text) for text in (text_of(call), *_texts(call))]
+    others = [] if call.spec.name == "feature-extraction" else _texts(call)
+    if call.spec.name == "text-ranking":
+        return [("query", text_of(call)), *(("document", text) for text in others)]
+    return [("plain", text) for text in (text_of(call), *others)]
 
 
 def _texts(call: Call) -> list[str]:
-    """Return the texts to compare with.
-
-    Raises:
-        BadInputError: there are none, or one is empty.
-    """
     texts = [str(text).strip() for text in call.inputs.get("sentences") or []]
     if not texts or not all(texts):
         raise BadInputError(f"{call.spec.name} needs sentences to compare with, none of them empty")

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class GraceLimits:
-    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish. Tests shorten it."""
+    """`CANCEL_GRACE_S`: seconds that a cancelled coroutine may take to finish."""
 
     CANCEL_GRACE_S: float = 5.0
 
@@ -52,12 +52,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     """Await a coroutine for at most `seconds`; it is cancelled on timeout and when the caller is cancelled.
 
     SystemExit, KeyboardInterrupt and stray CancelledErrors of the work, and of asyncio tasks that it creates,
-    become ExpertError: a plugin cannot end the run. Ctrl-C still does.
-
-    Args:
-        seconds: the limit; zero or less: the work is not started.
-        work: the coroutine.
-        name: its name in messages.
+    become ExpertError. Ctrl-C still ends the run. `name` is used in messages.
 
     Raises:
         StageTimeoutError: the limit was reached.
@@ -67,7 +62,7 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     if seconds <= 0:
         work.close()
         raise StageTimeoutError
-    contain_exits_of_tasks()
+    _contain_exits_of_tasks()
     token = _stage.set(name)
     try:
         running = asyncio.create_task(work, name=name)
@@ -88,11 +83,10 @@ async def run_with_timeout(seconds: float, work: Coroutine[Any, Any, T], name: s
     return running.result()
 
 
-def contain_exits_of_tasks() -> None:
+def _contain_exits_of_tasks() -> None:
     """Have the running event loop contain SystemExit in tasks that `run_with_timeout` and its work create.
 
-    asyncio lets SystemExit and KeyboardInterrupt of any task end the event loop, and LangChain runs parts of
-    a chain in tasks of its own. Other tasks of the loop are not affected.
+    asyncio lets SystemExit of any task end the event loop, and LangChain runs parts of a chain in own tasks.
     """
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
@@ -116,19 +110,14 @@ def contain_exits_of_tasks() -> None:
 async def _contain_exit(work: Awaitable[T], name: str) -> T:
     try:
         return await work
-    except SystemExit as error:
-        raise _ended_with(error, name) from error
-    except KeyboardInterrupt as error:
-        if _is_ctrl_c():
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and _is_ctrl_c():
             raise
         raise _ended_with(error, name) from error
 
 
 def _is_ctrl_c() -> bool:
-    """Whether a KeyboardInterrupt may be the user's: a signal reaches only the main thread.
-
-    `asyncio.run` replaces the handler by one that cancels the main task.
-    """
+    """Whether it is the user's: signals reach the main thread, and asyncio.run replaces the handler."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     return in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -172,8 +161,7 @@ async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], 
 def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
     """Start `work(*args)` in a new daemon thread with the caller's context variables.
 
-    Errors are stored in the future; those that would end an event loop (SystemExit, StopIteration, …) as a
-    RuntimeError.
+    Errors are stored in the future; those that no future takes (SystemExit, StopIteration) as RuntimeError.
     """
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
@@ -183,7 +171,10 @@ def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
         try:
             result = context.run(work, *args)
         except BaseException as error:
-            done.set_exception(_as_exception(error))
+            if not isinstance(error, Exception) or isinstance(error, StopIteration):
+                cause, error = error, RuntimeError(f"{type(error).__name__}: {error}")
+                error.__cause__ = cause
+            done.set_exception(error)
         else:
             done.set_result(result)
 
@@ -194,14 +185,6 @@ def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:
 async def run_in_daemon_thread(work: Callable[..., T], *args: Any) -> T:
     """Await `start_daemon_thread`. On cancellation the thread is abandoned and its result discarded."""
     return await asyncio.wrap_future(start_daemon_thread(work, *args))
-
-
-def _as_exception(error: BaseException) -> BaseException:
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
-    wrapped = RuntimeError(f"{type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped
 
 
 _cpu_slots = CapacityLimiter(2)

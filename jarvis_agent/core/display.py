@@ -10,7 +10,6 @@ import base64
 import csv
 import html
 import itertools
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +24,6 @@ _MAX_CELL_CHARS = 80
 
 MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
-
-IMAGE_ERRORS = (
-    OSError,
-    ValueError,
-    RuntimeError,
-    SyntaxError,
-    EOFError,
-    LookupError,
-    TypeError,
-    struct.error,
-)
-"""Exceptions of Pillow's readers for a damaged file; they differ by format."""
 
 _ELEMENTS = {
     "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
@@ -62,7 +49,7 @@ def open_image(path: Path | None, kind: str) -> Image:
             return upright.convert("RGBA" if "A" in upright.getbands() else "RGB")
     except FileNotFoundError as error:
         raise BadInputError(f"{path} does not exist any more") from error
-    except (*IMAGE_ERRORS, Image.DecompressionBombError) as error:
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
         raise BadInputError(f"{path} cannot be read as an image: {error}") from error
 
 
@@ -92,15 +79,13 @@ def _table(path: Path, mime: str) -> str:
             lines = list(itertools.islice(csv.reader(file, delimiter=delimiter), ROWS + 2))
     except (OSError, csv.Error):
         return ""
-    if not lines:
-        return ""
-    head, *rows = (_cells(line) for line in lines)
-    if len(rows) > ROWS:
-        rows[ROWS:] = [["…"]]
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>{body}</table>"
+    if len(lines) > ROWS + 1:
+        lines[ROWS + 1 :] = [["…"]]
+    rows = (_row(line, "td" if place else "th") for place, line in enumerate(lines))
+    return f"<table>{''.join(rows)}</table>"
 
 
-def _cells(line: list[str]) -> list[str]:
-    cells = [html.escape(c if len(c) <= _MAX_CELL_CHARS else c[:_MAX_CELL_CHARS] + "…") for c in line]
-    return cells if len(cells) <= COLUMNS else [*cells[:COLUMNS], "…"]
+def _row(line: list[str], tag: str) -> str:
+    cells = [cell if len(cell) <= _MAX_CELL_CHARS else f"{cell[:_MAX_CELL_CHARS]}…" for cell in line]
+    cells[COLUMNS:] = ["…"] if len(cells) > COLUMNS else []
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"

@@ -19,9 +19,8 @@
         ├── BadInputError                 the input is at fault; no other candidate is tried
         └── AllCandidatesFailedError      every candidate for the task failed
 
-Messages state what was tried and what to do now. Secrets in them are redacted (core.redaction).
-Only `ConfigError` and `InputError` leave `JarvisAgent.invoke`; the others are recorded in the run.
-ERROR_POLICIES states what follows each of them.
+Messages state what was tried and what to do now. Only `ConfigError` and `InputError` leave
+`JarvisAgent.invoke`; the others are recorded in the run. ERROR_POLICIES states what follows each of them.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 from typing import Literal
+
+from pydantic import ValidationError
 
 from jarvis_agent.core.redaction import redact
 
@@ -149,9 +150,7 @@ ERROR_POLICIES: dict[type[JarvisError], ErrorPolicy] = {
     TransientError: ErrorPolicy(retry=True, trips_breaker=True),
     RateLimitedError: ErrorPolicy(retry=True),
     AttemptTimeoutError: ErrorPolicy(trips_breaker=True),
-    CircuitOpenError: ErrorPolicy(),
     OutOfMemoryError: ErrorPolicy(fallback="smaller"),
-    UnsupportedError: ErrorPolicy(),
     BadInputError: ErrorPolicy(fallback="none"),
     AllCandidatesFailedError: ErrorPolicy(fallback="none"),
 }
@@ -169,6 +168,9 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, JarvisError):
         return str(error)
     name = type(error).__name__
+    if isinstance(error, ValidationError):
+        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        return redact(f"{name}: {'; '.join(faults)}")  # pydantic's own text links to its manual
     return f"{name}: {redact(str(error))}" if str(error) else name
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -73,6 +74,7 @@ _SCRIPTS = {
 }
 
 
+@lru_cache(maxsize=256)
 def find_language(name: str) -> Language | None:
     """The language of an English name or of a code, in any spelling; None if it is not in the table."""
     wanted = name.strip().lower()

@@ -3,8 +3,8 @@
     redact("GET https://me:pw@host/a.png?sig=abc failed: Bearer hf_abcdefghij0123456789")
     # "GET https://host/a.png?(hidden) failed: (key)"
 
-Masked are values given to `register_secret`, values of environment variables named like secrets, text that
-looks like a key, and the login, query and named fragment values of URLs.
+Masked are registered secrets, environment variables named like secrets, text that looks like a key, and the
+login, query and named fragment values of URLs.
 """
 
 from __future__ import annotations

@@ -15,17 +15,15 @@ from typing import Any
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_messages
+from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
 from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.types import Frozen
 
 _FORMS = 'a request is a text, or a dict such as {"input": "…", "files": ["a.jpg"]} or {"messages": […]}'
-_TAKES = {
-    "input": "a text",
-    "chat_history": 'a list of messages such as {"role": "user", "content": "…"}',
-    "messages": 'a list of messages such as {"role": "user", "content": "…"}',
-}
+_MESSAGES = 'a list of messages such as {"role": "user", "content": "…"}'
+_TAKES = {"input": "a text", "chat_history": _MESSAGES, "messages": _MESSAGES}
 _LONGEST_SHOWN = 100
 
 
@@ -37,8 +35,8 @@ class Request(Frozen):
         files: paths, http(s) URLs, bytes or PIL images; a single one needs no list. Bytes and images become
             data URIs.
         chat_history: earlier messages of the chat, oldest first.
-        messages: LangChain messages instead of `input`. The last human one is the request, its image and
-            audio content blocks are files, and earlier messages are the history.
+        messages: LangChain messages instead of `input`: the last human one is the request, its content blocks
+            are files, and earlier messages are the history.
     """
 
     input: str = ""
@@ -63,7 +61,9 @@ class Request(Frozen):
         return [_file_name(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
     @classmethod
-    def of(cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage) -> Request:
+    def of(
+        cls, value: str | Mapping[str, Any] | Request | list[BaseMessage] | BaseMessage | PromptValue
+    ) -> Request:
         """Convert any input of `JarvisAgent.invoke`.
 
         Raises:
@@ -73,6 +73,8 @@ class Request(Frozen):
             return value
         if isinstance(value, str):
             return cls(input=value)
+        if isinstance(value, PromptValue):
+            value = value.to_messages()
         if isinstance(value, list | BaseMessage):
             value = {"messages": value if isinstance(value, list) else [value]}
         try:

@@ -12,18 +12,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    ModelWrapValidatorHandler,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from jarvis_agent.core.errors import ConfigError
@@ -129,6 +120,19 @@ class Settings(BaseSettings):
         86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
+    if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.
+
+        def __init__(self, **given: Any) -> None:
+            """Read the given fields, and the others from the environment.
+
+            Raises:
+                ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
+            """
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise ConfigError(_fault(error, given)) from None
+
     @field_validator("licenses", "allowed_dirs", "policies", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
@@ -142,19 +146,6 @@ class Settings(BaseSettings):
         if info.field_name != "policies":
             return parts
         return {task.strip(): policy.strip() for task, _, policy in (part.partition("=") for part in parts)}
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _known(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        try:
-            return handler(values)
-        except ValidationError as error:
-            unknown = [str(one["loc"][0]) for one in error.errors() if one["type"] == "extra_forbidden"]
-            if not unknown:
-                raise
-            close = get_close_matches(unknown[0], cls.model_fields, n=1)
-            advice = f"; did you mean {close[0]}?" if close else ""
-            raise ConfigError(f"there is no setting {unknown[0]!r}{advice}") from None
 
     def model_post_init(self, context: Any) -> None:
         """Register the keys as secrets."""
@@ -173,22 +164,22 @@ class Settings(BaseSettings):
 
     @property
     def plan_timeout(self) -> float:
-        """Time limit of planning, in seconds: five times `llm_timeout`."""
+        """Seconds for planning."""
         return 5 * self.llm_timeout
 
     @property
     def select_timeout(self) -> float:
-        """Time limit for the choice of a model, in seconds; each model source has half of it."""
+        """Seconds for choosing a model; each model source has half of them."""
         return self.llm_timeout
 
     @property
     def respond_timeout(self) -> float:
-        """Time limit for writing the answer, in seconds: twice `llm_timeout`."""
+        """Seconds for writing the answer."""
         return 2 * self.llm_timeout
 
     @property
     def attempt_timeout(self) -> float:
-        """Time limit for one attempt with one candidate, in seconds: 80 % of `task_timeout`."""
+        """Seconds for one attempt with one candidate."""
         return 0.8 * self.task_timeout
 
     @property
@@ -220,14 +211,17 @@ def load_settings(**given: Any) -> Settings:
     """
     for name, nearest in misspelt_variables(os.environ).items():
         logger.warning("%s is not a setting and is ignored; did you mean %s?", name, nearest)
-    given = {field: value for field, value in given.items() if value is not None}
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = str(first["loc"][0])
-        name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
-        raise ConfigError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+    return Settings(**{field: value for field, value in given.items() if value is not None})
+
+
+def _fault(error: ValidationError, given: Mapping[str, Any]) -> str:
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
+    field = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        close = get_close_matches(field, Settings.model_fields, n=1)
+        return f"there is no setting {field!r}" + (f"; did you mean {close[0]}?" if close else "")
+    name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
+    return f"{name}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
 
 
 def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:

@@ -3,8 +3,8 @@
 run = run_sync(agent.ainvoke, "…")          # works in a script and inside a notebook's running loop
 for chunk in iterate_sync(agent.astream, "…"): ...
 
-An interrupted call is cancelled. It has twice `limits.CANCEL_GRACE_S` to stop, then it is abandoned; so are
-calls that still run when the process exits.
+A call is cancelled when it is interrupted, and at the process's exit. It is abandoned after twice
+`limits.CANCEL_GRACE_S`.
 
 `anyio.from_thread.BlockingPortal` is not used: it cancels a task again at each await of its cleanup, and a
 SystemExit of one call ends the others.

@@ -47,11 +47,8 @@ class Frozen(BaseModel):
 class Task(Frozen):
     """One task of a plan, in the paper's four slots.
 
-    Attributes:
-        task: name of the task type.
-        id: its number in the plan.
-        dep: ids of the tasks that it depends on; `[-1]` or `[]` for none.
-        args: arguments by name. A reference stays the string `<resource>-N`.
+    `dep` has the ids of the tasks that it depends on, `[-1]` or `[]` for none. In `args`, a reference stays
+    the string `<resource>-N`.
     """
 
     task: str
@@ -69,7 +66,6 @@ class Resource(Frozen):
     """An input or output of a task: a file, a text, or data. Notebooks display it.
 
     Attributes:
-        kind: "text", "image", "audio", …
         path: absolute path of its file, if it has one.
         mime: media type of the file, detected from its content.
         text: its text, if it is a text or can be converted to one.
@@ -121,13 +117,12 @@ class Candidate(Frozen):
 
     Attributes:
         id: its id on the Hub, or its registered name.
-        task: name of the task type.
         source: name of its ModelSource ("hub", "cache", "starter", "registered", …).
         backend: name of the backend that runs it; None: the first one that can.
         library: the Hub's `library_name` ("transformers", "diffusers", …).
         local: whether its weights are on this machine.
-        path: their location, if known.
-        size: bytes of its weights; None if unknown.
+        path: location of its weights, if known.
+        size: bytes of its weights, if known.
         languages: ISO 639-1 codes from its card.
         providers: inference providers that serve it live.
         traits: capabilities beyond its task ("ocr", "caption", …).
@@ -163,8 +158,6 @@ class Selection(Frozen):
     """The model chosen for one task, and its fallbacks.
 
     Attributes:
-        model: id of the chosen model.
-        reason: why it was chosen.
         chosen_by: "llm" (the selection chain), "selector" (the user's), "rank", "pinned", or "only" (a
             single candidate).
         placement: why it runs here or hosted ("it is on this machine"); "" for an algorithm.
@@ -214,7 +207,6 @@ class TaskResult(Frozen):
         attempts: all tries, including failed ones.
         resources: what was made, the main one first.
         output: plain JSON in the shape of huggingface_hub's inference types.
-        error: the error message; None if it succeeded.
         failure: name of the error's class in `core.errors`, if known.
         notes: remarks for the user.
         started, ended: seconds since the run began; the same for a task that never started.

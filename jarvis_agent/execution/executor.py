@@ -60,7 +60,7 @@ class TaskRunner(Protocol):
 
 
 class ResultStore(Protocol):
-    """Stores task results, so that a resumed run does not repeat them (agent/steps.py)."""
+    """Stores task results, so that a resumed run does not repeat them (CheckpointedSteps)."""
 
     async def get_or_run(self, task: Task, work: Callable[[], Awaitable[TaskResult]]) -> TaskResult:
         """The stored result of the task, else the result of `work` once it is stored.
@@ -229,7 +229,7 @@ class Executor:
             task=task,
             inputs=await bind_inputs(task, runner.spec, needed, self._store),
             context=self._context,
-            new_path=lambda suffix: self._store.new_path(suffix, stem),
+            new_path=lambda suffix: self._store.directory.new_path(suffix, stem),
             clock=self._clock,
             settings=self._settings,
             attempts=state.attempts,

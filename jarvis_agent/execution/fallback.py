@@ -77,7 +77,6 @@ class FallbackChain:
     """The candidates of one task, in the order of `selection`.
 
     Attributes:
-        settings: limits on time and retries.
         new_path: returns an output path for a suffix.
         clock: seconds since the run began.
         hints: facts about the request for the backends.
@@ -139,10 +138,7 @@ class FallbackChain:
             return await self._attempt(call, seconds - (self.clock() - began))
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception(_is_retryable),
-            stop=gives_up,
-            wait=_pause,
-            reraise=True,
+            retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
         known = {"backend": call.candidate.backend, "task": self.spec.name}
         return await retrying(run_as_child, self.config, call.candidate.id, known, attempt)

@@ -28,10 +28,8 @@ class TaskCall:
     Attributes:
         task: the task of the plan, with references.
         inputs: its arguments with references replaced: a `Resource` for media, text, or plain JSON.
-        context: the request it belongs to.
         new_path: returns an output path for a suffix.
         clock: seconds since the run began.
-        settings: limits and policies.
         attempts: every attempt is appended here, also of a task that is cancelled.
     """
 

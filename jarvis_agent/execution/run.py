@@ -6,16 +6,14 @@ The chunks of a streamed run add up to the whole: `sum(agent.stream("…"), Run(
 from __future__ import annotations
 
 import html
-import re
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Literal
 
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from jarvis_agent.core.types import Frozen, Resource, Status, Task, TaskResult, Usage
+from jarvis_agent.core.types import Frozen, Resource, Task, TaskResult, Usage
 from jarvis_agent.planning.plan import Plan
-
-_GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
 
 
 class Run(Frozen):
@@ -73,27 +71,12 @@ class Run(Frozen):
         """Whether every task of the plan succeeded."""
         return all(result.status == "ok" for result in self.results)
 
-    def to_gantt(self) -> str:
-        """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""
-        lines = ["gantt", "    dateFormat x", "    axisFormat %M:%S.%L"]
-        for result in self.results:
-            start, end = round(result.started * 1000), round(result.ended * 1000)
-            lines.append(f"    section {_gantt_text(f'{result.task.id} {result.task.task}')}")
-            name = _gantt_text(result.model or result.status)
-            lines.append(f"    {name} :{_GANTT_TAGS[result.status]}, {start}, {max(end, start + 1)}")
-        return "\n".join(lines)
-
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, and the files."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
         rows = "".join(_html_row(result) for result in self.results)
         table = f"<table>{rows}</table>" if rows else ""
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
-
-
-def _gantt_text(text: str) -> str:
-    """Text without the characters that have a meaning in a Mermaid gantt chart."""
-    return " ".join(re.sub(r"[^\w./@ -]+", " ", text).split()) or "-"
 
 
 def _html_row(result: TaskResult) -> str:
@@ -126,3 +109,25 @@ class Event(Frozen):
     plan: Plan | None = None
     text: str = ""
     run: Run | None = None
+
+
+async def run_chunks(events: AsyncIterator[Event]) -> AsyncGenerator[Run, None]:
+    """The chunks of a run from its events; their sum is the Run. Results follow the complete plan."""
+    early: list[Run] = []
+    planned = whole = False
+    async for event in events:
+        if event.kind == "finished" and event.result is not None:
+            chunk = Run(results=[event.result])
+            if planned:
+                yield chunk
+            else:
+                early.append(chunk)
+        elif event.kind == "planned" and event.plan is not None:
+            planned = whole = True
+            yield Run(plan=event.plan)
+            for chunk in early:
+                yield chunk
+        elif event.kind == "token":
+            yield Run(answer=event.text)
+        elif event.kind == "done" and event.run is not None:
+            yield Run(usage=event.run.usage, timings=event.run.timings) if whole else event.run

@@ -32,44 +32,45 @@ _REFUSED = {
     "`files=`, or one in the working directory (or in JARVIS_ALLOWED_DIRS, if that is set)",
 }
 """Why a file or URL is not read, by `for_tool`."""
-_QUOTES = " !'\"`<>[]()"
+QUOTES = " !'\"`<>[]()"
+"""Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
 
 
 class AccessPolicy:
-    """The names that a run may read, and the resource or the error behind each of them."""
+    """The names that a run may read, and the file behind each of them."""
 
     def __init__(self, settings: Settings, *, for_tool: bool = False) -> None:
         """A tool called outside a plan reads the working directory, unless `allowed_dirs` are set."""
         self.for_tool = for_tool
         self._settings = settings
         self._allowed = settings.allowed_dirs or ((Path.cwd(),) if for_tool else ())
-        self._granted: dict[str, Resource | InputError] = {}
+        self._granted: dict[str, Resource] = {}
 
     @cached_property
     def _roots(self) -> list[Path]:
         return [path.expanduser().resolve() for path in self._allowed]
 
-    def allow(self, name: str, found: Resource | InputError) -> None:
-        """Allow a name. An `InputError` is raised later, when a task uses the name."""
-        self._granted[name] = found
+    def allow(self, name: str, file: Resource) -> None:
+        """Allow a file under a name."""
+        self._granted[name] = file
 
     def admit(self, resources: Iterable[Resource]) -> None:
         """Allow files that this chat has produced or received, by path and by name."""
         for resource in resources:
             if resource.path is not None:
                 self._granted[str(resource.path)] = resource
-                if resource.name and not isinstance(self._granted.get(resource.name), Resource):
-                    self._granted[resource.name] = resource
+                if resource.name:
+                    self._granted.setdefault(resource.name, resource)
 
-    def find(self, name: str) -> Resource | InputError | None:
-        """The resource or error allowed under this name, or under the file name at its end."""
+    def find(self, name: str) -> Resource | None:
+        """The file allowed under this name, or under the file name at its end."""
         return self._granted.get(name) or self._by_file_name(name)
 
-    def find_path(self, value: str) -> Resource | InputError | None:
+    def find_path(self, value: str) -> Resource | None:
         """As `find`, for a value that may be a text: only a whole path is matched by its file name."""
         return self._granted.get(value) or (self._by_file_name(value) if self._is_path(value) else None)
 
-    def find_bare(self, name: str) -> Resource | InputError | None:
+    def find_bare(self, name: str) -> Resource | None:
         """The allowed file with this file name, without a folder; None if several have it."""
         return self._by_file_name(name) if PurePosixPath(name).name == name else None
 
@@ -127,13 +128,10 @@ class AccessPolicy:
             raise InputError(f"{name} has {size:,} bytes, more than {limit:,} (JARVIS_MAX_FILE_BYTES)")
         return resource
 
-    def _by_file_name(self, name: str) -> Resource | InputError | None:
-        """The only allowed file with the same file name.
-
-        Language models shorten paths and quote them: `a.jpg`, <a.jpg>, ![](a.jpg).
-        """
+    def _by_file_name(self, name: str) -> Resource | None:
+        """The only allowed file with the same file name; language models shorten paths and quote them."""
         plain = name.replace("\\", "/")
-        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(_QUOTES)).name}
+        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(QUOTES)).name}
         same = {
             id(found): found
             for known, found in self._granted.items()
@@ -172,21 +170,9 @@ def describe_file(path: Path, name: str) -> Resource:
 
 @contextmanager
 def name_errors(name: str) -> Iterator[None]:
-    """Turn errors of the system for a name into an `InputError`."""
+    """Turn errors of the system for a name into an InputError."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(f"{name} cannot be read: {why}; check its name") from error
-
-
-@contextmanager
-def disk_errors(what: str) -> Iterator[None]:
-    """Turn an `OSError` while `what` is written into an `InputError`."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{what} cannot be written: {error}; "
-            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
-        ) from error

@@ -2,9 +2,8 @@
 
 load_text(Path("report.pdf"))        # "Quarterly report\nRevenue grew by 12 % …"
 
-Notes:
-- Only the given file is read: links, images and style sheets in it are not.
-- Parts of DOCX and EPUB files are unpacked up to `MAX_MARKUP` bytes, whatever sizes the archive states.
+Only the given file is read: links, images and style sheets in it are not. Parts of DOCX and EPUB files are
+unpacked up to `MAX_MARKUP` bytes, whatever sizes the archive states.
 """
 
 from __future__ import annotations
@@ -107,28 +106,27 @@ def _docx(path: Path) -> Iterator[str]:
 
 
 def _html(path: Path) -> Iterator[str]:
-    from bs4.dammit import EncodingDetector
-    from langchain_community.document_loaders.html_bs import BSHTMLLoader
-
     with path.open("rb") as file:
         content = file.read(MAX_MARKUP + 1)
     if len(content) > MAX_MARKUP:
         raise InputError(f"{path} has more than {MAX_MARKUP:,} bytes of HTML; give a part of it")
-    declared = EncodingDetector.find_declared_encoding(content, is_html=True) or "utf-8"
-    # As browsers do: a declaration that is readable as ASCII cannot be in UTF-16.
-    encoding = "utf-8-sig" if declared.lower().startswith("utf") else declared
-    # With no separator, the last word of a paragraph and the first of the next one become one word.
-    loader = BSHTMLLoader(path, encoding, {"features": "html.parser"}, get_text_separator=" ")
-    for document in loader.lazy_load():
-        lines = (" ".join(line.split()) for line in document.page_content.splitlines())
-        yield "\n".join(filter(None, lines))
+    yield _text_of(content)
+
+
+def _text_of(page: bytes) -> str:
+    from bs4 import BeautifulSoup
+
+    # Without a separator, the last word of a paragraph and the first of the next one become one word.
+    text = BeautifulSoup(page, "html.parser").get_text(" ")
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "\n".join(filter(None, lines))
 
 
 def _epub(path: Path) -> Iterator[str]:
     """The chapters of an e-book in reading order; each is an XHTML file."""
     from bs4 import BeautifulSoup
 
-    with _Archive(path) as file, zipfile.ZipFile(file) as archive, TemporaryDirectory() as folder:
+    with _Archive(path) as file, zipfile.ZipFile(file) as archive:
 
         def parse(name: str) -> Any:
             return BeautifulSoup(dict(_unpacked(path, archive, [name]))[name], "html.parser")
@@ -140,10 +138,7 @@ def _epub(path: Path) -> Iterator[str]:
         names = [posixpath.normpath(posixpath.join(posixpath.dirname(package), name)) for name in chapters]
         if "META-INF/rights.xml" in archive.namelist():
             raise InputError(f"{path} is encrypted (DRM); give a copy without copy protection")
-        for number, (_, content) in enumerate(_unpacked(path, archive, names)):
-            chapter = Path(folder, f"{number}.xhtml")
-            chapter.write_bytes(content)
-            yield from _html(chapter)
+        yield from (_text_of(content) for _, content in _unpacked(path, archive, names))
 
 
 class _Archive(io.FileIO):

@@ -11,9 +11,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-import zlib
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,16 +18,12 @@ from urllib.request import getproxies, proxy_bypass
 
 from jarvis_agent.core.errors import ForbiddenError, InputError, redacted_cause
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.media.access import disk_errors
+from jarvis_agent.media.run_directory import disk_errors
 
 if TYPE_CHECKING:
     import httpx
 
 _MAX_REDIRECTS = 5
-_IDENTITY, _GZIP = frozenset({"", "identity"}), frozenset({"gzip", "x-gzip"})
-_GZIP_BITS = 16 + zlib.MAX_WBITS
-_PIECE_BYTES = 256 * 1024
-"""Bytes that are decompressed at once."""
 # The network of all public IPv6 hosts, and the network whose addresses end in an IPv4 address.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -71,52 +64,29 @@ async def fetch(url: str, target: Path, settings: Settings) -> Path:
     except httpx.HTTPStatusError as error:
         message = f"{url} answered {error.response.status_code}; check the address"
         raise InputError(message) from redacted_cause(error)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, zlib.error, ImportError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as error:
         # httpx raises an ImportError for a SOCKS proxy if its extra is missing.
         message = f"{url} cannot be fetched: {error or type(error).__name__}"
         raise InputError(message) from redacted_cause(error)
 
 
 async def _save(response: httpx.Response, url: str, target: Path, limit: int) -> None:
+    # The request asks for no compression, but object stores send files stored as gzip in that form. Other
+    # codings may unpack a few bytes to a huge piece.
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip"):
+        raise InputError(f"{url} is compressed with {coding!r}; only gzip is supported")
     size = 0
     try:
         with disk_errors(url), target.open("wb") as file:
-            async with aclosing(_decompressed(response, url)) as pieces:
-                async for piece in pieces:
-                    size += len(piece)
-                    if size > limit:
-                        raise InputError(f"{url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
-                    file.write(piece)
+            async for piece in response.aiter_bytes():
+                size += len(piece)
+                if size > limit:
+                    raise InputError(f"{url} is larger than {limit:,} bytes (JARVIS_MAX_FILE_BYTES)")
+                file.write(piece)
     except BaseException:
         await asyncio.to_thread(target.unlink, missing_ok=True)
         raise
-
-
-async def _decompressed(response: httpx.Response, url: str) -> AsyncGenerator[bytes, None]:
-    """The body of a response in pieces of limited size, however far a few bytes decompress.
-
-    The request asks for no compression, but object stores send files stored as gzip in that form.
-
-    Raises:
-        InputError: it is compressed in another way, or incomplete.
-    """
-    coding = response.headers.get("content-encoding", "").strip().lower()
-    if coding not in _IDENTITY | _GZIP:
-        raise InputError(f"{url} is compressed with {coding!r}; only gzip is supported")
-    if coding in _IDENTITY:
-        async for chunk in response.aiter_raw():
-            yield chunk
-        return
-    decompressor = zlib.decompressobj(_GZIP_BITS)
-    async for chunk in response.aiter_raw():
-        while chunk:
-            yield decompressor.decompress(chunk, _PIECE_BYTES)
-            chunk = decompressor.unconsumed_tail
-        if decompressor.unused_data:
-            raise InputError(f"{url} has data after the end of its gzip stream")
-    yield decompressor.flush()
-    if not decompressor.eof:
-        raise InputError(f"{url} ended within its gzip stream")
 
 
 def _check_scheme(url: str) -> None:

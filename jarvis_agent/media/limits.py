@@ -2,20 +2,20 @@
 
     check_limits(resource, settings)        # InputError: "talk.wav lasts 10:00:00, longer than 1:00:00 …"
 
-The size of an image comes from its header, the duration of a video from its packets. Audio and video are not
-checked if soundfile or PyAV is missing; they cannot be decoded then either.
+Audio and video are not checked if soundfile or PyAV is missing; they cannot be decoded then either.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
-from jarvis_agent.core.display import IMAGE_ERRORS
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.video import duration_of, opened
 
 _MAX_SHOWN_S = 1e9
 """Damaged files may claim durations beyond the range of timedelta."""
@@ -53,7 +53,7 @@ def check_pixels(path: Path, limit: int) -> None:
                 width, height = icon.frame(icon.getentryindex(image.size)).size
     except Image.DecompressionBombError as error:
         raise InputError(f"{path} is too large an image: {error}") from error
-    except IMAGE_ERRORS as error:
+    except Exception as error:  # Pillow raises errors of any type for damaged files.
         raise InputError(f"{path} cannot be read as an image: {error}") from error
     _check_size(path, "", width, height, limit)
 
@@ -68,31 +68,21 @@ def _check_size(path: Path, what: str, width: int, height: int, limit: int) -> N
 
 def _seconds_of_sound(path: Path) -> float:
     """The duration; 0 if no library is installed that reads it, or none can."""
-    if find_spec("soundfile") is None:
-        return 0.0
-    import soundfile
+    with suppress(ImportError, OSError, RuntimeError):  # soundfile raises RuntimeErrors
+        import soundfile
 
-    try:
         return float(soundfile.info(path).duration)
-    except (soundfile.LibsndfileError, OSError):
-        if find_spec("av") is None:
-            return 0.0
-    import av
+    if find_spec("av") is not None:
+        import av
 
-    from jarvis_agent.media.video import duration_of
-
-    try:
-        with av.open(path, metadata_errors="replace") as sound:
+        with suppress(av.FFmpegError, OSError), av.open(path, metadata_errors="replace") as sound:
             return duration_of(sound)
-    except (av.FFmpegError, OSError):
-        return 0.0
+    return 0.0
 
 
 def _check_video(path: Path, settings: Settings) -> None:
     if find_spec("av") is None:
         return
-    from jarvis_agent.media.video import duration_of, opened
-
     with opened(path) as video:
         stream = video.streams.video[0]
         _check_size(path, "pictures of ", stream.width, stream.height, settings.max_pixels)

@@ -3,10 +3,8 @@
 columns = read_table(resource)            # {"month": [1, 2], "city": ["Oslo", None], "sales": [3.5, 4.0]}
 write_table(Path("forecast.csv"), columns)
 
-Notes:
-- The delimiter (comma, semicolon, tab or bar) is detected, and so is the encoding: UTF-8, UTF-16 with a byte
-  order mark, else Windows-1252.
-- A column is numeric if every cell is a number or a missing value ("", "NA", "null", …).
+The delimiter (comma, semicolon, tab or bar) is detected, and so is the encoding: UTF-8, UTF-16 with a byte
+order mark, else Windows-1252. A column is numeric if every cell is a number or missing ("", "NA", "null", …).
 """
 
 from __future__ import annotations
@@ -88,40 +86,35 @@ def _decoded(content: bytes, name: str) -> str:
 def _parse(text: str, name: str) -> Columns:
     delimiter = _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header: list[str] = []
+    lines = filter(None, reader)
     rows: list[list[str]] = []
     try:
-        for row in filter(None, reader):
-            if not header:
-                header = _checked_names([column.strip() for column in row], name)
-            elif len(row) != len(header):
+        header = [column.strip() for column in next(lines, [])]
+        for row in lines:
+            if len(row) != len(header):
                 raise BadInputError(
                     f"line {reader.line_num} of {name} has {len(row)} cells, but its first line names "
                     f"{len(header)} columns"
                 )
-            elif len(rows) == MAX_ROWS:
-                raise BadInputError(f"{name} has more than {MAX_ROWS:,} rows; give a part of it")
-            elif (len(rows) + 1) * len(header) > MAX_CELLS:
-                raise BadInputError(f"{name} has more than {MAX_CELLS:,} cells; give a part of it")
-            else:
-                rows.append(row)
+            rows.append(row)
+            for count, limit, what in (
+                (len(rows), MAX_ROWS, "rows"),
+                (len(rows) * len(row), MAX_CELLS, "cells"),
+            ):
+                if count > limit:
+                    raise BadInputError(f"{name} has more than {limit:,} {what}; give a part of it")
     except csv.Error as error:
         raise BadInputError(f"line {reader.line_num} of {name} cannot be read: {error}") from error
     if not header:
         raise BadInputError(f"{name} is empty; its first line must name the columns")
+    if twice := [column for column, count in Counter(header).items() if count > 1]:
+        raise BadInputError(f"line 1 of {name} names a column twice: {', '.join(map(repr, twice))}")
     if not rows:
         raise BadInputError(f"{name} has no rows after its first line, which names the columns")
     return {
         column: _typed(cells, delimiter)
         for column, cells in zip(header, zip(*rows, strict=True), strict=True)
     }
-
-
-def _checked_names(header: list[str], name: str) -> list[str]:
-    twice = {column for column, count in Counter(header).items() if count > 1}
-    if twice:
-        raise BadInputError(f"line 1 of {name} names a column twice: {', '.join(map(repr, sorted(twice)))}")
-    return header
 
 
 def _delimiter(text: str) -> str:
@@ -141,22 +134,11 @@ def _delimiter(text: str) -> str:
 
 def _typed(cells: Sequence[str], delimiter: str) -> list[Cell]:
     """The cells as numbers if all of them are numbers, else as text."""
-    # Files separated by semicolons may use decimal commas.
     texts = [cell.strip() for cell in cells]
-    spelt = [text.replace(",", ".") for text in texts] if delimiter == ";" else texts
-    numbers = [_number(text) for text in spelt]
-    present = [number for number, text in zip(numbers, texts, strict=True) if text.lower() not in _MISSING]
-    if not present or None in present:
-        return [cell or None for cell in texts]
-    if any(isinstance(number, float) for number in present):
-        return [None if number is None else float(number) for number in numbers]
-    return list(numbers)
-
-
-def _number(text: str) -> int | float | None:
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    if not _NUMBER.fullmatch(text):
-        return None
-    value = float(text)
-    return value if math.isfinite(value) else None
+    present = [text for text in texts if text.lower() not in _MISSING]
+    if delimiter == ";":  # Such files may use decimal commas.
+        present = [text.replace(",", ".") for text in present]
+    if not present or not all(_NUMBER.fullmatch(text) and math.isfinite(float(text)) for text in present):
+        return [text or None for text in texts]
+    numbers = iter(map(int if all(map(_WHOLE.fullmatch, present)) else float, present))
+    return [None if text.lower() in _MISSING else next(numbers) for text in texts]

@@ -11,11 +11,11 @@ Videos are written as MP4 with H.264 and AAC, which browsers and phones play.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,9 @@ _MIN_FRAME_LIMIT = 4096 * 2304
 
 _MAX_FPS = 240
 """Highest frame rate assumed; the number of frames gives the minimum duration."""
+
+
+_FASTSTART = {"movflags": "+faststart"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,14 @@ class VideoFacts:
         )
 
 
+def _load_av() -> Any:
+    try:
+        import av
+    except ImportError as error:
+        raise MissingExtraError("reading and writing videos", "local") from error
+    return av
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """Open a video with PyAV; errors of PyAV in the block become a `BadInputError`.
@@ -60,10 +71,7 @@ def opened(path: Path) -> Iterator[Any]:
         BadInputError: the file cannot be read as a video, or has no frames.
         MissingExtraError: PyAV is not installed.
     """
-    try:
-        import av
-    except ImportError as error:
-        raise MissingExtraError("reading and writing videos", "local") from error
+    av = _load_av()
     try:
         with av.open(path, metadata_errors="replace") as video:
             if not any(stream.codec_context for stream in video.streams.video[:1]):
@@ -81,7 +89,7 @@ def _limit_frame_size(video: Any) -> None:
     """
     for stream in video.streams.video:
         if codec := stream.codec_context:
-            # Decoders count whole blocks, so the limit is rounded up.
+            # Decoders count whole blocks.
             most = max((stream.width + 128) * (stream.height + 128), _MIN_FRAME_LIMIT)
             codec.options = {**codec.options, "max_pixels": str(most)}
 
@@ -102,8 +110,6 @@ def probe_video(path: Path) -> VideoFacts:
 def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
     """At most `count` frames, evenly spread over a video, each with its time in seconds.
 
-    The file is read twice: its packets are counted, then it is decoded frame by frame.
-
     Raises:
         BadInputError: the file cannot be read as a video, has no frames, or frames that are too large.
         MissingExtraError: PyAV is not installed.
@@ -112,17 +118,18 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
         total = sum(packet.pts is not None for packet in video.demux(video.streams.video[0]))
     parts = min(count, total)
     wanted = {(2 * part + 1) * total // (2 * parts) for part in range(parts)}
-    found, held = [], 0
+    found, pixels = [], 0
     with opened(path) as video:
-        for place, frame in enumerate(video.decode(video.streams.video[0])):
+        for place, frame in enumerate(video.decode(video=0)):
             if place in wanted:
-                held += frame.width * frame.height
-                if held > MAX_FRAME_PIXELS:
+                pixels += frame.width * frame.height
+                if pixels > MAX_FRAME_PIXELS:
                     raise BadInputError(
                         f"{len(wanted)} frames of {path.name} have more than {MAX_FRAME_PIXELS:,} pixels "
                         "together; take fewer, or make the video smaller"
                     )
-                found.append((float(frame.time or 0.0), _upright(frame)))
+                upright = frame.to_image().rotate(frame.rotation, expand=True)
+                found.append((float(frame.time or 0.0), upright))
             if len(found) == len(wanted):
                 break
     if not found:
@@ -131,51 +138,33 @@ def spread_frames(path: Path, count: int) -> list[tuple[float, Image]]:
 
 
 def write_video(path: Path, images: Iterable[Image], fps: float) -> None:
-    """Write images of one size as MP4 (H.264, yuv420p).
-
-    The format needs even sides; an odd side is cropped by one pixel.
-
-    Args:
-        path: the new file.
-        images: at least one.
-        fps: frames per second.
+    """Write one or more images of one size as MP4; an odd side is cropped by one pixel.
 
     Raises:
         MissingExtraError: PyAV is not installed.
         OSError: the file cannot be written.
     """
-    try:
-        import av
-    except ImportError as error:
-        raise MissingExtraError("reading and writing videos", "local") from error
-    with av.open(path, "w", options={"movflags": "+faststart"}) as made:
-        stream = None
-        for image in images:
-            size = _even(*image.size)
-            if stream is None:
-                stream = _h264(made, size, Fraction(fps).limit_denominator(1001))
-            picture = image.convert("RGB").crop((0, 0, *size))
-            made.mux(stream.encode(av.VideoFrame.from_image(picture)))
-        if stream is not None:
-            made.mux(stream.encode(None))
+    av = _load_av()
+    rest = iter(images)
+    first = next(rest)
+    with av.open(path, "w", options=_FASTSTART) as made:
+        stream = _add_h264(made, *first.size, Fraction(fps).limit_denominator(1001))
+        box = (0, 0, stream.width, stream.height)
+        pictures = (image.convert("RGB").crop(box) for image in chain([first], rest))
+        _encode(map(av.VideoFrame.from_image, pictures), made, stream)
 
 
-def _h264(made: Any, size: tuple[int, int], rate: Fraction) -> Any:
-    """Add an H.264 stream to an output container; `size` is in pixels, both sides even."""
+def _add_h264(made: Any, width: int, height: int, rate: Fraction) -> Any:
+    """Add an H.264 stream to an output container. The format needs even sides."""
     stream = made.add_stream("libx264", rate=rate)
-    stream.width, stream.height = size
+    stream.width, stream.height = (max(2, side - side % 2) for side in (width, height))
     stream.pix_fmt = "yuv420p"
     stream.options = {"crf": "20", "preset": "veryfast"}
     return stream
 
 
-def _even(width: int, height: int) -> tuple[int, int]:
-    """The size rounded down to even sides, at least 2 × 2."""
-    return max(2, width - width % 2), max(2, height - height % 2)
-
-
 def to_mp4(source: Path, target: Path) -> None:
-    """Write a video as MP4 (H.264, AAC). Streams in these formats are copied, others are encoded.
+    """Write a video as MP4. Pictures that `is_mp4` are copied; others, and the sound, are encoded.
 
     Raises:
         BadInputError: the source cannot be read as a video.
@@ -189,99 +178,76 @@ def to_mp4(source: Path, target: Path) -> None:
 def join_mp4(pictures: Any, sound: Any | None, target: Path) -> None:
     """Write an MP4 file with the first video stream of one opened file and the first audio stream of another.
 
-    Streams of MP4 files in H.264 and AAC are copied, others are encoded. PyAV reads one stream at a time, so
-    both streams of one file need two opened files.
+    Each is read to its end, so both streams of one file need two opened files.
     """
-    import av
-
-    with av.open(target, "w", options={"movflags": "+faststart"}) as made:
-        # The header of the file lists all streams, so each is added before the first is written.
-        fills = [_add_pictures(pictures, made)]
+    source = pictures.streams.video[0]
+    copied = is_mp4(pictures)
+    with _load_av().open(target, "w", options=_FASTSTART) as made:
+        # The header lists all streams, so each is added before the first is written.
+        if copied:
+            video = made.add_stream_from_template(source)
+        else:
+            _limit_frame_size(pictures)
+            rate = source.average_rate or source.guessed_rate or Fraction(25)
+            video = _add_h264(made, source.width, source.height, rate)
+            video.codec_context.time_base = source.time_base
+        audio = None if sound is None else _add_aac(made, sound.streams.audio[0])
+        if copied:
+            for packet in pictures.demux(source):
+                if packet.dts is not None:
+                    packet.stream = video
+                    made.mux(packet)
+        else:
+            _encode(pictures.decode(video=0), made, video)
         if sound is not None:
-            fills.append(_add_sound(sound, made))
-        for fill in fills:
-            fill()
+            encode_sound(sound, made, audio)
 
 
 def is_mp4(video: Any) -> bool:
     """Whether an opened video is MP4 with H.264 in yuv420p, which every player shows."""
     pictures = video.streams.video[0].codec_context
-    return _in_mp4(video) and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
-
-
-def _in_mp4(source: Any) -> bool:
     # Packets of other containers lack data that MP4 needs: Matroska stores no decoding times.
-    return "mp4" in source.format.name.split(",")
+    is_container = "mp4" in video.format.name.split(",")
+    return is_container and pictures.name == "h264" and pictures.pix_fmt == "yuv420p"
 
 
-def _add_pictures(source: Any, made: Any) -> Callable[[], None]:
-    """Add a video stream to an output; the result writes its packets."""
-    stream = source.streams.video[0]
-    if is_mp4(source):
-        return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
-    _limit_frame_size(source)
-    rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-    encoded = _h264(made, _even(stream.width, stream.height), rate)
-    encoded.codec_context.time_base = stream.time_base
-    return partial(_encode_pictures, source, made, encoded)
-
-
-def _add_sound(source: Any, made: Any) -> Callable[[], None]:
-    stream = source.streams.audio[0]
-    if _in_mp4(source) and stream.codec_context.name == "aac":
-        return partial(_copy, source, stream, made, made.add_stream_from_template(stream))
-    import av
-
-    rate = stream.rate if stream.rate in av.Codec("aac", "w").audio_rates else 48_000
-    layout = "mono" if stream.layout.nb_channels == 1 else "stereo"
-    return partial(encode_sound, source, made, made.add_stream("aac", rate=rate, layout=layout))
+def _add_aac(made: Any, source: Any) -> Any:
+    rate = source.rate if source.rate in _load_av().Codec("aac", "w").audio_rates else 48_000
+    return made.add_stream("aac", rate=rate, layout="mono" if source.layout.nb_channels == 1 else "stereo")
 
 
 def encode_sound(source: Any, made: Any, stream: Any) -> None:
-    """Encode the first audio stream of a source into a stream of an output."""
-    for frame in source.decode(audio=0):
-        frame.pts = None
+    """Encode the first audio stream of an opened file into a stream of an output."""
+
+    def unstamped() -> Iterator[Any]:
+        for frame in source.decode(audio=0):
+            frame.pts = None
+            yield frame
+
+    _encode(unstamped(), made, stream)
+
+
+def _encode(frames: Iterable[Any], made: Any, stream: Any) -> None:
+    for frame in frames:
         made.mux(stream.encode(frame))
     made.mux(stream.encode(None))
 
 
-def _encode_pictures(source: Any, made: Any, stream: Any) -> None:
-    for frame in source.decode(video=0):
-        made.mux(stream.encode(frame.reformat(stream.width, stream.height, "yuv420p")))
-    made.mux(stream.encode(None))
-
-
-def _copy(source: Any, copied: Any, made: Any, stream: Any) -> None:
-    for packet in source.demux(copied):
-        if packet.dts is not None:
-            packet.stream = stream
-            made.mux(packet)
-
-
 def duration_of(container: Any) -> float:
-    """Seconds of an opened container, from all of its packets.
+    """Seconds of an opened container, from its packets.
 
-    Timestamps can be forged, so this is the maximum of: the end of the last packet, the sum of the durations
-    of a stream, and the time that its number of frames takes at `_MAX_FPS`.
+    Timestamps can be forged, so a stream lasts at least as long as its packets together, and a frame of a
+    video at least 1 / `_MAX_FPS` s.
     """
-    longest = 0.0
+    end = 0.0
     together: dict[int, float] = defaultdict(float)
-    pictures: dict[int, float] = defaultdict(float)
     for packet in container.demux():
         stream = packet.stream
         if not packet.size or packet.time_base is None or stream.type not in ("audio", "video"):
             continue
-        lasts = float(max(packet.duration or 0, 0) * packet.time_base)
-        together[stream.index] += lasts
+        seconds = float(max(packet.duration or 0, 0) * packet.time_base)
         if packet.pts is not None:
-            longest = max(longest, float(packet.pts * packet.time_base) + lasts)
-        if stream.type == "video":
-            pictures[stream.index] += 1 / max(stream.average_rate or 0, _MAX_FPS)
-    return max(longest, *together.values(), *pictures.values(), 0.0)
-
-
-def _upright(frame: Any) -> Image:
-    """The frame as an image, rotated according to its metadata."""
-    image: Image = frame.to_image()
-    turn = getattr(frame, "rotation", 0)
-    return image.rotate(turn, expand=True) if turn else image
+            end = max(end, float(packet.pts * packet.time_base) + seconds)
+        least = 1 / max(stream.average_rate or 0, _MAX_FPS) if stream.type == "video" else 0.0
+        together[stream.index] += max(seconds, least)
+    return max(end, *together.values(), 0.0)

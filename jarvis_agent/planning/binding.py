@@ -1,8 +1,7 @@
 """Binding: turn a draft into tasks once everything that it refers to is known.
 
-    bound = bind(node, find, fresh_id, room)
-    bound.tasks      # one task; several where a list fans out
-    bound.notes      # what was repaired
+    notes = bind(pending, resolve, fresh_id, room)    # what was repaired
+    pending.tasks                                     # one task; several where a list fans out
 
 - A reference must point to a task with an output of the argument's kind. Otherwise it is replaced by the
   nearest task with one: the task's dependencies first, then their ancestors.
@@ -20,7 +19,6 @@ import json
 import mimetypes
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
@@ -40,61 +38,53 @@ _FILES = MEDIA - {"table"}
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _LISTED = re.compile(r"[,;]|\band\b")
 
-Find = Callable[[int, str], PendingTask | None]
-"""Returns the final node that an id means in an argument of a kind; None if there is none."""
+Resolve = Callable[[int, str], PendingTask | None]
+"""Returns the final task that an id means in an argument of a kind; None if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The tasks of a draft, the nodes that they need, and notes on repairs."""
-
-    tasks: tuple[Task, ...]
-    needs: tuple[PendingTask, ...]
-    notes: tuple[str, ...]
-
-
-def bind(node: PendingTask, find: Find, fresh_id: Callable[[], int], room: int) -> Bound:
-    """Turn a node's draft into tasks.
+def bind(task: PendingTask, resolve: Resolve, fresh_id: Callable[[], int], room: int) -> list[str]:
+    """Set the final tasks of a pending task and those that it needs. Returns notes on repairs.
 
     Args:
-        node: a node with a draft whose mentions are final or will never be.
-        find: finds the node that an id means.
+        task: has a draft, and its targets are final or will never be.
+        resolve: finds the task that an id means.
         fresh_id: returns ids for further tasks where a list fans out.
         room: maximum number of tasks; at least 1.
 
     Raises:
         PlanError: a reference cannot be repaired, or a required argument is missing.
     """
-    assert node.draft is not None
-    binding = _Binding(node, node.draft, find)
+    assert task.draft is not None
+    binding = _Binding(task, task.draft, resolve)
     limit = min(room, MAX_FAN_OUT)
-    rows = list(_fanned(binding.choices(), limit + 1))
+    rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
         binding.notes.append(f"its lists make more than {limit} tasks; only the first {limit} were kept")
-    ids = [node.id, *(fresh_id() for _ in rows[1:limit])]
+    ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
-    further = binding.further_deps(set(refs_in(rows[:limit])))
-    tasks = tuple(
-        Task(task=node.draft.spec.name, id=i, dep=sorted({*refs_in(args), *further}) or [-1], args=args)
+    deps = binding.other_deps(set(refs_in(rows[:limit])))
+    task.tasks = tuple(
+        Task(task=task.draft.spec.name, id=i, dep=sorted({*refs_in(args), *deps}) or [-1], args=args)
         for i, args in zip(ids, rows, strict=False)
     )
-    return Bound(tasks, binding.needs, tuple(binding.notes))
+    task.needs = binding.needs
+    return binding.notes
 
 
 class _Binding:
     """What the references and dependencies of one draft mean."""
 
-    def __init__(self, node: PendingTask, draft: TaskDraft, find: Find) -> None:
+    def __init__(self, task: PendingTask, draft: TaskDraft, resolve: Resolve) -> None:
         self.notes = list(draft.notes)
-        self._node = node
+        self._task = task
         self._draft = draft
-        self._find = find
+        self._resolve = resolve
         self._deps: dict[int, PendingTask] = {}
         self._targets: dict[tuple[int, str], PendingTask] = {}
         self._replaced: dict[tuple[int, str], PendingTask] = {}
         for i in draft.deps:
-            if found := find(i, "any"):
+            if found := resolve(i, "any"):
                 self._deps[i] = found
             else:
                 self.notes.append(f"its dependency on {i} was left out: it {self._reason(i)}")
@@ -106,17 +96,17 @@ class _Binding:
     def needs(self) -> tuple[PendingTask, ...]:
         return tuple(dict.fromkeys((*self._deps.values(), *self._targets.values(), *self._replaced.values())))
 
-    def further_deps(self, taken: set[int]) -> set[int]:
-        """Ids in `dep` beside those in the arguments, which are `taken`.
+    def other_deps(self, referenced: set[int]) -> set[int]:
+        """The ids in `dep` beside the `referenced` ones, which are in the arguments.
 
         A written id means every task that it fanned out into. If an argument refers to it, only the tasks
         with this argument depend on it.
         """
-        meant: dict[int, set[int]] = {}
-        for (label, _), node in self._targets.items():
-            meant.setdefault(label, set()).update(node.ids)
-        theirs = (meant.get(label, set(node.ids)) for label, node in self._deps.items())
-        return {task_id for ids in theirs if taken.isdisjoint(ids) for task_id in ids}
+        targets: dict[int, set[int]] = {}
+        for (label, _), task in self._targets.items():
+            targets.setdefault(label, set()).update(task.ids)
+        deps = (targets.get(label, set(task.ids)) for label, task in self._deps.items())
+        return {i for ids in deps if referenced.isdisjoint(ids) for i in ids}
 
     def choices(self) -> dict[str, list[Any]]:
         """The values of each argument; several where the task fans out. Raises PlanError."""
@@ -135,13 +125,17 @@ class _Binding:
     def _values(self, value: Any, arg: Arg) -> list[Any]:
         """The value of an argument; several if it fans out, none if it is empty."""
         items = value if isinstance(value, list) else [value]
-        texts = all(isinstance(item, str) for item in items)
-        if arg.kind == "any" and not (texts and all(map(listed_refs, items))):
-            return [self._inside(value, arg.kind)]
-        if arg.kind == "data" and not arg.many and isinstance(value, list) and not all(map(_is_ref, items)):
-            return [self._inside(items[0] if len(items) == 1 else value, arg.kind)]
-        if arg.kind in ("data", "table") and not arg.many and not texts:
-            return [self._inside(value, arg.kind)]
+        are_texts = all(isinstance(item, str) for item in items)
+        are_refs = are_texts and all(map(listed_refs, items))
+        if arg.kind == "any":
+            is_one_value = not are_refs
+        elif arg.kind == "data":
+            is_one_value = not (arg.many or are_refs or isinstance(value, str))
+        else:
+            is_one_value = arg.kind == "table" and not (arg.many or are_texts)
+        if is_one_value:
+            is_wrapped = arg.kind == "data" and len(items) == 1
+            return [self._inside(items[0] if is_wrapped else value, arg.kind)]
         if not arg.many:
             return list(self._items(items, arg))
         if isinstance(value, str) and not refs_in(value):
@@ -156,43 +150,41 @@ class _Binding:
                 continue
             if isinstance(item, list):
                 yield from self._items(item, arg)
-            elif isinstance(item, str) and (listed := listed_refs(item)):
-                yield from (ref(i) for n in dict.fromkeys(listed) for i in self._target(n, arg.kind).ids)
-            elif isinstance(item, str) and arg.kind in MEDIA and refs_in(item):
-                yield from self._files(item, arg)
-            elif isinstance(item, str):
-                values = _listed_files(item, arg) or [item.strip() if arg.many else item]
-                yield from (self._inside(value, arg.kind) for value in values)
-            elif isinstance(item, dict) and arg.kind in _FILES and len(item) == 1:
-                yield from self._items(item.values(), arg)
-            elif isinstance(item, dict) and arg.kind in _FILES and refs_in(item):
-                yield from self._items(map(ref, refs_in(item)), arg)
-            else:
+            elif isinstance(item, dict) and arg.kind in _FILES and (len(item) == 1 or refs_in(item)):
+                yield from self._items(item.values() if len(item) == 1 else map(ref, refs_in(item)), arg)
+            elif not isinstance(item, str):
                 bound = self._inside(item, arg.kind)
                 yield bound if arg.kind == "data" else _as_text(bound)
+            elif listed := listed_refs(item):
+                yield from self._refs(listed, arg.kind)
+            elif arg.kind in MEDIA and refs_in(item):
+                yield from self._files(item, arg.kind)
+            else:
+                yield from _listed_files(item, arg) or [
+                    self._inside(item.strip() if arg.many else item, arg.kind)
+                ]
 
-    def _files(self, text: str, arg: Arg) -> Iterator[str]:
+    def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
+        return (ref(i) for n in dict.fromkeys(ids) for i in self._target(n, kind).ids)
+
+    def _files(self, text: str, kind: str) -> Iterator[str]:
         """References and files in one text: "<resource>-0, b.jpg". Words around a reference are dropped."""
         for part in text.split(","):
-            found = refs_in(part)
-            yield from (ref(i) for n in found for i in self._target(n, arg.kind).ids)
-            if not found and part.strip():
+            if ids := refs_in(part):
+                yield from self._refs(ids, kind)
+            elif part.strip():
                 yield part.strip()
 
     def _inside(self, value: Any, kind: str) -> Any:
         """The value with each reference replaced by the ids that it means."""
-
-        def put(n: int) -> str:
-            return ", ".join(ref(i) for i in self._target(n, kind).ids)
-
-        return substitute(value, put)
+        return substitute(value, lambda n: ", ".join(self._refs([n], kind)))
 
     def _target(self, n: int, kind: str) -> PendingTask:
-        """The node that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
+        """The task that a reference means. Raises PlanError if neither it nor an ancestor makes the kind."""
         known = self._well_typed(n, kind) or self._replaced.get((n, kind))
         if known:
             return known
-        wrong = f"makes no {kind}" if self._find(n, kind) else self._reason(n)
+        wrong = f"makes no {kind}" if self._resolve(n, kind) else self._reason(n)
         nearest = self._nearest(kind)
         if nearest is None:
             raise PlanError(f"{ref(n)} cannot be its {kind}: it {wrong}")
@@ -201,8 +193,8 @@ class _Binding:
         return nearest
 
     def _well_typed(self, n: int, kind: str) -> PendingTask | None:
-        """The node that an id means, if it makes this kind."""
-        found = self._find(n, kind)
+        """The task that an id means, if it makes this kind."""
+        found = self._resolve(n, kind)
         if found is None or not found.makes(kind):
             return None
         return self._targets.setdefault((n, kind), found)
@@ -210,11 +202,11 @@ class _Binding:
     def _nearest(self, kind: str) -> PendingTask | None:
         """The nearest ancestor that makes a kind; those that no argument uses yet come first."""
         used = set(self._targets.values())
-        mentioned = (self._find(i, "any") for i, _ in self._draft.mentions)
+        mentioned = (self._resolve(i, "any") for i, _ in self._draft.mentions)
         level = list(dict.fromkeys(other for other in mentioned if other))
         seen = set(level)
         while level:
-            level.sort(key=lambda other: (other in used, -other.place))
+            level.sort(key=lambda other: (other in used, -other.index))
             found = next((other for other in level if other.makes(kind)), None)
             if found:
                 return found
@@ -248,7 +240,7 @@ class _Binding:
         if not isinstance(value, str):
             return frozenset({"data", "any"})
         if refs := refs_in(value):
-            made = self._find(refs[0], "any")
+            made = self._resolve(refs[0], "any")
             return frozenset(kind for kind in _KINDS if made and made.makes(kind))
         kind = (mimetypes.guess_type(value[-_LONGEST_NAME:].strip())[0] or "").partition("/")[0]
         if kind in MEDIA:
@@ -258,7 +250,7 @@ class _Binding:
     def _missing(self, arg: Arg) -> str:
         """A reference for a missing argument. Raises PlanError unless one dependency fits."""
         used = {*self._targets.values(), *self._replaced.values()}
-        makers = [i for i, node in self._deps.items() if node not in used and node.makes(arg.kind)]
+        makers = [i for i, task in self._deps.items() if task not in used and task.makes(arg.kind)]
         if len(makers) != 1:
             raise PlanError(f'its argument "{arg.name}" is missing')
         self._targets[makers[0], arg.kind] = self._deps[makers[0]]
@@ -266,7 +258,7 @@ class _Binding:
         return ref(makers[0])
 
     def _reason(self, n: int) -> str:
-        return self._node.refused.get(n, "means no task of the plan")
+        return self._task.invalid_refs.get(n, "means no task of the plan")
 
 
 def _listed_files(text: str, arg: Arg) -> list[str]:
@@ -278,10 +270,6 @@ def _listed_files(text: str, arg: Arg) -> list[str]:
     return parts if len(parts) > 1 and kinds == {arg.kind} else []
 
 
-def _is_ref(item: Any) -> bool:
-    return isinstance(item, str) and bool(listed_refs(item))
-
-
 def _as_text(value: Any) -> str:
     """JSON for a value where text is required. Raises PlanError if a key of it is a reference."""
     text = json.dumps(value, ensure_ascii=False)
@@ -291,7 +279,7 @@ def _as_text(value: Any) -> str:
     return text
 
 
-def _fanned(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
+def _fan_out(choices: Mapping[str, list[Any]], room: int) -> Iterator[dict[str, Any]]:
     lists = {name: values for name, values in choices.items() if len(values) > 1}
     in_step = len({len(values) for values in lists.values()}) == 1
     rows = zip(*lists.values(), strict=True) if in_step else itertools.product(*lists.values())

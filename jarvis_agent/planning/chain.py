@@ -16,6 +16,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.embeddings import Embeddings
+from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.runnables.graph import Graph
@@ -23,7 +25,6 @@ from langchain_core.runnables.graph import Graph
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
@@ -35,7 +36,12 @@ from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_v
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import TextSimilarity, select_tools, should_filter_tools
+from jarvis_agent.planning.retrieval import (
+    TextSimilarity,
+    available_names,
+    select_tools,
+    should_filter_tools,
+)
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
@@ -52,12 +58,14 @@ def planning_chain(
     tools: Tools = None,
     prompts: PromptSource | None = None,
     examples: Any = None,
+    embeddings: Embeddings | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> PlanningChain:
     """A Runnable that plans a request as a graph of tasks.
 
-    Its input is the request as a string, or a dict with "input" and optionally "files" (paths, URLs or
-    Resources), "chat_history" (messages) and "tools". Its chunks are Plans, whose sum is the plan.
+    Its input is the request as a string, messages or a prompt value; or a dict with "input" and optionally
+    "files" (paths, URLs or Resources), "chat_history" (messages or a BaseChatMessageHistory) and "tools".
+    Its chunks are Plans, whose sum is the plan.
 
     Args:
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
@@ -66,20 +74,25 @@ def planning_chain(
         prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured.
         examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
             the prompt set, or else the nearest ones.
+        embeddings: compare requests with examples and task types. None: MiniLM if its weights are installed,
+            or else shared words.
         settings: a dict of some is enough; None: from the environment.
 
     Raises:
-        ConfigError: the model, a prompt or an example cannot be used. Running the chain raises InputError for
-            malformed input, and LLMError if the model fails before its first task or writes nothing usable.
+        ConfigError: the model, a prompt or an example cannot be used, or a name is no task type. Running the
+            chain raises InputError for malformed input, and LLMError if the model fails before its first task
+            or writes nothing usable.
     """
     settings = read_settings(settings)
-    return PlanningChain(
-        open_client(llm, settings),
-        load_prompts(settings.prompts if prompts is None else prompts),
-        task_specs(tools),
-        settings,
-        examples,
+    client = open_client(llm, settings)
+    prompts = load_prompts(settings.prompts if prompts is None else prompts)
+    similarity = TextSimilarity(embeddings, settings)
+    selector = open_selector(
+        prompts.examples if examples is None else examples,
+        similarity,
+        count=EXAMPLES_SHOWN if lists_tasks(prompts.plan) else EXAMPLES_ALONE,
     )
+    return PlanningChain(client, prompts, task_specs(tools), selector, similarity, settings)
 
 
 class PlanningChain(AsyncRunnable[Any, Plan]):
@@ -92,19 +105,17 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         client: LLMClient,
         prompts: Prompts,
         specs: Mapping[str, TaskSpec],
+        selector: BaseExampleSelector,
+        similarity: TextSimilarity,
         settings: Settings,
-        examples: Any = None,
     ) -> None:
         self.client = client
         self.prompts = prompts
         self.specs = specs
+        self.selector = selector
+        self.similarity = similarity
         self.settings = settings
         self.window = context_window(client.model, settings)
-        self._similarity = TextSimilarity(settings=settings)
-        count = EXAMPLES_SHOWN if lists_tasks(prompts.plan) else EXAMPLES_ALONE
-        self._selector = open_selector(
-            prompts.examples if examples is None else examples, settings, count=count
-        )
 
     async def astream(
         self,
@@ -136,60 +147,47 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        shown, examples = self._shown(request)
-        schema = plan_schema(self._schema_specs(shown, examples), files_by_kind(shown))
+        examples = self._select_examples(request)
+        shown = replace(request, specs=self._shown_specs(request, examples))
+        prompts, window = self.prompts, self.window
+        specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
+        schema = plan_schema(specs, files_by_kind(shown))
         values = plan_variables(
-            self.prompts.plan,
-            shown,
-            examples,
-            window=self.window,
-            as_object=self.client.supports_schema,
+            prompts.plan, shown, examples, window=window, as_object=self.client.supports_schema
         )
 
         def repair_values(errors: Sequence[PlanParseError]) -> dict[str, Any]:
-            return repair_variables(self.prompts.repair, errors, shown.specs, self.window)
+            return repair_variables(prompts.repair, errors, shown.specs, window)
 
         repair = (
-            RunnableLambda(repair_values)
-            | self.prompts.repair
-            | self.client.for_stage("repair", schema=schema)
+            RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
-        chain = (
-            self.prompts.plan
-            | self.client.for_stage("plan", schema=schema)
-            | PlanOutputParser(specs=request.specs, repair=repair)
-        )
+        parser = PlanOutputParser(specs=request.specs, repair=repair)
+        chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
-    def _schema_specs(self, shown: PlanRequest, examples: Sequence[Example]) -> Mapping[str, TaskSpec]:
-        """The task types of the schema. Without a list of tasks, they have the arguments seen in examples."""
-        if lists_tasks(self.prompts.plan):
-            return shown.specs
-        seen: dict[str, set[str]] = {}
-        for example in examples:
-            for task in example.plan:
-                spec = find_task(task["task"], shown.specs)
-                seen.setdefault(spec.name if spec else task["task"], set()).update(task["args"])
-        return {
-            name: replace(spec, inputs=tuple(arg for arg in spec.inputs if arg.name in seen.get(name, ())))
-            for name, spec in shown.specs.items()
-        }
+    def _select_examples(self, request: PlanRequest) -> list[Example]:
+        value: dict[str, Any] = {"input": request.text, "files": request.files}
+        value |= {"chat_history": request.turns, "tools": request.specs}
+        return list(map(Example.of, self.selector.select_examples(value)))
 
-    def _shown(self, request: PlanRequest) -> tuple[PlanRequest, Sequence[Example]]:
-        """What the model is shown: the likely task types, and the examples."""
-        value: dict[str, Any] = {
-            "input": request.text,
-            "files": request.files,
-            "chat_history": request.turns,
-            "tools": request.specs,
-        }
-        examples = list(map(Example.of, self._selector.select_examples(value)))
-        used = {name for example in examples for name in example.tasks}
-        used = {spec.name for name in used if (spec := find_task(name, request.specs))} | used
+    def _shown_specs(self, request: PlanRequest, examples: Sequence[Example]) -> dict[str, TaskSpec]:
+        """The task types that the model is shown: those of the examples, and the likely ones."""
+        used = {name for example in examples for name in available_names(example.tasks, request.specs)}
         if not lists_tasks(self.prompts.plan):
-            shown = {name: spec for name, spec in request.specs.items() if name in used}
-        elif should_filter_tools(self.client.model, self.settings):
-            shown = dict(select_tools(request, self._similarity, keep=used))
-        else:
-            shown = dict(request.specs)
-        return replace(request, specs=shown), examples
+            return {name: spec for name, spec in request.specs.items() if name in used}
+        if should_filter_tools(self.client.model, self.settings):
+            return dict(select_tools(request, self.similarity, keep=used))
+        return dict(request.specs)
+
+
+def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:
+    """The task types with only the arguments that the examples use, for prompts that list no task types."""
+    seen: dict[str, set[str]] = {name: set() for name in specs}
+    for task in (task for example in examples for task in example.plan):
+        for name in available_names([task["task"]], specs):
+            seen[name].update(task["args"])
+    return {
+        name: replace(spec, inputs=tuple(arg for arg in spec.inputs if arg.name in seen[name]))
+        for name, spec in specs.items()
+    }

@@ -1,7 +1,7 @@
 """Example selectors (LangChain BaseExampleSelectors): which examples the planning prompt shows.
 
     FixedExamples(load_examples("paper"))
-    NearestExamples(OpenAIEmbeddings()).select_examples({"input": "Count the cats in a.jpg"})
+    NearestExamples(TextSimilarity(OpenAIEmbeddings())).select_examples({"input": "Count the cats in a.jpg"})
 
 `NearestExamples` compares both the requests and the tasks: a request with a chain of tasks is shown examples
 with such a chain. It uses only available tasks, with their names and arguments, and varies the tasks.
@@ -15,11 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.example_selectors import BaseExampleSelector
 
 from jarvis_agent.core.errors import ConfigError
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.planning.examples import Example, load_examples, read_examples
 from jarvis_agent.planning.inputs import PlanRequest
@@ -56,20 +54,19 @@ class NearestExamples(BaseExampleSelector):
     Examples with a chat are for requests with a chat. A follow-up request gets at least one of them.
 
     Args:
-        embeddings: None: MiniLM if its weights are installed, or else shared words.
+        similarity: None: by MiniLM if its weights are installed, or else by shared words.
         examples: None: the bank of the package.
         count: number of examples selected.
     """
 
     def __init__(
         self,
-        embeddings: Embeddings | None = None,
+        similarity: TextSimilarity | None = None,
         examples: Iterable[Any] | None = None,
         *,
         count: int = 6,
-        similarity: TextSimilarity | None = None,
     ) -> None:
-        self.similarity = similarity or TextSimilarity(embeddings)
+        self.similarity = similarity or TextSimilarity()
         self.examples = list(map(Example.of, load_examples("bank") if examples is None else examples))
         self.count = count
 
@@ -102,12 +99,12 @@ class NearestExamples(BaseExampleSelector):
         return [example.to_dict() for example in reversed(chosen)]
 
 
-def open_selector(examples: Any, settings: Settings, *, count: int) -> BaseExampleSelector:
+def open_selector(examples: Any, similarity: TextSimilarity, *, count: int) -> BaseExampleSelector:
     """The selector for the `examples` of a planning chain.
 
     Args:
         examples: "paper", "default", "nearest" or None (the same), a JSON file, a selector, or a list.
-        settings: used for the default embeddings.
+        similarity: selects the nearest examples.
         count: number of nearest examples.
 
     Raises:
@@ -116,7 +113,7 @@ def open_selector(examples: Any, settings: Settings, *, count: int) -> BaseExamp
     if isinstance(examples, BaseExampleSelector):
         return examples
     if examples in (None, "nearest"):
-        return NearestExamples(count=count, similarity=TextSimilarity(settings=settings))
+        return NearestExamples(similarity, count=count)
     if examples in ("paper", "default"):
         return FixedExamples(load_examples(str(examples)))
     if isinstance(examples, Path):

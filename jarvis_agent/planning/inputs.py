@@ -1,6 +1,7 @@
 """PlanRequest: the input of a planning chain.
 
 PlanRequest.of("Describe a.jpg")
+PlanRequest.of([HumanMessage("hi"), AIMessage("hello"), HumanMessage("Describe a.jpg")])
 PlanRequest.of({"input": "Describe it", "files": ["a.jpg"], "chat_history": [HumanMessage("hi")]}, specs)
 """
 
@@ -11,21 +12,24 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages.utils import convert_to_messages
+from langchain_core.prompt_values import PromptValue
 
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.request import Request
 from jarvis_agent.core.tasks.from_tool import spec_of
-from jarvis_agent.core.tasks.registry import TASKS, find_task
+from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import kind_by_name
 
 Tools = Iterable[Any] | Mapping[str, Any] | None
 """Task types: names, TaskSpecs or LangChain tools, or a mapping of them by name. None: all of the Hub's."""
+
+_FORMS = 'a planner takes a text, messages, or a dict such as {"input": "…", "files": ["a.jpg"]}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,59 +53,75 @@ class PlanRequest:
         """Read the input of a planning chain.
 
         Args:
-            value: the request as a string; a dict with "input" and optionally "files" (Resources, paths or
-                URLs), "chat_history" (messages or ChatTurns) and "tools"; or a Request. Other keys are
-                ignored. Without "files", the files that the request names are used.
+            value: the request as a string, messages, a prompt value or a Request; or a dict with "input" and
+                optionally "files" (Resources, paths or URLs), "chat_history" (messages, ChatTurns or a
+                BaseChatMessageHistory) and "tools". Other keys are ignored. Without "files", the files that
+                the request names are used.
             specs: the task types if the value has no "tools"; None: all task types of the Hub.
 
         Raises:
             InputError: the value has another form.
+            ConfigError: a name in "tools" is no task type.
         """
         if isinstance(value, PlanRequest):
             return value
-        if isinstance(value, Request):
-            value = {"input": value.text, "files": value.files, "chat_history": value.history}
-        if isinstance(value, str):
-            value = {"input": value}
-        if not isinstance(value, Mapping) or not isinstance(value.get("input"), str):
-            raise InputError(
-                'a planner takes a text, or a dict such as {"input": "…", "files": ["a.jpg"], '
-                f'"chat_history": […], "tools": […]}}, not {str(value)[:100]!r}'
-            )
-        text = value["input"].strip()
-        files = value.get("files")
-        given = [files] if isinstance(files, str | PurePath) else mentions(text) if files is None else files
-        if value.get("tools") is not None:
-            specs = task_specs(value["tools"])
+        given = _inputs(value)
+        text, files = given["input"].strip(), given.get("files")
+        if files is None:
+            files = mentions(text)
+        elif isinstance(files, str | Resource) or not isinstance(files, Iterable):
+            files = [files]
+        if given.get("tools") is not None:
+            specs = task_specs(given["tools"])
         return cls(
             text,
-            tuple(map(_resource, given)),
-            turns_of(map(_message, value.get("chat_history") or ())),
+            tuple(map(_resource, files)),
+            _turns(given.get("chat_history") or ()),
             TASKS if specs is None else specs,
         )
 
 
-def task_specs(tools: Tools) -> Mapping[str, TaskSpec]:
-    """The task types of tools, by name; all task types of the Hub for None."""
+def task_specs(tools: Tools, *, any_name: bool = False) -> Mapping[str, TaskSpec]:
+    """The task types of tools, by name; all task types of the Hub for None.
+
+    Args:
+        tools: see Tools.
+        any_name: a name that is no task type is a tool with unknown arguments and outputs.
+
+    Raises:
+        ConfigError: a name is no task type. The message has similar names.
+    """
     if tools is None:
         return TASKS
     if isinstance(tools, Mapping):
         tools = [name if tool is None else tool for name, tool in tools.items()]
     given: Sequence[Any] = [tools] if isinstance(tools, str) else list(tools)
-    return {spec.name: spec for spec in map(_spec, given)}
+    return {spec.name: spec for spec in (_spec(tool, any_name) for tool in given)}
 
 
-def _spec(tool: Any) -> TaskSpec:
-    if isinstance(tool, TaskSpec):
-        return tool
-    own = getattr(tool, "spec", None)
+def _spec(tool: Any, any_name: bool) -> TaskSpec:
+    own = tool if isinstance(tool, TaskSpec) else getattr(tool, "spec", None)
     if isinstance(own, TaskSpec):
         return own
-    name = tool if isinstance(tool, str) else tool.name
-    known = find_task(name)
-    if known:
-        return known
-    return TaskSpec(name, "tool", "", (), ()) if isinstance(tool, str) else spec_of(tool)
+    if not isinstance(tool, str):
+        return find_task(tool.name) or spec_of(tool)
+    if any_name:
+        return find_task(tool) or TaskSpec(tool, "tool", "", (), ())
+    return known_task(tool)
+
+
+def _inputs(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping) and isinstance(value.get("input"), str):
+        return value
+    if isinstance(value, Mapping) and not value.get("messages"):
+        raise InputError(f"{_FORMS}, not {str(value)[:100]!r}")
+    try:
+        request = Request.of(value.to_messages() if isinstance(value, PromptValue) else value)
+    except InputError as error:
+        raise InputError(f"{_FORMS}, not {str(value)[:100]!r}") from error
+    if request.blocks:
+        raise InputError('a planner reads text only; name images and other files in "files"')
+    return {"input": request.text, "files": request.files or None, "chat_history": request.history}
 
 
 def _resource(file: Any) -> Resource:
@@ -112,5 +132,13 @@ def _resource(file: Any) -> Resource:
     return Resource(kind=kind_by_name(str(file)), name=str(file))
 
 
-def _message(message: Any) -> BaseMessage | ChatTurn:
-    return message if isinstance(message, ChatTurn) else convert_to_messages([message])[0]
+def _turns(history: Any) -> tuple[ChatTurn, ...]:
+    if isinstance(history, BaseChatMessageHistory):
+        history = history.messages
+    try:
+        if isinstance(history, str | Mapping):
+            raise TypeError
+        turns = [one if isinstance(one, ChatTurn) else convert_to_messages([one])[0] for one in history]
+    except (NotImplementedError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f'"chat_history" is a list of messages, not {str(history)[:100]!r}') from error
+    return turns_of(turns)

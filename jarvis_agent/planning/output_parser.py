@@ -9,7 +9,7 @@ The sum of the chunks is the plan; `invoke` returns it at once.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -22,8 +22,10 @@ from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.planning.parser import StreamingPlanParser
+from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
+
+Repair = Callable[[list[PlanParseError]], Awaitable[Any]]
 
 
 class PlanOutputParser(BaseTransformOutputParser[Plan]):
@@ -56,76 +58,61 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         """Parse the first generation of a result."""
         return sum(self._transform(iter([result[0].text])), Plan())
 
-    async def aparse_result(self, result: list[Generation], *, partial: bool = False) -> Plan:
-        """Parse the first generation of a result."""
-        plan = Plan()
-        async for chunk in self._atransform(_single(result[0].text)):
-            plan += chunk
-        return plan
-
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Plan]:  # noqa: A002
-        parser = StreamingPlanParser(self.specs)
-        try:
+        async def chunks() -> AsyncIterator[str | BaseMessage]:
             for chunk in input:
-                yield from _plans(parser.feed(_text(chunk)))
-        except LLMError as error:
-            yield _interrupted(parser, error)
-            return
-        yield from _plans(parser.finish())
-        if self.repair is not None and parser.errors:
-            try:
-                yield from _plans(parser.apply_repair(_text(self.repair.invoke(parser.errors))))
-            except LLMError as error:
-                parser.note(f"the language model could not repair its plan: {error}")
-        yield _conclusion(parser)
+                yield chunk
 
-    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Plan]:  # noqa: A002
+        async def repair(errors: list[PlanParseError]) -> Any:
+            return self.repair.invoke(errors) if self.repair else ""
+
+        return _iterate(self._plans(chunks(), repair))
+
+    def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Plan]:  # noqa: A002
+        async def repair(errors: list[PlanParseError]) -> Any:
+            return await self.repair.ainvoke(errors) if self.repair else ""
+
+        return self._plans(input, repair)
+
+    async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
         parser = StreamingPlanParser(self.specs)
         try:
-            async for chunk in input:
-                for plan in _plans(parser.feed(_text(chunk))):
-                    yield plan
+            async for chunk in chunks:
+                if tasks := parser.feed(_text(chunk)):
+                    yield Plan(tasks=tasks)
         except LLMError as error:
-            yield _interrupted(parser, error)
+            rest = parser.finish()
+            if not parser.tasks:
+                raise
+            parser.note(f"the language model stopped before its plan was complete: {error}")
+            yield Plan(tasks=rest, notes=parser.notes)
             return
-        for plan in _plans(parser.finish()):
-            yield plan
+        if tasks := parser.finish():
+            yield Plan(tasks=tasks)
+        repaired: list[Task] = []
         if self.repair is not None and parser.errors:
             try:
-                for plan in _plans(parser.apply_repair(_text(await self.repair.ainvoke(parser.errors)))):
-                    yield plan
+                repaired = parser.apply_repair(_text(await repair(parser.errors)))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
-        yield _conclusion(parser)
-
-
-def _plans(tasks: list[Task]) -> Iterator[Plan]:
-    if tasks:
-        yield Plan(tasks=tasks)
-
-
-def _interrupted(parser: StreamingPlanParser, error: LLMError) -> Plan:
-    """The last chunk after a failure of the model. Raises the error if there is no task."""
-    rest = parser.finish()
-    if not parser.tasks:
-        raise error
-    parser.note(f"the language model stopped before its plan was complete: {error}")
-    return Plan(tasks=rest, notes=parser.notes)
-
-
-def _conclusion(parser: StreamingPlanParser) -> Plan:
-    """The last chunk: the notes."""
-    if parser.errors and not parser.tasks:
-        raise LLMError(
-            f"{'; '.join(parser.notes)}. "
-            "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
-        )
-    return Plan(notes=parser.notes)
+        if parser.errors and not parser.tasks:
+            raise LLMError(
+                f"{'; '.join(parser.notes)}. "
+                "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
+            )
+        yield Plan(tasks=repaired, notes=parser.notes)
 
 
 def _text(chunk: str | BaseMessage) -> str:
     return chunk if isinstance(chunk, str) else str(chunk.text)
 
 
-async def _single(text: str) -> AsyncIterator[str]:
-    yield text
+def _iterate(plans: AsyncIterator[Plan]) -> Iterator[Plan]:
+    """The items of an async generator that awaits nothing but its sync input."""
+    while True:
+        try:
+            next(plans.__anext__().__await__())
+        except StopIteration as step:
+            yield step.value
+        except StopAsyncIteration:
+            return

@@ -41,7 +41,7 @@ from jarvis_agent.planning.normalise import (
 from jarvis_agent.planning.pending import PendingTask, PendingTasks
 
 _FIRST_FRESH_ID = 100
-_AS_ID = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
+_ID_KEY = re.compile(r"(?:task|node|step)?[-_ ]?[0-9]{1,3}", re.IGNORECASE)
 """A key that serves as the id of the task under it: {"1": {…}, "2": {…}}."""
 
 
@@ -77,60 +77,48 @@ class StreamingPlanParser:
         """
         self._names = TaskNames(specs)
         self._reader = JsonReader()
-        self._nodes = PendingTasks()
+        self._pending = PendingTasks()
         self._tasks: list[Task] = []
-        self._given_out = 0
+        self._emitted = 0
         self._ids: set[int] = set()
         self._fresh_ids = itertools.count(_FIRST_FRESH_ID)
         self._notes: dict[str, None] = {}
-        self._surplus = 0
-        self._no_task: dict[str, Any] | None = None
-        self._empty_on_purpose = False
+        self._dropped = 0
+        self._other_object: dict[str, Any] | None = None
+        self._has_empty_list = False
         self._ended = False
         for task in done:
             self._add(task.model_dump(), "")
-        self._given_out = len(self._tasks)
+        self._emitted = len(self._tasks)
         self._ids.update(taken)
 
     def feed(self, piece: str) -> list[Task]:
         """Read a piece. Returns the tasks that became final."""
-        for found in self._reader.feed(piece):
-            self._take(found)
-        return self._new()
+        self._read(self._reader.feed(piece))
+        return self._emit()
 
     def finish(self) -> list[Task]:
         """The text has ended. Returns the rest of the tasks, but for those that need broken ones."""
         if not self._ended:
-            for found in self._reader.close():
-                self._take(found)
+            self._read(self._reader.close())
             self._ended = True
-            self._settle()
-        return self._new()
-
-    @property
-    def errors(self) -> list[PlanParseError]:
-        """What the planner should write again; complete after `finish`."""
-        if self._is_blank:
-            return [PlanParseError(self._no_task or self._reader.prose, "it holds no JSON list of tasks")]
-        return [PlanParseError(node.raw, node.error) for node in self._nodes.all if node.error]
+            self._bind_ready()
+        return self._emit()
 
     def apply_repair(self, reply: str) -> list[Task]:
         """Replace broken tasks by what the planner wrote instead. Returns the tasks that became final.
 
         Tasks are matched by id, and those without one by order. Valid tasks stay.
         """
-        written = read_json(reply)
+        values = read_json(reply)
         if self._is_blank:
             self._ended = False
-            for found in written:
-                self._take(found)
+            self._read(values)
             self._ended = True
         else:
-            self._replace(
-                [found.value for found in written if found.complete and isinstance(found.value, dict)]
-            )
-        self._settle()
-        return self._new()
+            self._replace([each.value for each in values if each.complete and isinstance(each.value, dict)])
+        self._bind_ready()
+        return self._emit()
 
     def note(self, text: str) -> None:
         """Add a note to the plan."""
@@ -142,6 +130,15 @@ class StreamingPlanParser:
         return list(self._tasks)
 
     @property
+    def errors(self) -> list[PlanParseError]:
+        """What the planner should write again; complete after `finish`."""
+        if self._is_blank:
+            return [
+                PlanParseError(self._other_object or self._reader.prose, "it holds no JSON list of tasks")
+            ]
+        return [PlanParseError(task.raw, task.error) for task in self._pending.all if task.error]
+
+    @property
     def notes(self) -> list[str]:
         """What was repaired and, after `finish`, what was left out."""
         return list(dict.fromkeys([*self._notes, *self._closing_notes()]))
@@ -149,111 +146,112 @@ class StreamingPlanParser:
     def _closing_notes(self) -> Iterator[str]:
         if self._reader.repairs:
             yield f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}"
-        if self._surplus:
-            yield f"tasks left out: {self._surplus}, since a plan has at most {MAX_TASKS}"
+        if self._dropped:
+            yield f"tasks left out: {self._dropped}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
-            written = self._no_task or self._reader.prose
+            written = self._other_object or self._reader.prose
             yield f"the reply contains no plan: {f'“{shorten(written)}”' if written else '(no text)'}"
-        elif self._no_task and self._nodes.all:
-            yield f"this is not a task and was left out: {shorten(self._no_task)}"
-        for node in self._nodes.all:
-            if node.error:
-                yield f"{node} was left out: {node.error}"
-            elif node.is_blocked and self._ended:
-                yield f"{node} was left out: it depends on a task that was left out"
+        elif self._other_object and self._pending.all:
+            yield f"this is not a task and was left out: {shorten(self._other_object)}"
+        for task in self._pending.all:
+            if task.error:
+                yield f"{task} was left out: {task.error}"
+            elif task.is_blocked and self._ended:
+                yield f"{task} was left out: it depends on a task that was left out"
 
     @property
     def _is_blank(self) -> bool:
         """Whether the text ended without tasks and without an empty list."""
-        return self._ended and not self._nodes.all and not self._empty_on_purpose
+        return self._ended and not self._pending.all and not self._has_empty_list
 
-    def _new(self) -> list[Task]:
-        new = self._tasks[self._given_out :]
-        self._given_out = len(self._tasks)
+    def _emit(self) -> list[Task]:
+        new = self._tasks[self._emitted :]
+        self._emitted = len(self._tasks)
         return new
 
-    def _take(self, found: ParsedValue) -> None:
-        """Use a parsed value if it is a part of the plan."""
-        value = found.value
-        if not in_a_plan(found.path):
-            return
-        if not value:
-            self._empty_on_purpose = self._empty_on_purpose or found.complete
-        elif isinstance(value, dict) and is_task(value):
-            key = found.path[-1] if found.path else ""
-            if written_id(value) is None and _AS_ID.fullmatch(key):
-                value = {"id": key, **value}
-            self._add(value, "" if found.complete else "the text ends in the middle of it")
-        elif isinstance(value, dict) and not (self._nodes.all and (self._no_task or _is_wrapper(value))):
-            self._no_task = value
+    def _read(self, values: Iterable[ParsedValue]) -> None:
+        """Add the values that are tasks."""
+        for parsed in values:
+            value, path = parsed.value, parsed.path
+            if not in_a_plan(path):
+                continue
+            if not value:
+                self._has_empty_list |= parsed.complete
+            elif isinstance(value, dict) and is_task(value):
+                if path and written_id(value) is None and _ID_KEY.fullmatch(path[-1]):
+                    value = {"id": path[-1], **value}
+                self._add(value, "" if parsed.complete else "the text ends in the middle of it")
+            elif isinstance(value, dict) and not (
+                self._pending.all and (self._other_object or _is_wrapper(value))
+            ):
+                self._other_object = value
 
     def _add(self, raw: dict[str, Any], error: str) -> None:
-        if self._surplus or self._room() < 1:
-            self._surplus += 1
+        if self._dropped or self._room() < 1:
+            self._dropped += 1
             return
         written = written_id(raw)
-        if written is not None and any(node.raw == raw for node in self._nodes.labelled(written)):
+        if written is not None and any(task.raw == raw for task in self._pending.with_label(written)):
             self.note(f"task {written} was written twice and is done once")
             return
-        label = len(self._nodes.all) if written is None else written
-        node = PendingTask(
+        label = len(self._pending.all) if written is None else written
+        task = PendingTask(
             raw, label, self._fresh_id() if written is None or written in self._ids else written
         )
-        self._ids.add(node.id)
-        self._read(node, error)
-        self._nodes.add(node)
-        if node.id != written and not node.error:
-            why = "it had no id" if written is None else f"its id {written} was taken"
-            self.note(f"{node}: {why} and it got {node.id}")
-        self._settle()
+        self._ids.add(task.id)
+        self._set_draft(task, error)
+        self._pending.add(task)
+        if task.id != written and not task.error:
+            reason = "it had no id" if written is None else f"its id {written} was taken"
+            self.note(f"{task}: {reason} and it got {task.id}")
+        self._bind_ready()
 
-    def _replace(self, written: list[dict[str, Any]]) -> None:
-        """Replace broken nodes by repaired ones."""
-        broken = [node for node in self._nodes.all if node.error]
+    def _replace(self, values: Iterable[dict[str, Any]]) -> None:
+        """Replace broken tasks by repaired ones: those with their ids, then the others in order."""
+        broken = [task for task in self._pending.all if task.error]
         pairs: list[tuple[PendingTask, dict[str, Any]]] = []
-        unplaced = []
-        for raw in (raw for raw in written if is_task(raw)):
+        unmatched = []
+        for raw in filter(is_task, values):
             label = written_id(raw)
-            own = next((node for node in broken if node.label == label), None)
-            if own:
-                broken.remove(own)
-                pairs.append((own, raw))
-            elif label is None or not self._nodes.labelled(label):
-                unplaced.append(raw)
-        for node, raw in [*pairs, *zip(broken, unplaced, strict=False)]:
-            node.raw = raw
-            self._read(node)
-            self._nodes.renew(node)
-            self.note(f"{node}: it was repaired by its planner")
+            match = next((task for task in broken if task.label == label), None)
+            if match:
+                broken.remove(match)
+                pairs.append((match, raw))
+            elif label is None or not self._pending.with_label(label):
+                unmatched.append(raw)
+        for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
+            task.raw = raw
+            self._set_draft(task)
+            self._pending.update(task)
+            self.note(f"{task}: it was repaired by its planner")
 
-    def _read(self, node: PendingTask, error: str = "") -> None:
-        node.error, node.draft = error, None
+    def _set_draft(self, task: PendingTask, error: str = "") -> None:
+        task.error, task.draft = error, None
         if not error:
             try:
-                node.draft = read_draft(node.raw, self._names)
+                task.draft = read_draft(task.raw, self._names)
             except PlanError as wrong:
-                node.error = str(wrong)
+                task.error = str(wrong)
 
-    def _settle(self) -> None:
+    def _bind_ready(self) -> None:
         """Bind every task that can be bound."""
-        while ready := self._nodes.ready(ended=self._ended):
-            for node in ready:
-                self._bind(node)
+        while ready := self._pending.ready(ended=self._ended):
+            for task in ready:
+                self._bind(task)
 
-    def _bind(self, node: PendingTask) -> None:
+    def _bind(self, task: PendingTask) -> None:
         try:
-            bound = bind(node, partial(self._nodes.meant, node), self._fresh_id, self._room() + 1)
+            notes = bind(task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1)
         except PlanError as wrong:
-            node.error = str(wrong)
+            task.error = str(wrong)
             return
-        node.tasks, node.needs = bound.tasks, bound.needs
-        self._tasks.extend(bound.tasks)
-        for note in bound.notes:
-            self.note(f"{node}: {note}")
+        self._tasks.extend(task.tasks)
+        for note in notes:
+            self.note(f"{task}: {note}")
 
     def _room(self) -> int:
-        """How many more tasks fit; each unbound node counts as one."""
-        return MAX_TASKS - len(self._tasks) - sum(not node.tasks for node in self._nodes.all)
+        """How many more tasks fit; each unbound one counts as one."""
+        return MAX_TASKS - len(self._tasks) - sum(not task.tasks for task in self._pending.all)
 
     def _fresh_id(self) -> int:
         fresh = next(i for i in self._fresh_ids if i not in self._ids)

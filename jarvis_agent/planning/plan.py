@@ -36,7 +36,7 @@ class Plan(Frozen):
             tools: what the plan may use in addition to the Hub's tasks: names, TaskSpecs or LangChain tools,
                 or a mapping of them by name.
         """
-        parser = StreamingPlanParser({**TASKS, **task_specs(tools or ())})
+        parser = StreamingPlanParser({**TASKS, **task_specs(tools or (), any_name=True)})
         parser.feed(text)
         parser.finish()
         return cls(tasks=parser.tasks, notes=parser.notes)

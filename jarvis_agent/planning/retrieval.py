@@ -159,7 +159,7 @@ def _tool_scores(request: PlanRequest, similarity: TextSimilarity) -> dict[str, 
     scores = dict.fromkeys(request.specs, 0.0)
     likeness = similarity.scores(request.text, [example.input for example in examples])
     for example, score in zip(examples, likeness, strict=True):
-        for name in _available(example.tasks, request.specs):
+        for name in available_names(example.tasks, request.specs):
             scores[name] = max(scores[name], score)
     for step in similarity.task_scores(request):
         scores = {name: max(score, step.get(name, 0.0)) for name, score in scores.items()}
@@ -179,11 +179,12 @@ def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
         if not example.plan and not example.chat:
             found.append((NO_TASK, example.input))
         elif len(example.plan) == 1:
-            found += [(name, example.input) for name in _available(example.tasks, specs)]
+            found += [(name, example.input) for name in available_names(example.tasks, specs)]
     return found
 
 
-def _available(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
+def available_names(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
+    """The names that tasks have in `specs`; without those that are not available."""
     found = (find_task(name, specs) for name in tasks)
     return [spec.name for spec in found if spec is not None and spec.name in specs]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from PIL import Image
 from small_agents import CAPTION, DESCRIBE, DESCRIBE_ALOUD, Row, block, hub_tools, picture, plan, small_agent
 
@@ -186,14 +187,18 @@ def test_every_stage_sees_the_chat_history_of_the_request_or_of_its_thread_only(
 # Runnable.
 
 
-def test_the_agent_is_a_step_of_a_chain() -> None:
+def test_a_chain_has_a_prompt_before_the_agent_and_takes_the_answer_with_str() -> None:
     agent, _, _ = small_agent()
-    prompt = ChatPromptTemplate.from_messages([("user", "Describe {file}")])
+    chat = ChatPromptTemplate.from_messages([("user", "Describe {file}")])
     with agent:
-        chain = prompt | (lambda value: value.to_messages()) | agent | (lambda run: run.answer)
-        assert chain.invoke({"file": "a.jpg"}) == "It is done."
-        assert chain.batch([{"file": "a.jpg"}] * 2) == ["It is done."] * 2
-        assert asyncio.run(chain.ainvoke({"file": "a.jpg"})) == "It is done."
+        for prompt in (chat, PromptTemplate.from_template("Describe {file}")):
+            chain = prompt | agent | str
+            assert chain.invoke({"file": "a.jpg"}) == "It is done."
+            assert chain.batch([{"file": "a.jpg"}] * 2) == ["It is done."] * 2
+            assert asyncio.run(chain.ainvoke({"file": "a.jpg"})) == "It is done."
+        parsed = agent | str | StrOutputParser()
+        assert parsed.invoke("Describe a.jpg") == "It is done."
+        assert "".join(map(str, agent.stream("Describe a.jpg"))) == "It is done."
 
 
 def test_a_batch_returns_runs_in_the_order_of_the_requests() -> None:

@@ -110,6 +110,17 @@ def test_a_bad_attachment_is_refused_or_fails_its_task() -> None:
     assert "is a text file, and an image file is needed" in str(run.results[0].error)
 
 
+def test_unusable_names_and_earlier_attachments_do_not_stop_a_run() -> None:
+    blocks = [
+        {"type": "image", "url": "http://127.0.0.1:9/gone.png"},
+        {"type": "image", "url": "/no/such/file.png"},
+        {"type": "image", "file_id": "file-1"},
+    ]
+    earlier = [{"role": "user", "content": blocks}, {"role": "assistant", "content": "A cat."}]
+    for name in ("~nouser/x.png", f"{'a' * 300}.png", "http://[abc/x.png"):
+        assert run_of(DESCRIBE, {"input": f"Describe a.jpg, {name}", "chat_history": earlier}).ok
+
+
 # Requests and plans.
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from clock import LoopTime
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 from small_agents import CAPTION, DESCRIBE, small_agent
+from stages import FakeStage, plan_of
 
-from jarvis_agent import Run
+from jarvis_agent import Plan, Run, Task
+from jarvis_agent.core.errors import LLMError
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -47,6 +50,27 @@ def check(stage: str, run: Run, name: str) -> None:
         assert CAPTION in run.answer
 
 
+async def test_functions_and_generators_are_stages() -> None:
+    plan = Plan.parse('[{"task": "image-to-text", "id": 7, "args": {"image": "a.jpg"}}]')
+
+    def function(inputs: Any) -> Plan:
+        return plan
+
+    def generator(values: Iterator[Any]) -> Iterator[Plan]:
+        yield from [plan for _ in values]
+
+    async def agenerator(values: AsyncIterator[Any]) -> AsyncIterator[Plan]:
+        async for _ in values:
+            yield plan
+
+    for planner in (function, generator, agenerator, RunnableGenerator(generator)):
+        agent, _, _ = small_agent(DESCRIBE, planner=planner, responder=lambda inputs: "done")
+        async with agent:
+            run = await agent.ainvoke("Describe a.jpg")
+            assert [result.task.id for result in run.results] == [7]
+            assert (run.answer, agent.invoke("Describe a.jpg").answer) == ("done", "done")
+
+
 @pytest.mark.parametrize("stage", ["planner", "selector", "responder"])
 @pytest.mark.parametrize("error", [RuntimeError("broken"), SystemExit(3), KeyboardInterrupt()], ids=repr)
 async def test_a_custom_stage_that_fails_is_replaced(stage: str, error: BaseException) -> None:
@@ -56,3 +80,28 @@ async def test_a_custom_stage_that_fails_is_replaced(stage: str, error: BaseExce
         async with agent:
             check(stage, await agent.ainvoke("Describe a.jpg"), type(error).__name__)
             check(stage, agent.invoke("Describe a.jpg"), type(error).__name__)
+
+
+async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(loop_time: LoopTime) -> None:
+    async def endless(inputs: Any) -> AsyncIterator[str]:
+        while True:
+            loop_time.skip(1)
+            yield "on "
+
+    agent, _, _ = small_agent(responder=FakeStage(endless), settings={"context_window": 128_000})
+    async with agent:
+        run = await agent.ainvoke("Describe a.jpg")
+    assert run.answer.startswith("on on ")
+    assert "JARVIS_LLM_TIMEOUT" in run.answer
+
+
+async def test_the_error_of_a_planner_is_a_note_and_its_tasks_are_run() -> None:
+    """Only messages of our own errors are shown."""
+    task = Task(task="image-to-text", id=0, dep=[-1], args={"image": "a.jpg"})
+    for error, message in ((ValueError("a bug"), "ValueError"), (LLMError("it hung up"), "it hung up")):
+        agent, _, _ = small_agent(planner=FakeStage(plan_of(task, error)))
+        async with agent:
+            run = await agent.ainvoke("Describe a.jpg")
+        assert [(result.task.id, result.status) for result in run.results] == [(0, "ok")]
+        assert message in run.plan.notes[0]
+        assert "a bug" not in run.plan.notes[0]

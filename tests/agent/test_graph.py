@@ -26,7 +26,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from small_agents import DESCRIBE_ALOUD, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Run, Settings
-from jarvis_agent.agent import steps
+from jarvis_agent.agent.checkpointed_steps import stored_steps
 from jarvis_agent.core.errors import ConfigError, DeadlineError, InputError
 from jarvis_agent.testing import ScriptedLLM
 
@@ -169,7 +169,7 @@ def check_result(run: Run) -> None:
 async def check_resumed(folder: Path, saver: Any) -> set[int]:
     """Resume a run and check that no task with a stored result runs again; returns the stored tasks."""
     found = await saver.aget_tuple({"configurable": {"thread_id": str(folder)}})
-    stored = {int(name.split()[1]) for name in steps.stored_steps(found) if name.startswith("work ")}
+    stored = {int(name.split()[1]) for name in stored_steps(found) if name.startswith("work ")}
     before = len(killed_runs.executed(folder))
     check_result(await killed_runs.run(folder, None, saver))
     assert not stored & set(killed_runs.executed(folder)[before:])

@@ -16,8 +16,11 @@ pytest.importorskip("langgraph")
 from blocking import no_blocking
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import get_runtime
 from langgraph.types import Command
 from small_agents import picture
 from typing_extensions import TypedDict
@@ -90,6 +93,29 @@ async def test_the_graph_has_schemas_and_its_input_errors_are_value_errors(tmp_p
     with pytest.raises(InputError, match="the request is empty") as caught:
         await graph.ainvoke({"input": " "})
     assert isinstance(caught.value, ValueError)
+
+
+def test_the_internals_of_langgraph_in_use_exist() -> None:
+    """What `jarvis_agent.agent.checkpoints` uses beyond LangGraph's documented API."""
+    problem = "LangGraph changed {}: adapt jarvis_agent/agent/checkpoints.py"
+    found: dict[str, Any] = {}
+
+    def look(state: Question, config: RunnableConfig) -> Question:
+        node = get_runtime().execution_info
+        assert node is not None, problem.format("Runtime.execution_info")
+        found.update(saver=config["configurable"].get(CONFIG_KEY_CHECKPOINTER), node=node)
+        return {}
+
+    inner = StateGraph(Question).add_node("look", look).add_edge(START, "look").compile()
+    saver = InMemorySaver()
+    outer = StateGraph(Question).add_node("inner", inner).add_edge(START, "inner").compile(checkpointer=saver)
+    outer.invoke({"question": "?"}, THREAD)
+    node = found["node"]
+    assert found["saver"] is saver, problem.format("the key of the checkpointer in a node's config")
+    graph, separator, own = node.checkpoint_ns.rpartition("|")
+    named = (graph.startswith("inner:"), separator, own.startswith("look:"))
+    assert named == (True, "|", True), problem.format("the namespaces of checkpoints")
+    assert node.thread_id == "a"
 
 
 Served = Callable[[str], Any]

@@ -83,14 +83,6 @@ def test_the_agent_is_a_node_whose_run_a_checkpoint_keeps(agent: JarvisAgent) ->
     assert Run.model_validate(stored).results[1].resources[0].to_pil().size == (8, 8)
 
 
-def test_a_second_turn_sees_the_first_one_once(agent: JarvisAgent, llm: ScriptedLLM) -> None:
-    graph = graph_of(agent, checkpointer=InMemorySaver())
-    graph.invoke(message("What is in the first picture?"), IN_THREAD)
-    graph.invoke(message("And in the second one?"), IN_THREAD)
-    prompt = [call.prompt for call in llm.calls if call.stage == "plan"][-1]
-    assert prompt.count("What is in the first picture?") == prompt.count("It is a tabby cat.") == 1
-
-
 def test_the_graph_streams_the_answer_while_it_is_written(agent: JarvisAgent) -> None:
     streamed = graph_of(agent).stream(message(), stream_mode="messages")
     pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]

@@ -7,7 +7,6 @@ language model and once, as if that one failed, by the report.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -140,13 +139,6 @@ def test_without_a_task_that_joins_them_the_video_and_the_speech_are_two_files()
     ]
 
 
-def test_wrong_paths_in_the_answer_are_corrected_or_marked() -> None:
-    answer = "My voice is in /tmp/voice.wav (or [audio path]); nobody saw /tmp/secret.pdf."
-    run, _ = play(GIRL, GIRL.written, answer)
-    (voice,) = [str(resource.path) for resource in run.resources if resource.kind == "audio"]
-    assert run.answer == f"My voice is in {voice} (or {voice}); nobody saw /tmp/secret.pdf (no such file)."
-
-
 def test_the_prompts_of_the_paper_lead_to_the_same_run() -> None:
     make_files(Path(), *GIRL.files)
     source, backend = make_experts()
@@ -228,58 +220,6 @@ def test_another_thread_may_not_read_the_files_of_this_one() -> None:
     assert [result.status for result in run.results] == ["failed"]
     assert "neither the request nor the settings allow" in str(run.results[0].error)
     assert len(backend.calls) == 1
-
-
-def test_the_printed_chat_with_a_duplicate_id_and_an_unquoted_key_is_run() -> None:
-    printed = """[{"task": "image-to-text", "id": 0, dep: [-1], "args": {"image": "example.jpg"}},
-        {"task": "canny-control", "id": 0, dep: [-1], "args": {"image": "example.jpg"}}]"""
-    again = one_task("canny-text-to-image", text="a photo of a zoo", image="example.jpg")
-    agent, backend = chatting_agent(printed, again)
-    with agent:
-        runs = [agent.invoke(turn, ZOO) for turn in TURNS]
-    assert [task.task for task in runs[0].plan.tasks] == ["image-to-text", "canny-control"]
-    assert len({task.id for task in runs[0].plan.tasks}) == 2
-    assert all(run.ok for run in runs)
-    images = [call.inputs["image"].path for call in backend.calls if call.spec.name != "image-to-text"]
-    original = Path("example.jpg").absolute()
-    assert images == [original, original, image_of(runs[1])]
-
-
-# Malformed plans.
-
-READ_ALOUD = SCENARIOS["read-aloud"].written
-MALFORMED = {
-    "generated": READ_ALOUD.replace("<resource>-0", "<GENERATED>-0"),
-    "in the brackets": READ_ALOUD.replace("<resource>-0", "<resource-0>"),
-    "refers to itself": READ_ALOUD.replace("<resource>-0", "<resource-1>"),
-    "string ids": READ_ALOUD.replace('"id": 0', '"id": "0"')
-    .replace('"id": 1', '"id": "1"')
-    .replace("[0]", '["0"]'),
-    "no deps": READ_ALOUD.replace('"dep": [0]', '"dep": [-1]'),
-    "an unquoted slot": READ_ALOUD.replace('"dep"', "dep"),
-    "one id for both": READ_ALOUD.replace('"id": 1', '"id": 0'),
-    "fenced": f"Sure! Here is the plan:\n```json\n{READ_ALOUD}\n```\nI hope that this helps.",
-    "single quotes and a comma": READ_ALOUD.replace('"', "'").replace("}]", "},]"),
-    "cut off": READ_ALOUD[:-1],
-    "backwards": json.dumps(list(reversed(json.loads(READ_ALOUD)))),
-    "aliases": READ_ALOUD.replace("image-to-text", "OCR").replace("text-to-speech", "TTS"),
-    "misspelt": READ_ALOUD.replace("text-to-speech", "text_to_speach"),
-    "a list of one": READ_ALOUD.replace('"<resource>-0"', '["<resource>-0"]'),
-    "one object a line": "\n".join(json.dumps(task) for task in json.loads(READ_ALOUD)),
-}
-
-
-def test_malformed_plans_lead_to_the_same_run() -> None:
-    expected = graph(Plan.parse(READ_ALOUD))
-    for name, text in MALFORMED.items():
-        run, backend = play(SCENARIOS["read-aloud"], text)
-        spoken = [call.inputs["text"] for call in backend.calls if call.spec.name == "text-to-speech"]
-        assert (graph(run.plan), spoken) == (expected, ["NO SWIMMING. The water is deep."]), name
-
-
-def test_a_reference_inside_a_longer_text_is_put_there() -> None:
-    _, backend = play(SCENARIOS["read-aloud"], READ_ALOUD.replace("<resource>-0", "It says: <resource>-0!"))
-    assert backend.calls[-1].inputs["text"] == "It says: NO SWIMMING. The water is deep.!"
 
 
 # Chinese.

@@ -1,4 +1,4 @@
-"""Checks of task_cases.py: functions of an artifact (output, resources, model) that assert what it holds."""
+"""Checks of test_every_task.py: functions of an artifact (output, resources) that assert what it holds."""
 
 from __future__ import annotations
 

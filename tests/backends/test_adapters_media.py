@@ -12,7 +12,6 @@ from result_bench import ARM, Adapting, a_film, joint, kinds, texts
 
 from jarvis_agent.core.errors import UnsupportedError
 from jarvis_agent.core.types import Resource
-from jarvis_agent.media.audio import write_audio
 
 np = pytest.importorskip("numpy")
 av = pytest.importorskip("av")
@@ -37,12 +36,10 @@ def fading(count: int = 6, width: int = 33, height: int = 17) -> Any:
 def test_images_are_written_as_png(adapting: Adapting, subtests: pytest.Subtests) -> None:
     for raw in (
         Image.new("RGB", (4, 2), "red"),
-        Image.new("CMYK", (4, 2)),
         {"image": Image.new("L", (4, 2))},
         [Image.new("RGBA", (4, 2))],
         np.zeros((2, 4, 3), np.float32),
         np.zeros((2, 4, 1), np.uint8),
-        np.zeros((2, 4), bool),
     ):
         with subtests.test(raw=str(raw)):
             output, resources = adapting("text-to-image", raw)
@@ -68,8 +65,7 @@ def test_objects_are_drawn_counted_and_listed(adapting: Adapting, photo: Resourc
     assert drawn.size == plain.size
     assert drawn.getpixel((10, 50)) != plain.getpixel((10, 50))
     assert drawn.getpixel((35, 50)) == plain.getpixel((35, 50))
-    for task in ("object-detection", "mask-generation"):
-        assert adapting(task, [], image=photo)[1][0].to_pil().tobytes() == plain.tobytes()
+    assert adapting("object-detection", [], image=photo)[1][0].to_pil().tobytes() == plain.tobytes()
     odd = {"label": "x" * 90, "score": 1.0, "box": {"xmin": 900, "ymin": 50, "xmax": -20, "ymax": -3}}
     output, resources = adapting("object-detection", [odd], image=photo)
     assert (output[0]["box"]["xmin"], resources[0].to_pil().size) == (900, (200, 100))
@@ -102,7 +98,6 @@ def test_segments_and_masks_tint_the_picture_and_become_files(adapting: Adapting
 
 
 def test_joints_are_drawn_where_they_are(adapting: Adapting, photo: Resource) -> None:
-    box = {"xmin": 10.2, "ymin": 0, "xmax": np.int64(190), "ymax": 60}
     arm = {"score": np.float32(0.8), "keypoints": ARM, "edges": np.array([(0, 1), (1, 2)])}
     output, resources = adapting("keypoint-detection", [arm], image=photo)
     placed = [joint("shoulder", 20.0, 50.0), joint("elbow", 120.0, 50.0), ARM[2]]
@@ -113,11 +108,6 @@ def test_joints_are_drawn_where_they_are(adapting: Adapting, photo: Resource) ->
     assert bone not in (ground, (0, 0, 0))
     assert drawn.getpixel((180, 20)) == drawn.getpixel((150, 35)) == ground
     assert "1 person: 2 joints seen" in texts(resources)
-    people = [{"score": 0.2, "keypoints": ARM, "edges": None}, {"score": 0.9, "keypoints": ARM, "box": box}]
-    output, _ = adapting("keypoint-detection", people, image=photo)
-    assert [row["score"] for row in output] == [0.9, 0.2]
-    assert output[0]["box"] == {"xmin": 10, "ymin": 0, "xmax": 190, "ymax": 60}
-    assert "box" not in output[1]
 
 
 def test_depth_comes_in_colour_and_with_16_bits(adapting: Adapting) -> None:
@@ -136,11 +126,7 @@ def test_depth_comes_in_colour_and_with_16_bits(adapting: Adapting) -> None:
     assert pixels(metric["depth"])[0, -1] == 65_535
     halves = torch.tensor(ramp, dtype=torch.bfloat16)[None].requires_grad_()
     assert adapting("depth-estimation", {"predicted_depth": halves})[0]["max"] == 5.0
-    image = Image.fromarray((ramp * 50).astype(np.uint8))
-    assert adapting("depth-estimation", {"depth": image})[0]["max"] == 250.0
-    even = adapting("depth-estimation", np.full((2, 3), 7.0))[0]
-    assert (even["min"], even["max"]) == (7.0, 7.0)
-    assert not pixels(even["depth"]).any()
+    assert not pixels(adapting("depth-estimation", np.full((2, 3), 7.0))[0]["depth"]).any()
 
 
 def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapting) -> None:
@@ -159,7 +145,6 @@ def test_pictures_name_their_origin_without_the_keys_in_a_prompt(adapting: Adapt
 def test_sound_is_written_as_16_bit_mono_wav(adapting: Adapting, subtests: pytest.Subtests) -> None:
     for samples in (
         np.full(8000, 0.5, np.float32),
-        np.full((1, 8000), 0.5, np.float64),
         np.full((8000, 2), 0.5),
         np.full((2, 8000), 16384, np.int16),
     ):
@@ -196,25 +181,17 @@ def test_sounds_of_other_forms(adapting: Adapting, tmp_path: Path) -> None:
     with wave.open(output["path"]) as kept:
         assert kept.readframes(800) == samples
 
-    streamed, flac = tmp_path / "streamed.wav", tmp_path / "tone.flac"
-    write_audio(streamed, np.zeros(4_000), 8_000)
-    content = bytearray(streamed.read_bytes())
-    content[4:8] = content[40:44] = b"\xff\xff\xff\x7f"
-    streamed.write_bytes(content)
-    soundfile.write(flac, np.zeros(4_000), 8_000)
-    for path in (streamed, flac):
-        output, resources = adapting("audio-to-audio", {"path": path})
-        assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
-        assert Path(output["path"]).suffix == ".wav"
+    soundfile.write(tmp_path / "tone.flac", np.zeros(4_000), 8_000)
+    output, resources = adapting("audio-to-audio", {"path": tmp_path / "tone.flac"})
+    assert (output["sampling_rate"], output["duration"]) == (8_000, 0.5)
+    assert Path(output["path"]).suffix == ".wav"
 
 
 def test_frames_become_a_video_in_h264(adapting: Adapting, subtests: pytest.Subtests) -> None:
     for frames in (
         fading(),
         fading().astype(np.float32) / 255,
-        [Image.fromarray(frame) for frame in fading()],
         [Image.fromarray(frame).convert("RGBA") for frame in fading()],
-        list(fading()),
     ):
         with subtests.test(frames=str(type(frames)), first=str(type(frames[0]))):
             output, resources = adapting("text-to-video", {"frames": frames, "fps": np.float32(12)})
@@ -235,9 +212,7 @@ def test_video_files_become_h264_unless_they_are(
     assert adapting("text-to-video", {"path": str(plain)})[0]["path"] == str(plain)
     for name, codec, pix_fmt, sound in (
         ("web.webm", "libvpx", "yuv420p", True),
-        ("old.mp4", "mpeg4", "yuv420p", False),
         ("rich.mp4", "libx264", "yuv444p", False),
-        ("film.mkv", "libx264", "yuv420p", True),
         ("moving.gif", "gif", "rgb8", False),
     ):
         with subtests.test(name):
@@ -268,7 +243,7 @@ def loaded(path: str) -> Any:
 def test_meshes_and_3d_files_become_glb(
     adapting: Adapting, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for colours in (np.array(COLOURS, np.uint8), np.array(COLOURS) / 255, COLOURS):
+    for colours in (np.array(COLOURS, np.uint8), np.array(COLOURS) / 255):
         with subtests.test(colours=str(colours)):
             output, resources = adapting("text-to-3d", {**SHAPE, "colors": colours})
             assert (output["vertices"], output["faces"]) == (4, 4)
@@ -293,28 +268,22 @@ SIZES = [Image.new("L", (4, 4)), Image.new("L", (4, 6))]
 REFUSED: dict[str, list[tuple[Any, str]]] = {
     "text-to-video": [
         ({"frames": [], "fps": 8}, "at least one frame"),
-        ({"frames": "film", "fps": 8}, "frames"),
         ({"frames": 3, "fps": 8}, "frames"),
         ({"frames": [None], "fps": 8}, "an image"),
         ({"frames": np.full((2, 4, 4, 3), NAN), "fps": 8}, "finite"),
         ({"frames": SIZES, "fps": 8}, "frames of one size"),
         ({"frames": fading(), "fps": 0}, "above zero"),
-        ({"frames": fading(), "fps": NAN}, "finite"),
         ({"frames": fading()}, "a number"),
         ({"path": "gone.mp4"}, "the path of a file"),
-        ({"path": "x" * 5_000}, "the path of a file"),
         ({"path": "\0"}, "the path of a file"),
     ],
     "text-to-3d": [
         ({**SHAPE, "vertices": []}, "vertices as numbers"),
-        ({**SHAPE, "vertices": [[0, 0, "z"]]}, "vertices as numbers"),
         ({**SHAPE, "vertices": [[0, 0], [1, 1]]}, "vertices as numbers"),
         ({**SHAPE, "vertices": [[0, 0, NAN]] * 4}, "vertices as numbers .*finite"),
-        ({**SHAPE, "faces": [[0, 1, 4]]}, "faces between the 4 vertices"),
         ({**SHAPE, "faces": [[0, 1, -1]]}, "faces between the 4 vertices"),
         ({**SHAPE, "faces": None}, "faces as numbers"),
         ({**SHAPE, "colors": COLOURS[:3]}, "a colour for each of the 4 vertices"),
-        ({**SHAPE, "colors": [[NAN] * 3] * 4}, "colors as numbers .*finite"),
     ],
 }
 BROKEN = [
@@ -323,7 +292,6 @@ BROKEN = [
     ("text-to-speech", "broken.flac", b"fLaC" + bytes(200)),
     ("text-to-3d", "a.glb", b"glTF\2\0\0\0" + bytes(40)),
     ("text-to-3d", "a.obj", b""),
-    ("text-to-3d", "a.stl", b"solid"),
     ("text-to-3d", "a.xyzzy", b"cube"),
 ]
 

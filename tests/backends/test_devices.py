@@ -115,18 +115,6 @@ async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None
     assert max(most) <= 160
 
 
-async def test_a_load_that_fails_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
-    class Broken(OnDevice):
-        def load(self) -> OnDevice:
-            super().load()
-            raise RuntimeError("damaged")
-
-    with pytest.raises(Exception, match="damaged"):
-        await put(pool, "broken", Broken(90))
-    assert await put(pool, "a", OnDevice(90)) == "cuda:0"
-    assert pool.used == {"cuda:0": 90}
-
-
 @pytest.mark.usefixtures("two_gpus")
 def test_limits_placement_and_dtype_follow_the_settings() -> None:
     assert gpu_limits(Settings()) == {"cuda:0": 800, "cuda:1": 800}

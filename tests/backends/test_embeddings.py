@@ -9,7 +9,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from jarvis_agent.backends.starter import embeddings
-from jarvis_agent.backends.starter.embeddings import CACHED, StarterEmbeddings, load_embedder
+from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
@@ -34,7 +34,7 @@ def test_vectors_agree_with_sentence_transformers() -> None:
 
 @pytest.mark.starter
 def test_the_interface_is_langchains() -> None:
-    model = StarterEmbeddings(OFFLINE)
+    model = load_embedder(OFFLINE)
     assert isinstance(model, Embeddings)
     near, same, far, odd, half = model.embed_documents(
         [
@@ -52,23 +52,6 @@ def test_the_interface_is_langchains() -> None:
     assert model.embed_documents([]) == []
 
 
-@pytest.mark.starter
-def test_the_latest_texts_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, computed = load_embedder(OFFLINE), list[str]()
-    network = model.load()
-    compute = network._compute
-    monkeypatch.setattr(network, "_compute", lambda texts: computed.extend(texts) or compute(texts))
-    first = model.encode(["one sheep", "two sheep", "one sheep"])
-    again = model.encode(["two sheep", "three sheep", "one sheep"])
-    assert computed == ["one sheep", "two sheep", "three sheep"]
-    assert (first[[1, 0]] == again[[0, 2]]).all()
-    for number in range(CACHED):
-        model.encode(["one sheep", f"sheep {number}"])
-    model.encode(["one sheep", "two sheep"])
-    assert computed.count("one sheep") == 1
-    assert computed[-1] == "two sheep"
-
-
 def test_threads_load_the_model_once_and_the_hub_cache_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +66,7 @@ def test_threads_load_the_model_once_and_the_hub_cache_comes_first(
         return str(tmp_path / name) if repo == MINILM else None
 
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", cached)
-    monkeypatch.setattr(embeddings, "MiniLM", Slow)
+    monkeypatch.setattr(embeddings, "StarterEmbeddings", Slow)
     embeddings._load.cache_clear()
     try:
         with ThreadPoolExecutor(4) as pool:

@@ -1,14 +1,19 @@
-"""Every callable task type runs through `hf_tools()` on a local model, and its result survives JSON."""
+"""Every callable task type runs through `hf_tools()` on a local model, and its result survives JSON.
+
+The cases are rows of tests/data/task_cases.yaml, and their checks are functions of task_checks.py.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import task_checks
+import yaml
 
 from jarvis_agent import RegisteredSource, Settings, hf_tools
 from jarvis_agent.selection.sources.starter import StarterSource
@@ -16,26 +21,60 @@ from jarvis_agent.tools import TASKS
 
 pytest.importorskip("torch")
 
-from task_cases import CASES, Case
-
 pytestmark = pytest.mark.slow
 
-Built = Callable[[str], Path]
+TABLE = Path(__file__).parents[1] / "data" / "task_cases.yaml"
+
+
+class Case(NamedTuple):
+    """A task type on one tiny model; without a model, on a starter model or an algorithm."""
+
+    task: str
+    model: str | None
+    args: Mapping[str, Any]
+    check: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    library: str | None
+    needs: str | None
+
+
+def cases_of(
+    task: str,
+    *,
+    args: Mapping[str, Any],
+    check: Mapping[str, Any],
+    models: Sequence[str | None] = (None,),
+    steps: int = 0,
+    options: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    needs: str | None = None,
+) -> list[Case]:
+    """The cases of a row of the table, one for each model."""
+    options = {**({"num_inference_steps": steps} if steps else {}), **(options or {})}
+    described = {"options": options, **(metadata or {})}
+    library = "diffusers" if steps else None
+    return [Case(task, model, args, check, described, library, needs) for model in models]
+
+
+ROWS = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+del ROWS["shared"]
+CASES = [case for task, rows in ROWS.items() for row in rows for case in cases_of(task, **row)]
 
 
 def marked(case: Case) -> Any:
     """Cases without a tiny model run a starter model, and so does OCR, which reads the page."""
     starter = not case.model or case.args.get("image") == "@page"
-    return pytest.param(case, marks=pytest.mark.starter if starter else (), id=case.label)
+    marks = pytest.mark.starter if starter else ()
+    return pytest.param(case, marks=marks, id=f"{case.task}-{case.model}" if case.model else case.task)
 
 
 def test_every_task_type_has_a_case() -> None:
     assert {case.task for case in CASES} == TASKS.keys()
 
 
-@pytest.mark.parametrize("case", map(marked, CASES))
+@pytest.mark.parametrize("case", list(map(marked, CASES)))
 def test_the_task_runs_on_a_local_model(
-    case: Case, media: dict[str, Path], built: Built, tmp_path: Path
+    case: Case, media: dict[str, Path], built: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run(case, media, built, tmp_path)
 
@@ -44,14 +83,16 @@ def test_the_task_runs_on_a_local_model(
     "task", ["feature-extraction", "depth-estimation", "text-to-image", "automatic-speech-recognition"]
 )
 def test_results_in_half_precision_are_converted(
-    task: str, media: dict[str, Path], built: Built, tmp_path: Path
+    task: str, media: dict[str, Path], built: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """numpy does not know bfloat16, the default on a GPU: vectors, maps, images and sounds are converted."""
     case = next(case for case in CASES if case.task == task and case.model)
     run(case, media, built, tmp_path, dtype="bfloat16")
 
 
-def run(case: Case, media: dict[str, Path], built: Built, folder: Path, **options: Any) -> None:
+def run(
+    case: Case, media: dict[str, Path], built: Callable[[str], Path], folder: Path, **options: Any
+) -> None:
     settings = Settings(output_dir=folder / "made", offline=True, device="cpu", retries=0, **options)
     source: Any = StarterSource(settings)
     if case.model:
@@ -59,7 +100,7 @@ def run(case: Case, media: dict[str, Path], built: Built, folder: Path, **option
         source = RegisteredSource({**described, "library": case.library, "metadata": case.metadata})
     paths = [str(path) for path in media.values()]
     tools: Any = hf_tools(tasks=[case.task], sources=[source], settings=settings, files=paths)
-    args = {name: _filled(value, media) for name, value in case.args.items()}
+    args = {name: filled(value, media) for name, value in case.args.items()}
     with tools[0]:
         message = tools[0].invoke({"type": "tool_call", "id": "1", "name": case.task, "args": args})
     if case.needs and find_spec(case.needs) is None:
@@ -68,12 +109,14 @@ def run(case: Case, media: dict[str, Path], built: Built, folder: Path, **option
         return
     assert message.status == "success", message.content
     artifact = json.loads(json.dumps(message.artifact))
-    kinds = {resource["kind"] for resource in artifact["resources"]}
-    assert kinds >= set(TASKS[case.task].outputs)
-    case.check(artifact)
+    assert {resource["kind"] for resource in artifact["resources"]} >= set(TASKS[case.task].outputs)
+    for name, given in case.check.items():
+        args, options = ([], given) if isinstance(given, dict) else (given, {})
+        getattr(task_checks, name)(artifact, *args, **options)
 
 
-def _filled(value: Any, media: dict[str, Path]) -> Any:
+def filled(value: Any, media: dict[str, Path]) -> Any:
+    """An argument, in which "@name" is the path of a media file."""
     if isinstance(value, list):
-        return [_filled(item, media) for item in value]
+        return [filled(item, media) for item in value]
     return str(media[value[1:]]) if isinstance(value, str) and value.startswith("@") else value

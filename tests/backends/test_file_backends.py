@@ -20,7 +20,6 @@ from jarvis_agent.backends.devices import weight_bytes
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import (
     ConfigError,
-    ExpertError,
     MissingExtraError,
     RateLimitedError,
     TransientError,
@@ -86,10 +85,7 @@ def test_a_model_of_another_kind_is_refused(benches: dict[str, Bench]) -> None:
         ("transformers", TEXT_TASK, "bert_base", r"org/model is not trained for text-class.*classifier"),
         ("transformers", "fill-mask", "llama", "org/model is a llama model, which cannot do fill-mask"),
         ("diffusers", "text-to-image", "ddpm", "org/model is a DDPMPipeline, which cannot do text-to-image"),
-        ("diffusers", "text-to-image", "wan", "is a WanPipeline"),
         ("diffusers", "text-to-video", "stable_diffusion", "is a StableDiffusionPipeline"),
-        ("diffusers", "image-to-3d", "shap_e", "is a ShapEPipeline"),
-        ("diffusers", "canny-text-to-image", "stable_diffusion", "is a StableDiffusionPipeline"),
         ("diffusers", UNCONDITIONAL, "control_part", "is a ControlNetModel"),
         ("sentence-transformers", "text-ranking", "bert_nli", "sorts pairs of texts into 3 classes"),
     ):
@@ -100,17 +96,12 @@ def test_a_model_of_another_kind_is_refused(benches: dict[str, Bench]) -> None:
 def test_a_model_that_lacks_weights_is_refused(benches: dict[str, Bench], copied: Copied) -> None:
     from safetensors.torch import load_file, save_file
 
-    for task, model, lost in (
-        ("zero-shot-image-classification", "clip", "text_projection.weight"),
-        ("mask-generation", "sam", "mask_decoder.iou_token.weight"),
-        ("keypoint-detection", "vitpose", "head.conv.weight"),
-    ):
-        file, bench = copied(model) / "model.safetensors", benches["transformers"]
-        weights = load_file(file)
-        del weights[lost]
-        save_file(weights, file, {"format": "pt"})
-        with pytest.raises(UnsupportedError, match=f"lacks the weights {lost}"):
-            bench.load(bench.call(task, file.parent))
+    file, bench = copied("clip") / "model.safetensors", benches["transformers"]
+    weights = load_file(file)
+    del weights["text_projection.weight"]
+    save_file(weights, file, {"format": "pt"})
+    with pytest.raises(UnsupportedError, match=r"lacks the weights text_projection\.weight"):
+        bench.load(bench.call("zero-shot-image-classification", file.parent))
 
 
 def test_a_damaged_model_is_refused_by_name(benches: dict[str, Bench], copied: Copied) -> None:
@@ -160,14 +151,11 @@ def test_what_can_be_run_is_known_before_loading(pool: ModelPool, subtests: pyte
         ("transformers", TEXT_TASK, here | coded, ONLINE, "JARVIS_TRUST_REMOTE_CODE"),
         ("transformers", TEXT_TASK, coded, trusting, ""),
         ("transformers", TEXT_TASK, {"size": 10**10}, ONLINE, r"of 10.0 GB exceeds.*JARVIS_MAX_DOWNLOAD"),
-        ("transformers", TEXT_TASK, {"size": 10}, ONLINE, ""),
         ("transformers", TEXT_TASK, {"size": 10}, OFFLINE, "JARVIS_OFFLINE"),
         ("transformers", TEXT_TASK, here, OFFLINE, ""),
-        (sentences, "sentence-similarity", {}, ONLINE, ""),
         (sentences, "sentence-similarity", {"library": "transformers"}, ONLINE, ""),
         (sentences, "text-ranking", {"library": "gguf"}, ONLINE, "it is made for gguf, not for"),
         (sentences, "feature-extraction", {"library": "transformers"}, ONLINE, "it is made for transf"),
-        (sentences, "summarization", {}, ONLINE, "does not do summarization here"),
     ]
     for backend, task, changes, settings, reason in cases:
         with subtests.test(f"{backend} {task} {changes}"):
@@ -288,8 +276,7 @@ def test_temporary_errors_of_the_hub_are_transient(
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     hub.add_model("org/model", directory=built("bert_classifier"))
-    troubles: list[tuple[int, type[ExpertError]]] = [(503, TransientError), (429, RateLimitedError)]
-    for status, error in troubles:
+    for status, error in ((503, TransientError), (429, RateLimitedError)):
         hub.answer("/api/models", status=status, body={"error": "busy"}, headers={"Retry-After": "7"})
         with pytest.raises(error, match="org/model could not be downloaded"):
             run_from_hub(pool)

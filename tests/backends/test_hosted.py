@@ -51,8 +51,6 @@ async def test_only_hugging_face_is_sent_the_hugging_face_token(
     monkeypatch.setattr(AsyncInferenceClient, "_inner_post", post)
     for url, trusted in (
         ("https://abc.us-east-1.aws.endpoints.huggingface.cloud", True),
-        ("https://router.huggingface.co/hf-inference/models/a", True),
-        ("https://me-my-app.hf.space/api", True),
         ("http://abc.endpoints.huggingface.cloud", False),
         ("https://huggingface.co.example.org", False),
         ("https://nothuggingface.co", False),
@@ -67,17 +65,14 @@ async def test_only_hugging_face_is_sent_the_hugging_face_token(
 STATUSES: list[tuple[int, dict[str, str], type[ExpertError], str]] = [
     (429, {"Retry-After": "7"}, RateLimitedError, "429"),
     (429, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, RateLimitedError, "429"),
-    (429, {}, RateLimitedError, "429"),
     (503, {"Retry-After": "2"}, RateLimitedError, "503"),
     (503, {}, TransientError, "the model is loading"),
     (500, {}, TransientError, "500"),
-    (504, {}, TransientError, "504"),
     (401, {}, UnsupportedError, "refuses the token"),
     (402, {}, UnsupportedError, "credits"),
     (403, {}, UnsupportedError, "Make calls to Inference Providers"),
     (404, {}, UnsupportedError, "does not have the model"),
     (400, {}, UnsupportedError, "400"),
-    (422, {}, UnsupportedError, "422"),
 ]
 
 
@@ -152,28 +147,19 @@ async def test_a_provider_that_keeps_failing_is_skipped_for_every_model(
     assert called == ["together", "nscale", "together", "nscale", "nscale"]
 
 
-async def test_providers_share_the_time_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure at once leaves nearly all of the time; a silent provider leaves less and less."""
+async def test_silent_providers_share_the_time_of_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shares: list[float] = []
-    now, silent = 0.0, False
-    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: sum(shares))
 
-    async def fail(self: HostedBackend, one: Serving, call: Any, share: float) -> Any:
-        nonlocal now
+    async def be_silent(self: HostedBackend, one: Serving, call: Any, share: float) -> Any:
         shares.append(share)
-        now += share * silent
         raise TransientError(f"{one.provider} is down")
 
-    monkeypatch.setattr(HostedBackend, "_call", fail)
-    model = candidate("text-to-image", *(f"provider-{number}" for number in range(9)))
-    patient = HostedBackend(SETTINGS.model_copy(update={"task_timeout": 125_000.0}))
-    with pytest.raises(TransientError, match="provider-8 is down"):
-        await patient.run(call_of("text-to-image", tmp_path, model, text="a"))
-    assert shares == pytest.approx([60_000.0] * 8 + [90_000.0], rel=0.01)
-    shares.clear()
-    silent = True
+    monkeypatch.setattr(HostedBackend, "_call", be_silent)
     model = candidate("text-to-image", "one", "two", "three")
-    with pytest.raises(TransientError):
+    with pytest.raises(TransientError, match="three is down"):
         await HostedBackend(SETTINGS).run(call_of("text-to-image", tmp_path, model, text="a"))
     assert shares == pytest.approx([12.0, 4.0, 2.0])
 

@@ -61,15 +61,3 @@ def test_a_model_is_listed_downloaded_and_run_by_its_library(
     assert library.startswith(attempt["backend"])
     assert "config.json" in fetched(hub)
     assert fetched(hub).isdisjoint(USELESS)
-
-
-def test_a_table_model_that_is_only_a_pickle_is_not_downloaded(
-    hub: HubDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JARVIS_ALLOW_PICKLE", "1")
-    task = "tabular-regression"
-    hub.add_model("org/tiny", pipeline_tag=task, library_name="sklearn", files={"model.joblib": b"useless"})
-    message = ask(tmp_path, monkeypatch, task, TABLE)
-    assert message.status == "error"
-    assert "only as a pickle" in message.content
-    assert "model.joblib" not in fetched(hub)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,6 @@ def test_a_model_without_weights_that_may_be_loaded_is_refused() -> None:
     for layout in LAYOUTS.values():
         with pytest.raises(UnsupportedError, match=f"no weights that {layout.library} reads"):
             chosen(layout, "config.json model.onnx")
-
-
-def test_the_index_of_a_pipeline_may_be_absent_but_not_damaged(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"_class_name": "ControlNetModel"}))
-    assert DIFFUSERS.read_index(tmp_path) is None
-    (tmp_path / "model_index.json").write_text("{")
-    with pytest.raises(UnsupportedError, match=r"model_index.json is damaged.*download the model again"):
-        DIFFUSERS.read_index(tmp_path)
 
 
 def test_the_variant_for_diffusers_is_read_from_the_file_names(tmp_path: Path) -> None:

@@ -150,17 +150,14 @@ async def test_a_cancelled_call_stops_its_download_and_blocks_no_later_one(
 def test_the_progress_of_a_download_is_shown_in_the_terminal(
     hub: HubDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[str] = []
-    advance = downloads.Download.advance
+    console, advance = Console(file=io.StringIO(), width=100), downloads.Download.advance
 
     def watched(download: downloads.Download, count: float) -> None:
         advance(download, count)
-        console = Console(file=io.StringIO(), width=100)
         console.print(RunProgress())
-        shown.append(console.file.getvalue())
 
     hub.add_model("org/model", files={"config.json": "{}", "model.safetensors": "w" * 2_000_000})
     monkeypatch.setattr(downloads.Download, "advance", watched)
     model_folder(MODEL, ONLINE)
-    assert "org/model: 2.0 of 2.0 MB downloaded" in shown[-1]
+    assert "org/model: 2.0 of 2.0 MB downloaded" in console.file.getvalue()
     assert downloads.active_downloads() == []

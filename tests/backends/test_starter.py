@@ -110,7 +110,6 @@ async def test_missing_weights_are_an_obstacle_unless_they_may_be_downloaded(cha
     assert "[starter]" in str(await reason(task, OFFLINE))
     assert await reason(task, ONLINE) is None
     assert not (await listed(task, ONLINE))[0].local
-    assert await reason(task, Settings(offline=False, max_download=1000)) is not None
 
 
 async def test_other_models_and_missing_readers_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:

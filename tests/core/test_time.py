@@ -18,13 +18,12 @@ from langchain_core.tools import ToolException
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 
 from jarvis_agent import JarvisAgent, Settings, hf_tools
-from jarvis_agent.core import concurrency
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Candidate, Selection, Task
+from jarvis_agent.core.types import Candidate, Selection
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
-from jarvis_agent.planning.offline import OfflinePlanner
-from jarvis_agent.planning.plan import Plan
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home", "loop_time")
@@ -118,29 +117,6 @@ async def test_a_tool_called_alone_has_the_time_limit_of_a_task() -> None:
         await tool.ainvoke({"image": "a.jpg"})
 
 
-async def test_a_blocked_disk_does_not_block_a_tool_called_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
-) -> None:
-    free, mkdir = threading.Event(), Path.mkdir
-
-    def blocked(path: Path, *args: Any, **options: Any) -> None:
-        if path.parent == tmp_path:
-            loop_time.skip(1000)
-            free.wait(60)
-        mkdir(path, *args, **options)
-
-    async def write(call: Any) -> Any:
-        await asyncio.to_thread(call.new_path, ".txt")
-
-    monkeypatch.setattr(Path, "mkdir", blocked)
-    monkeypatch.setattr(concurrency.limits, "CANCEL_GRACE_S", 0.05)
-    try:
-        answer = await captioner(write, Settings(output_dir=tmp_path)).ainvoke({"image": "a.jpg"})
-    finally:
-        free.set()
-    assert "JARVIS_TASK_TIMEOUT" in answer
-
-
 async def test_a_run_that_times_out_reports_what_is_done_and_what_is_not() -> None:
     written = plan(
         ("image-to-text", [], {"image": "a.jpg"}), ("translation", [], {"text": "hi", "tgt_lang": "fr"})
@@ -165,25 +141,12 @@ async def test_planning_and_the_answer_have_time_limits_and_keep_what_is_complet
     assert CAPTION in run.answer
 
 
-async def test_the_offline_planner_plans_when_the_language_model_gives_no_task_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def plan(self: Any, *args: Any) -> Plan:
-        return Plan(tasks=[Task(task="image-to-text", id=0, args={"image": "a.jpg"})])
-
-    monkeypatch.setattr(OfflinePlanner, "ainvoke", plan)
-    agent, _, _ = small_agent(SLOW)
-    async with agent:
-        run = await agent.ainvoke(REQUEST)
-    assert [result.status for result in run.results] == ["ok"]
-
-
-@pytest.mark.parametrize("limits", [{}, {"run_timeout": 100}], ids=["of planning", "of the run"])
-async def test_a_plan_alone_has_the_time_limits_of_a_run(limits: dict[str, Any]) -> None:
-    agent, _, _ = small_agent(SLOW, settings=Settings(**limits))
-    async with agent:
-        planned = await agent.aplan(REQUEST)
-    assert "did not finish in its time" in planned.notes[0]
+async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
+    for settings in (Settings(), Settings(run_timeout=100)):
+        agent, _, _ = small_agent(SLOW, settings=settings)
+        async with agent:
+            planned = await agent.aplan(REQUEST)
+        assert "did not finish in its time" in planned.notes[0]
 
 
 @pytest.mark.parametrize("step", ["runners", "grant", "keep", "grant_mention"])
@@ -191,7 +154,7 @@ async def test_a_plan_alone_has_the_time_limits_of_a_run(limits: dict[str, Any])
 async def test_the_time_limit_includes_what_precedes_planning(
     step: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(*((JarvisAgent, "_runners") if step == "runners" else (ResourceStore, step)), never)
+    monkeypatch.setattr(*((PipelineStages, "runners") if step == "runners" else (ResourceStore, step)), never)
     agent, _, _ = small_agent()
     request: Any = {"input": REQUEST, "files": ["a.jpg"] if step == "grant" else []}
     if step == "keep":
@@ -226,7 +189,7 @@ async def test_a_blocked_disk_does_not_block_a_run(
     slow: str, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     free = threading.Event()
-    monkeypatch.setattr(ResourceStore, slow, lambda self: (loop_time.skip(1000), free.wait(60)))
+    monkeypatch.setattr(RunDirectory, slow, lambda self: (loop_time.skip(1000), free.wait(60)))
     agent, _, _ = small_agent()
     try:
         with suppress(DeadlineError):

@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(request, reply)
 
     def _fail(self, failure: Failure) -> None:
-        wait = {} if failure.retry_after is None else {"Retry-After-Ms": str(failure.retry_after * 1000)}
+        wait = {} if failure.retry_after is None else {"Retry-After": str(failure.retry_after)}
         error = {"message": failure.message, "type": "double", "code": str(failure.status)}
         self._json(failure.status, {"error": error}, wait)
 

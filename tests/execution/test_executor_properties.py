@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,10 @@ def needs_of(tasks: list[Task]) -> dict[int, set[int]]:
 
 @dataclass
 class ScriptedRunner:
-    """Does to each task what its behaviour says, and records what runs; tasks in `endless` never end."""
+    """Does to each task what its behaviour says, and records what runs."""
 
     behaviours: Mapping[int, Behaviour]
     needs: Mapping[int, set[int]]
-    endless: frozenset[int] = frozenset()
     spec: TaskSpec = WORK
     done: set[int] = field(default_factory=set)
     ran: Counter[int] = field(default_factory=Counter)
@@ -93,8 +92,6 @@ class ScriptedRunner:
         self.running += 1
         self.peak = max(self.peak, self.running)
         try:
-            if number in self.endless:
-                await asyncio.Event().wait()
             await _turns(behaviour.running)
         finally:
             self.running -= 1
@@ -113,26 +110,16 @@ async def _turns(count: int) -> None:
 
 
 async def execute(
-    tasks: list[Task],
-    runner: ScriptedRunner,
-    max_parallel: int = 30,
-    early: int = 0,
-    stop_after: Set[int] | None = None,
+    tasks: list[Task], runner: ScriptedRunner, max_parallel: int, early: int
 ) -> list[TaskResult]:
-    """Run the tasks; the first `early` of them are added before the rest of the plan is known.
-
-    Once the tasks in `stop_after` have succeeded, the deadline passes. No asyncio task may be left.
-    """
+    """Run the tasks; the first `early` are added before the rest is known. No asyncio task may be left."""
     before = asyncio.all_tasks()
-    reached = asyncio.Event()
 
     def emit(event: Event) -> None:
         if event.kind == "finished" and event.result is not None:
             runner.finished[event.result.task.id] += 1
             if event.result.status == "ok":
                 runner.done.add(event.result.task.id)
-                if stop_after is not None and stop_after <= runner.done:
-                    reached.set()
 
     settings = Settings(output_dir=Path("/nonexistent"), max_parallel=max_parallel)
     store = ResourceStore(settings)
@@ -140,9 +127,7 @@ async def execute(
         for task in tasks[:early]:
             executor.add(task)
             await asyncio.sleep(0)
-        if stop_after:
-            await reached.wait()
-        results = await executor.join(tasks, None if stop_after is None else 0.0)
+        results = await executor.join(tasks)
     assert asyncio.all_tasks() == before
     return results
 
@@ -186,22 +171,3 @@ def test_a_run_that_is_cancelled_leaves_nothing_behind(tasks: list[Task], data: 
 
     assert not asyncio.run(cancelled())
     assert runner.running == 0
-
-
-@examples(max_examples=60, derandomize=True, deadline=None)
-@given(plans(), st.data())
-def test_results_before_the_deadline_are_kept(tasks: list[Task], data: st.DataObject) -> None:
-    """Some tasks never end; those that need none of them succeed."""
-    ids = [task.id for task in tasks]
-    endless = data.draw(st.frozensets(st.sampled_from(ids), min_size=1), label="endless")
-    runner = ScriptedRunner({number: Behaviour() for number in ids}, needs_of(tasks), endless)
-    blocked = set(endless)
-    for number, needed in runner.needs.items():
-        if needed & blocked:
-            blocked.add(number)
-    done = set(ids) - blocked
-    results = asyncio.run(execute(tasks, runner, early=len(tasks), stop_after=done))
-    assert {result.task.id for result in results if result.status == "ok"} == done
-    late = [result for result in results if result.status != "ok"]
-    assert all("time was over" in (result.error or "") for result in late)
-    assert {result.failure for result in late} == {"DeadlineError"}

@@ -40,7 +40,7 @@ from jarvis_agent.core.types import Candidate, Selection
 from jarvis_agent.execution import fallback
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
-from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.run_directory import RunDirectory
 
 SPEC = TASKS["summarization"]
 RETRIES = 2
@@ -226,9 +226,8 @@ async def test_a_cancelled_attempt_is_recorded(loop_time: LoopTime) -> None:
     assert [attempt.error for attempt in cancelled.attempts] == ["cancelled"]
 
 
-@pytest.mark.parametrize("where", ["adapter", "model"])
 async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, loop_time: LoopTime
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     """A thread cannot be cancelled, so it may write when its attempt is over."""
     let_go, ended, refused = threading.Event(), threading.Event(), threading.Event()
@@ -252,10 +251,6 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
         def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Any:
             return write_late
 
-    def adapter(spec: TaskSpec, raw: Any, call: Call) -> Any:
-        write_late(call)
-        return raw, []
-
     cleanup = AttemptFiles.cleanup
 
     def cleaned(files: AttemptFiles) -> None:
@@ -264,12 +259,9 @@ async def test_files_that_a_thread_writes_after_its_attempt_are_removed(
             ended.set()
 
     monkeypatch.setattr(AttemptFiles, "cleanup", cleaned)
-    if where == "adapter":
-        monkeypatch.setattr(fallback, "adapt", adapter)
     pool = ModelPool(10**9)
-    backend = Local(pool) if where == "model" else Scripted(Clock(), a="ok")
-    late = chain([model("a")], backend, retries=0)
-    late.new_path = ResourceStore(Settings(), directory=tmp_path).new_path
+    late = chain([model("a")], Local(pool), retries=0)
+    late.new_path = RunDirectory(Settings(), tmp_path).new_path
     assert tried(await late.run({"text": "x"})) == "a"
     let_go.set()
     assert await asyncio.to_thread(ended.wait, 20)

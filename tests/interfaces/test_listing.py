@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
+from typer.testing import CliRunner
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError, TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.listing import (
     ModelLine,
     ModelList,
@@ -23,9 +25,7 @@ from jarvis_agent.interfaces.cli.listing import (
     list_models,
     list_tasks,
     model_table,
-    models_of,
     task_table,
-    tasks_of,
 )
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
@@ -61,7 +61,7 @@ async def registry_of(
 
 async def test_every_task_type_is_listed_with_its_inputs_and_outputs() -> None:
     async with registry_of() as registry:
-        listing = await tasks_of(registry)
+        listing = await list_tasks(registry)
     assert [line.name for line in listing.tasks] == list(TASKS)
     translation = next(line for line in listing.tasks if line.name == "translation")
     assert (translation.takes, translation.makes) == (["text", "[src_lang]", "[tgt_lang]"], ["text"])
@@ -84,7 +84,7 @@ async def test_a_task_names_what_runs_it_or_why_nothing_does(
     candidates: list[Candidate], able: Any, offline: bool, available: bool, how: str
 ) -> None:
     async with registry_of(candidates, able, offline=offline) as registry:
-        lines = {line.name: line for line in (await tasks_of(registry)).tasks}
+        lines = {line.name: line for line in (await list_tasks(registry)).tasks}
     assert lines["translation"].available is available
     assert how in lines["translation"].how
 
@@ -94,8 +94,8 @@ async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_one
     many = fake_candidate("translation", "org/many", downloads=9)
     unable = fake_candidate("translation", "org/unable", backend="elsewhere")
     async with registry_of([few, many, unable], ["org/few", "org/many"]) as registry:
-        listing = await models_of(registry, TASKS["translation"])
-        empty = await models_of(registry, TASKS["summarization"])
+        listing = await list_models("translation", registry)
+        empty = await list_models("summarization", registry)
     assert [line.id for line in listing.models] == ["org/many", "org/few"]
     line = listing.models[1]
     assert (line.size, line.license, line.source, line.runs_on) == (10, "mit", few.source, "fake")
@@ -104,17 +104,21 @@ async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_one
     assert empty.notes
 
 
-def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:
-    with pytest.raises(ConfigError, match="object-detection"):
-        list_models("objekt-detection", Settings(offline=True))
+async def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:
+    async with registry_of() as registry:
+        with pytest.raises(ConfigError, match="object-detection"):
+            await list_models("objekt-detection", registry)
 
 
-def test_the_starter_models_are_found_without_a_network() -> None:
-    settings = Settings(offline=True)
-    lines = {line.name: line for line in list_tasks(settings).tasks}
+def test_the_commands_find_the_starter_models_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_OFFLINE", "1")
+    listing = TaskList.model_validate_json(CliRunner().invoke(app, ["tasks", "--json"]).stdout)
+    lines = {line.name: line for line in listing.tasks}
     assert lines["automatic-speech-recognition"].how == "Systran/faster-whisper-tiny.en (starter)"
     assert lines["canny-control"].available
-    (model,) = list_models("ASR", settings).models
+    (model,) = ModelList.model_validate_json(
+        CliRunner().invoke(app, ["models", "ASR", "--json"]).stdout
+    ).models
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)
 
 

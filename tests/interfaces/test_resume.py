@@ -180,16 +180,6 @@ async def test_a_store_that_cannot_be_used_is_an_error(
         await run_named(tmp_path, [], "count")
 
 
-async def test_a_full_disk_is_reported(tmp_path: Path) -> None:
-    async def fill() -> None:
-        async with open_runs(Settings(output_dir=tmp_path), "talk") as saver:
-            await saver.conn.execute("PRAGMA max_page_count = 1")  # type: ignore[attr-defined]
-            await saver.conn.execute("CREATE TABLE one (two)")  # type: ignore[attr-defined]
-
-    with pytest.raises(ConfigError, match=r"is full\); free some space"):
-        await fill()
-
-
 async def test_an_unusable_edit_is_shown_again_with_the_problem(tmp_path: Path) -> None:
     shown: list[Any] = []
     decisions = ['[{"task": "sing",\n', "yes"]

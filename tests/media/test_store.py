@@ -13,6 +13,7 @@ from PIL import Image
 from jarvis_agent.core.errors import ForbiddenError, InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.media.store import ResourceStore
 
 
@@ -92,7 +93,7 @@ async def test_a_server_reads_no_path_of_a_request_outside_the_allowed_directori
     tmp_path: Path, picture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = store_with(tmp_path, allow_request_paths=False)
-    assert not closed.knows(str(picture))
+    assert not closed.access.is_known(str(picture))
     with pytest.raises(ForbiddenError, match="upload"):
         await closed.grant(str(picture))
     monkeypatch.chdir(tmp_path)
@@ -111,7 +112,7 @@ async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store:
     with pytest.raises(InputError, match=r"notes\.txt does not exist"):
         await store.text_of("notes.txt")
     for name in ("~nouser/x.png", "a" * 300 + ".png", "a\0.png", "http://[abc/x.png"):
-        assert not store.knows(name)
+        assert not store.access.is_known(name)
         with pytest.raises(InputError, match=r"cannot be (read|fetched)"):
             await store.grant(name)
         if not name.startswith("http"):
@@ -158,15 +159,15 @@ async def test_an_attachment_is_one_file_with_the_same_name_in_each_process(
     block = {"type": "image", "base64": data, "mime_type": "image/png"}
     kept = await store.keep(block)
     assert kept.path is not None
-    assert (kept.kind, kept.path.parent) == ("image", store.directory)
+    assert (kept.kind, kept.path.parent) == ("image", store.directory.path)
     assert await store.resolve(kept.name, "image") == kept
     assert await store.recall(block) == kept
     assert await store.grant(f"data:image/png;base64,{data}") == kept
     for content in (picture.read_bytes(), b"\x89PNG"):  # an interrupted process wrote a part of it
         kept.path.write_bytes(content)
-        assert await ResourceStore(store.settings, directory=store.directory).keep(block) == kept
+        assert await ResourceStore(store.settings, directory=store.directory.path).keep(block) == kept
         assert kept.path.read_bytes() == picture.read_bytes()
-    assert [path.name for path in store.directory.iterdir()] == [kept.name]
+    assert [path.name for path in store.directory.path.iterdir()] == [kept.name]
 
 
 async def test_an_unusable_attachment_is_an_error_or_if_it_is_older_logged(
@@ -215,23 +216,26 @@ async def test_file_names_are_replaced_by_text_or_path_and_sentences_are_not(
 
 
 async def test_the_store_knows_the_files_that_a_request_may_name(store: ResourceStore, picture: Path) -> None:
-    assert store.knows(str(picture))
-    assert not store.knows("cat.png")
+    assert store.access.is_known(str(picture))
+    assert not store.access.is_known("cat.png")
     given = await store.grant(str(picture))
-    assert store.knows("cat.png")
-    assert not store.knows("words/cat.png")
+    assert store.access.is_known("cat.png")
+    assert not store.access.is_known("words/cat.png")
     assert await store.grant_mention("cat.png") == given
     assert (await store.grant_mention("other/cat.png")).path is None
 
 
 def test_new_paths_are_unique_and_stay_in_the_directory_of_the_run(store: ResourceStore) -> None:
-    paths = {store.new_path(".png", stem) for stem in ("a", "a", "../../a", "") for _ in range(25)}
+    paths = {store.directory.new_path(".png", stem) for stem in ("a", "a", "../../a", "") for _ in range(25)}
     assert len(paths) == 100
-    assert {path.parent for path in paths} == {store.directory}
-    left = store.new_path(".png", "0-task")
+    assert {path.parent for path in paths} == {store.directory.path}
+    left = store.directory.new_path(".png", "0-task")
     left.write_bytes(b"x")
-    assert ResourceStore(store.settings, directory=store.directory).new_path(".png", "0-task") != left
-    assert len({ResourceStore(store.settings).directory for _ in range(200)}) == 200
+    assert (
+        ResourceStore(store.settings, directory=store.directory.path).directory.new_path(".png", "0-task")
+        != left
+    )
+    assert len({ResourceStore(store.settings).directory.path for _ in range(200)}) == 200
 
 
 def test_the_directory_is_created_if_it_can_be_and_removed_if_it_is_empty(
@@ -239,9 +243,9 @@ def test_the_directory_is_created_if_it_can_be_and_removed_if_it_is_empty(
 ) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="--out"):
-        ResourceStore(Settings(output_dir=tmp_path / "file")).prepare()
-    store.prepare()
-    store.close()
-    assert not store.directory.exists()
-    store.prepare()  # A thread that calls it cannot be cancelled with its run, and may come late.
-    assert not store.directory.exists()
+        RunDirectory(Settings(output_dir=tmp_path / "file")).prepare()
+    store.directory.prepare()
+    store.directory.close()
+    assert not store.directory.path.exists()
+    store.directory.prepare()  # A thread that calls it cannot be cancelled with its run, and may come late.
+    assert not store.directory.path.exists()

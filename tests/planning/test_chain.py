@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from doubles.openai_server import OpenAIDouble
 from langchain_core.caches import InMemoryCache
+from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -48,7 +49,7 @@ class TestRunnable:
         expected = [(0, "image-to-text"), (1, "text-to-speech")]
         value = {
             "input": ASK,
-            "files": ["a.jpg", Path("b.png")],
+            "files": ["a.jpg", Path("b.png"), Resource(kind="image", path=Path("/abs/c.jpg"), name="c.jpg")],
             "chat_history": [HumanMessage("Draw a zoo"), AIMessage("Here it is: /out/zoo.png")],
             "unknown": 1,
         }
@@ -56,8 +57,9 @@ class TestRunnable:
         assert names(plan) == expected
         assert plan.tasks[1].dep == [0]
         assert plan.notes == []
-        for part in (ASK, "a.jpg", "b.png", "Draw a zoo", "/out/zoo.png"):
+        for part in (ASK, "a.jpg", "b.png", "c.jpg", "Draw a zoo", "/out/zoo.png"):
             assert part in prompt_of(llm)
+        assert "/abs/" not in prompt_of(llm)
         assert [names(plan) for plan in chain.batch([ASK, ASK])] == [expected] * 2
         assert names(sum(chain.stream(ASK), Plan())) == expected
         for derived in (
@@ -113,14 +115,41 @@ class TestRunnable:
         assert "llm" in {run.run_type for run in _descendants(root.child_runs[2])}
         assert {stage: usage.calls for stage, usage in meter.usage.items()} == {"plan": 1, "repair": 1}
 
-    @pytest.mark.parametrize("value", [7, {"files": []}, {"input": "x", "files": [object()]}, None])
-    def test_malformed_input_is_an_error(self, value: Any) -> None:
-        with pytest.raises(InputError):
-            planning_chain(ScriptedLLM("[]")).invoke(value)
+    def test_it_takes_messages_prompt_values_and_chat_histories(self) -> None:
+        class History(BaseChatMessageHistory):
+            messages: list[BaseMessage]
 
-    def test_it_needs_a_model(self) -> None:
+            def clear(self) -> None: ...
+
+        history = History()
+        history.messages = [HumanMessage("Draw a zoo"), AIMessage("Here it is")]
+        messages = [*history.messages, HumanMessage(ASK)]
+        template = ChatPromptTemplate([*messages[:2], ("human", "Read {file} aloud")])
+        prompts = []
+        for value in (messages, {"messages": messages}, {"input": ASK, "chat_history": history}):
+            llm = ScriptedLLM(f"[{LOOK}]")
+            assert len(planning_chain(llm).invoke(value)) == 1
+            prompts.append(prompt_of(llm))
+        llm = ScriptedLLM(f"[{LOOK}]")
+        assert len((template | planning_chain(llm)).invoke({"file": "a.jpg"})) == 1
+        assert "Draw a zoo" in prompts[0]
+        assert {*prompts} == {prompt_of(llm)}
+
+    def test_malformed_input_is_an_error(self) -> None:
+        picture = HumanMessage([{"type": "image", "url": "https://x.org/a.png"}])
+        for value in (
+            *(7, None, {"files": []}, [picture]),
+            *({"input": "x", "files": files} for files in (7, [object()])),
+            *({"input": "x", "chat_history": history} for history in (7, "hi", [7])),
+        ):
+            with pytest.raises(InputError):
+                planning_chain(ScriptedLLM("[]")).invoke(value)
+
+    def test_it_needs_a_model_and_known_task_names(self) -> None:
         with pytest.raises(ConfigError, match="needs a language model"):
             planning_chain("none")
+        with pytest.raises(ConfigError, match="no task 'image2text'; close to it: image-to-text"):
+            planning_chain(ScriptedLLM("[]"), tools=["image2text"])
 
 
 def _descendants(run: Any) -> list[Any]:
@@ -161,11 +190,11 @@ class TestRepair:
         assert names(plan) == [(2, "depth-estimation")]
         assert any("could not repair its plan: too busy" in note for note in plan.notes)
 
-    @pytest.mark.parametrize("written", [f"[{NOISE}, {SPEAK}]", "Hello!", '{"tasks": [7]}'])
-    def test_a_reply_without_a_usable_task_is_an_error(self, written: str) -> None:
-        llm = ScriptedLLM({"plan": written, "repair": written})
-        with pytest.raises(LLMError, match=r"(contains no plan|was left out): .*Use a larger model"):
-            planning_chain(llm).invoke(ASK)
+    def test_a_reply_without_a_usable_task_is_an_error(self) -> None:
+        for written in (f"[{NOISE}, {SPEAK}]", "Hello!", '{"tasks": [7]}'):
+            llm = ScriptedLLM({"plan": written, "repair": written})
+            with pytest.raises(LLMError, match=r"(contains no plan|was left out): .*Use a larger model"):
+                planning_chain(llm).invoke(ASK)
 
     def test_the_parser_works_with_any_model_and_may_have_no_repair(self) -> None:
         chain = ScriptedLLM(f"[{NOISE}, {DEPTH}]") | PlanOutputParser()
@@ -175,11 +204,7 @@ class TestRepair:
 
 
 class TestFailures:
-    @pytest.mark.parametrize("begun", ["", "[", f"[{NOISE}", "Let me see"])
-    def test_a_fallback_replaces_a_model_that_fails_before_its_first_task(self, begun: str) -> None:
-        chain = planning_chain(ScriptedLLM((begun, DEAD)))
-        with pytest.raises(LLMError, match="the line went dead"):
-            chain.invoke(ASK)
+    def test_a_fallback_replaces_a_model_that_fails_before_its_first_task(self) -> None:
         instead = Plan.parse(f"[{DEPTH}]")
         seen: list[Any] = []
 
@@ -187,10 +212,12 @@ class TestFailures:
             seen.append(value["error"])
             return instead
 
-        replaced = chain.with_fallbacks([RunnableLambda(fallback)], exception_key="error")
-        assert replaced.invoke({"input": ASK}) == instead
-        assert sum(replaced.stream({"input": ASK}), Plan()) == instead
-        assert all(isinstance(error, LLMError) for error in seen)
+        for begun in ("", "[", f"[{NOISE}", "Let me see"):
+            chain = planning_chain(ScriptedLLM((begun, DEAD)))
+            replaced = chain.with_fallbacks([RunnableLambda(fallback)], exception_key="error")
+            assert replaced.invoke({"input": ASK}) == instead
+            assert sum(replaced.stream({"input": ASK}), Plan()) == instead
+        assert {str(error) for error in seen} == {"the line went dead"}
 
     def test_a_failure_after_the_first_task_becomes_a_note(self) -> None:
         chain = planning_chain(ScriptedLLM((f"[{LOOK}, {SPEAK[:40]}", DEAD)))
@@ -269,10 +296,3 @@ class TestPrompts:
         }
         plan = planning_chain(ScriptedLLM(json.dumps(reply))).invoke(ASK)
         assert [task.args for task in plan.tasks] == [{"image": "a.jpg"}]
-
-
-def test_resources_keep_their_names() -> None:
-    llm = ScriptedLLM(f"[{LOOK}]")
-    file = Resource(kind="image", path=Path("/abs/a.jpg"), name="a.jpg")
-    assert len(planning_chain(llm).invoke({"input": "Describe it", "files": [file]})) == 1
-    assert "/abs/" not in prompt_of(llm)

@@ -13,21 +13,17 @@ from jarvis_agent import planning_chain
 from jarvis_agent.core.context import ChatTurn
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.references import refs_in
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.evaluation.predict import named_files
-from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.example_selector import FixedExamples, NearestExamples, open_selector
 from jarvis_agent.planning.examples import Example, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import (
-    NO_TASK,
     SHOWN_BY_WORDS,
     TextSimilarity,
     select_tools,
-    without_names,
 )
 from jarvis_agent.testing import ScriptedLLM
 
@@ -49,7 +45,7 @@ def brief(request, specs=TASKS, turns=()):
 
 def nearest(bank, asked, similarity, count):
     given = {"input": asked.text, "files": asked.files, "chat_history": asked.turns, "tools": asked.specs}
-    selected = NearestExamples(examples=bank, count=count, similarity=similarity).select_examples(given)
+    selected = NearestExamples(similarity, bank, count=count).select_examples(given)
     return list(map(Example.of, selected))
 
 
@@ -98,6 +94,9 @@ def test_the_nearest_example_has_the_requested_task(by_words):
 
 
 def test_the_selected_examples_vary_and_match_the_script(by_words):
+    asked = "Extract the audio of b.mp4, then transcribe the recording"
+    chain = ("extract-audio", "automatic-speech-recognition")
+    assert nearest(BANK, brief(asked), TextSimilarity(), 1)[0].tasks == chain
     chosen = nearest(BANK, brief("Take the edges of b.jpg and draw a bridge after it"), by_words, 6)
     assert len(chosen) == 6
     tasks = [example.tasks for example in chosen]
@@ -105,21 +104,6 @@ def test_the_selected_examples_vary_and_match_the_script(by_words):
     assert nearest(BANK, brief("hello"), by_words, 0) == []
     chinese = nearest(BANK, brief("描述 b.jpg 的内容"), by_words, 2)
     assert all(re.search("[\u4e00-\u9fff]", example.input) for example in chinese)
-
-
-def test_a_chain_gets_an_example_with_the_same_chain():
-    asked = "Extract the audio of b.mp4, then transcribe the recording"
-    assert nearest(BANK, brief(asked), TextSimilarity(), 1)[0].tasks == (
-        "extract-audio",
-        "automatic-speech-recognition",
-    )
-
-
-def test_each_step_of_a_request_is_compared_with_each_task(by_words):
-    first, second = TextSimilarity().task_scores(brief('Describe b.jpg and translate "hello" to German'))
-    assert max(first, key=first.get) == "image-to-text"
-    assert max(second, key=second.get) == "translation"
-    assert by_words.task_scores(brief("")) == []
 
 
 def test_only_a_follow_up_request_gets_examples_with_a_chat(by_words):
@@ -156,19 +140,29 @@ def test_filtering_keeps_the_right_tasks_of_95_percent_of_the_requests(by_words)
     assert len(missed) <= 0.05 * len(rows), missed
 
 
-def test_examples_are_selected_by_any_embeddings():
+def test_examples_are_selected_by_any_embeddings_and_their_vectors_computed_once():
     class Letters(Embeddings):
+        asked = 0
+
         def embed_documents(self, texts):
+            self.asked += len(texts)
             return [[float(text.lower().count(letter)) for letter in "abcdefghij"] for text in texts]
 
         def embed_query(self, text):
-            return self.embed_documents([text])[0]
+            return [float(text.lower().count(letter)) for letter in "abcdefghij"]
 
+    letters = Letters()
     bank = [{"input": word, "plan": []} for word in ("cabbage", "hhhh")]
-    selector = NearestExamples(Letters(), bank, count=1)
+    selector = NearestExamples(TextSimilarity(letters), bank, count=1)
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["cabbage"]
     selector.add_example({"input": "bagbac", "plan": "[]"})
+    before = letters.asked
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["bagbac"]
+    assert letters.asked == before + 1
+    chain = planning_chain(ScriptedLLM("[]"), embeddings=letters)
+    assert chain.selector.similarity is chain.similarity
+    chain.invoke("Describe a.jpg")
+    assert letters.asked > before + 1
 
 
 def test_an_example_selector_a_list_or_a_name_replaces_the_examples(tmp_path):
@@ -214,23 +208,11 @@ def test_examples_of_another_form_are_a_config_error(tmp_path):
         ([{"input": "fly", "plan": [], "chat_history": ["hi"]}], "an example is"),
     ):
         with pytest.raises(ConfigError, match=message):
-            open_selector(wrong, Settings(), count=1)
+            open_selector(wrong, TextSimilarity(), count=1)
     (tmp_path / "examples.json").write_text("{")
     with pytest.raises(ConfigError, match=r"examples\.json cannot be read"):
-        open_selector(tmp_path / "examples.json", Settings(), count=1)
+        open_selector(tmp_path / "examples.json", TextSimilarity(), count=1)
     assert FixedExamples([]).select_examples({}) == []
-
-
-def test_file_names_are_replaced_by_their_kinds():
-    expected = {
-        "Describe cat.jpg": "Describe the image",
-        "Dub a.mp4 with b.wav": "Dub the video with the audio",
-        "Compare a.jpg with aa.jpg": "Compare the image with the image",
-        "What does t.csv say?": "What does the table say?",
-        "Hello": "Hello",
-    }
-    assert {text: without_names(text) for text in expected} == expected
-    assert (kind_by_name("a.xyz"), kind_by_name("A.TSV")) == ("file", "table")
 
 
 def test_without_embeddings_shared_words_and_scripts_are_compared(by_words):
@@ -238,20 +220,3 @@ def test_without_embeddings_shared_words_and_scripts_are_compared(by_words):
     near, far, other = by_words.scores("Count the sheep in a.jpg", others)
     assert 1 > near > far > other
     assert by_words.scores("数一数图里的羊", ["数一数图里的牛", "朗读这段文字"])[0] > 0.7
-    assert NO_TASK in by_words.task_scores(brief("Hello"))[0]
-
-
-def test_vectors_of_examples_are_computed_once():
-    class Counting(Embeddings):
-        def embed_documents(self, texts):
-            asked.append(texts)
-            return [[1.0] for _ in texts]
-
-        def embed_query(self, text):
-            return [1.0]
-
-    asked = []
-    similarity = TextSimilarity(Counting())
-    for request in ("Count the sheep", "Shear the sheep"):
-        similarity.scores(request, ["Count", "Sell wool"])
-    assert asked == [["Count", "Sell wool"]]

@@ -40,21 +40,14 @@ def finished(text):
     return parser
 
 
-def plan_of(parser):
-    return Plan(tasks=parser.tasks, notes=parser.notes)
+def test_a_plan_may_be_empty_on_purpose():
+    for text in ("[]", "{}", "Nothing to do: ```json\n[]\n```", '{"tasks": []}', "<think>hm</think>[]"):
+        parser = finished(text)
+        assert (parser.tasks, parser.notes, parser.errors) == ([], [], []), text
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "{}", "Nothing to do: ```json\n[]\n```", '{"tasks": []}', "<think>hm</think>[]"]
-)
-def test_a_plan_may_be_empty_on_purpose(text):
-    parser = finished(text)
-    assert (plan_of(parser), parser.errors) == (Plan(), [])
-
-
-@pytest.mark.parametrize(
-    ("text", "raw"),
-    [
+def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired():
+    for text, raw in (
         ("Hello! How can I help you?", "Hello! How can I help you?"),
         ("", ""),
         ("<think>I would write []", ""),
@@ -62,13 +55,17 @@ def test_a_plan_may_be_empty_on_purpose(text):
         ('{"image-to-text": {"image": "a.jpg"}}', {"image-to-text": {"image": "a.jpg"}}),
         ("[1, 2]", ""),
         ('{"tasks": [', {"tasks": []}),
-    ],
-)
-def test_a_text_without_a_plan_is_an_empty_plan_that_may_be_repaired(text, raw):
-    parser = finished(text)
-    assert parser.tasks == []
-    assert parser.notes[-1].startswith("the reply contains no plan: ")
-    assert parser.errors == [PlanParseError(raw, "it holds no JSON list of tasks")]
+    ):
+        parser = finished(text)
+        assert parser.tasks == []
+        assert parser.notes[-1].startswith("the reply contains no plan: ")
+        assert parser.errors == [PlanParseError(raw, "it holds no JSON list of tasks")]
+        if text:
+            assert parser.apply_repair("[]") == []
+            assert parser.errors == []
+    parser = finished("I would first look at it.")
+    assert [t.id for t in parser.apply_repair(json.dumps([speak(1, "<resource>-0"), look(0)]))] == [0, 1]
+    assert (parser.errors, parser.notes) == ([], [])
 
 
 def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
@@ -81,9 +78,6 @@ def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
         assert len(plan) >= text[:end].count("}}")
         begun = text[:end].count('"task": "') > len(plan)
         assert not begun or plan.notes[-1].endswith("was left out: the text ends in the middle of it")
-
-
-def test_a_task_without_an_id_that_is_left_out_is_named_by_its_position():
     text = '[{"task": "image-to-text", "args": {"image": "a.jpg"}}, {"task": "text-to-speech", "args": {"te'
     assert "task number 2 was left out: the text ends in the middle of it" in Plan.parse(text).notes
 
@@ -92,14 +86,16 @@ def test_a_plan_has_a_limit():
     plan = parse(*(speak(i, f"line {i}") for i in range(300)))
     assert [t.id for t in plan.tasks] == list(range(256))
     assert plan.notes == ["tasks left out: 44, since a plan has at most 256"]
-
-
-def test_fanned_tasks_count_for_the_limit_and_leave_room_for_what_waits():
+    # Fanned tasks count, and leave room for those that wait.
     lists = [speak(i, [f"{i}-{j}" for j in range(64)]) for i in range(5)]
     plan = parse(speak(9, "waits", [8]), *lists)
     assert len(plan) == 256
     assert plan.tasks[-1].id == 9
     assert "tasks left out: 1, since a plan has at most 256" in plan.notes
+    names = [f"{i}.jpg" for i in range(20)]
+    plan = parse(task("VQA", 0, text=[f"{i}?" for i in range(7)], image=names))
+    assert len(plan) == 64
+    assert any("more than 64 tasks; only the first 64 were kept" in note for note in plan.notes)
 
 
 def test_tasks_are_returned_while_the_plan_streams():
@@ -110,7 +106,7 @@ def test_tasks_are_returned_while_the_plan_streams():
     assert [t.id for t in parser.feed(json.dumps(look(2)))] == [2, 1]
     assert parser.finish() == []
     assert parser.finish() == []
-    assert [t.id for t in plan_of(parser).tasks] == [0, 2, 1]
+    assert [t.id for t in parser.tasks] == [0, 2, 1]
 
 
 def test_a_broken_task_has_an_error_and_can_be_repaired():
@@ -129,44 +125,20 @@ def test_repaired_tasks_are_matched_by_id_and_then_by_order():
     reply = [draw(1, "by id"), draw(3, "not asked for"), {**draw(None, "by order")}]
     tasks = parser.apply_repair(json.dumps(reply))
     assert [(t.id, t.args["text"]) for t in tasks] == [(0, "by order"), (1, "by id")]
-    assert plan_of(parser).task(3).args == {"text": "a cat"}
+    assert parser.tasks[0].args == {"text": "a cat"}
     assert len(parser.errors) == 1
-
-
-def test_a_task_that_was_cut_off_can_be_repaired():
     parser = finished(json.dumps([draw(0), draw(1, "a dog")])[:-6])
     assert [b.error for b in parser.errors] == ["the text ends in the middle of it"]
     assert [t.id for t in parser.apply_repair(json.dumps(draw(1, "a dog")))] == [1]
 
 
-def test_a_repair_may_fail():
-    parser = finished(json.dumps([look(0, "<resource>-0")]))
-    assert parser.apply_repair(json.dumps([look(0, "<resource>-4")])) == []
-    assert (
-        plan_of(parser).notes[-1].endswith("<resource>-4 cannot be its image: it means no task of the plan")
-    )
-
-
-@pytest.mark.parametrize(
-    "reply", ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
-)
-def test_a_useless_repair_changes_nothing(reply):
-    parser = finished('[{"task": "make-noise", "id": 0}]')
-    assert parser.apply_repair(reply) == []
-    assert len(parser.errors) == 1
-
-
-def test_a_text_without_a_plan_can_be_repaired():
-    parser = finished("I would first look at it.")
-    assert [t.id for t in parser.apply_repair(json.dumps([speak(1, "<resource>-0"), look(0)]))] == [0, 1]
-    assert parser.errors == []
-    assert parser.notes == []
-
-
-def test_a_text_without_a_plan_can_be_repaired_with_an_empty_one():
-    parser = finished("Hello!")
-    assert parser.apply_repair("[]") == []
-    assert parser.errors == []
+def test_a_useless_repair_changes_nothing():
+    replies = ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
+    for reply in [*replies, json.dumps([look(0, "<resource>-4")])]:
+        parser = finished('[{"task": "make-noise", "id": 0}]')
+        assert parser.apply_repair(reply) == []
+        assert len(parser.errors) == 1, reply
+    assert parser.notes[-1].endswith("<resource>-4 cannot be its image: it means no task of the plan")
 
 
 def test_chunks_of_a_plan_add_up():
@@ -177,40 +149,17 @@ def test_chunks_of_a_plan_add_up():
     assert len(whole) == 3
 
 
-def test_to_json_has_the_papers_format():
-    plan = Plan(tasks=[Task(task="text-to-speech", id=0, dep=[], args={"text": "ü"})])
-    assert plan.to_json() == '[{"task": "text-to-speech", "id": 0, "dep": [-1], "args": {"text": "ü"}}]'
-
-
-def test_a_plan_is_drawn_as_a_flowchart():
-    plan = parse(look(0), speak(1, "<resource>-0"))
-    assert (
-        plan.to_mermaid()
-        == 'flowchart TD\n    t0["0: image-to-text"]\n    t1["1: text-to-speech"]\n    t0 --> t1'
-    )
-
-
-def test_a_flowchart_escapes_special_characters():
-    plan = Plan(tasks=[Task(task='a "b" #1 <c>\n& `d`', id=0)])
-    label = "0: a #quot;b#quot; #35;1 #lt;c#gt; #amp; #96;d#96;"
-    assert plan.to_mermaid() == f'flowchart TD\n    t0["{label}"]'
-
-
-def test_a_plan_is_json_and_back():
-    plan = parse(look(0), speak(1, "<resource>-0"))
+def test_a_plan_is_json_and_a_flowchart():
+    plan = parse(look(0, "ü.jpg"), speak(1, "<resource>-0"))
+    first = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "ü.jpg"}}, '
+    assert plan.to_json().startswith(first)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
-
-
-def test_an_unknown_task_id_is_a_key_error():
+    tasks = '    t0["0: image-to-text"]\n    t1["1: text-to-speech"]'
+    assert plan.to_mermaid() == f"flowchart TD\n{tasks}\n    t0 --> t1"
+    label = "0: a #quot;b#quot; #35;1 #lt;c#gt; #amp; #96;d#96;"
+    assert label in Plan(tasks=[Task(task='a "b" #1 <c>\n& `d`', id=0)]).to_mermaid()
     with pytest.raises(KeyError):
-        parse(look(0)).task(1)
-
-
-def test_a_fan_out_has_a_limit():
-    names = [f"{i}.jpg" for i in range(20)]
-    plan = parse(task("VQA", 0, text=[f"{i}?" for i in range(7)], image=names))
-    assert len(plan) == 64
-    assert any("more than 64 tasks; only the first 64 were kept" in note for note in plan.notes)
+        plan.task(2)
 
 
 def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one():
@@ -232,9 +181,7 @@ WEATHER = TaskSpec(
 def test_a_tools_arguments_keep_their_types_and_unknown_ones_are_left_out():
     plan = parse(task("weather", 0, city="Rome", days=2, hours=[6, 12], foo=1), tools={"weather": WEATHER})
     assert plan.tasks[0].args == {"city": "Rome", "days": 2, "hours": [6, 12]}
-
-
-def test_rows_of_a_table_do_not_fan_out():
+    # Rows of a table do not fan out.
     table = TaskSpec("table-qa", "tabular", "", (Arg("text", "text"), Arg("table", "table")), ("text",))
     rows = [{"a": 1}, {"a": 2}]
     plan = parse(task("table-qa", 0, text="sum?", table=rows), tools=[table])

@@ -141,7 +141,7 @@ def test_no_text_raises(text, data):
     assert_valid(plan)
 
 
-def test_lone_surrogates_do_not_raise():
+def test_lone_surrogates_are_replaced():
     plan = Plan.parse(
         '[{"task": "text-to-speech", "id": 0, "args": {"text": "a \ud83d b \\udc00 \\ud83d\\ude00"}}]'
     )
@@ -224,10 +224,3 @@ def test_the_cost_of_tasks_that_depend_on_each_other_grows_linearly(slot):
         return json.dumps([{"task": "summarization", "id": i, **needs} for i in range(count)])
 
     assert cost(text(96)) <= 6 * cost(text(48))
-
-
-@pytest.mark.parametrize("unit", ["[", "{", '{"tasks": [', '[{"task": {"args": '])
-def test_endless_nesting_is_an_empty_plan(unit):
-    plan = Plan.parse((unit * 50_000)[:50_000])
-    assert plan.tasks == []
-    assert plan.notes

@@ -15,6 +15,8 @@ from jarvis_agent.testing import HubDouble
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.slow
+
 TASK = "text-classification"
 LABELS = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
 HOSTED = {"hf-inference": {}}

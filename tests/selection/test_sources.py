@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from contextlib import aclosing
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.listing import list_models
 from jarvis_agent.selection import sources as source_package
+from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.recommended import recommended, recommended_models
 from jarvis_agent.selection.sources.registered import RegisteredSource
 from jarvis_agent.testing import FakeBackend, FakeSource
@@ -173,7 +174,8 @@ async def test_the_models_file_precedes_the_other_sources(
     assert [model.id for model in await own.candidates(TASKS[DETECTION], 5)] == ["mine"]
     monkeypatch.delenv("JARVIS_MODELS_FILE")
     assert [source.name for source in default_sources()] == [source.name for source in others]
-    listed = await asyncio.to_thread(list_models, DETECTION, Settings(models_file=file))
+    async with aclosing(ModelRegistry(Settings(models_file=file))) as registry:
+        listed = await list_models(DETECTION, registry)
     assert "mine" in {*listed.rejected, *(model.id for model in listed.models)}
 
 

@@ -88,10 +88,10 @@ def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:
     calls: list[tuple[dict[str, Any], str]] = [
         ({"numbers": ["four", 1], "mode": "sum"}, "argument numbers.0: must be a valid integer, not 'four'"),
         ({"numbers": [1], "mode": "max"}, "argument mode: must be 'sum' or 'mean', not 'max'"),
-        ({"numbers": [1], "mode": "mean"}, "ValidationError: 1 validation error for Text"),
+        ({"numbers": [1], "mode": "mean"}, "ValidationError: text: Field required"),
     ]
     llm = ScriptedLLM({"plan": plan(*(("add", [], args) for args, _ in calls)), "respond": "Done."})
     with JarvisAgent(llm, tools=[add], settings={"output_dir": tmp_path, "max_replans": 0}) as agent:
         run = agent.invoke("Add the numbers")
     assert [(result.error or "").splitlines()[0] for result in run.results] == [why for _, why in calls]
-    assert "\n" not in "".join(result.error or "" for result in run.results[:2])
+    assert "\n" not in "".join(result.error or "" for result in run.results)

@@ -22,6 +22,7 @@ from jarvis_agent import (
     response_chain,
     selection_chain,
 )
+from jarvis_agent import Run as JarvisRun
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.testing.http_server import Reply, ReplyServer
@@ -67,6 +68,15 @@ def test_what_a_tool_does_is_below_it_in_traces(by_agent: bool) -> None:
     (run,) = traced(agent.as_tool(), {"request": "What is in a.jpg?"}, by_agent).child_runs
     assert run.name == "JarvisAgent"
     assert set(names(run)) == {"plan", "select", "image-to-text", "respond"}
+
+
+def test_the_artifact_of_the_agent_as_a_tool_is_its_run() -> None:
+    tool = small_agent(DESCRIBE)[0].as_tool()
+    message = tool.invoke(
+        {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "See a.jpg"}}
+    )
+    assert isinstance(message.artifact, JarvisRun)
+    assert (message.content, message.artifact.answer, message.artifact.ok) == ("It is done.",) * 2 + (True,)
 
 
 def test_the_calling_agent_reads_why_a_request_cannot_be_used() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import colorsys
 import csv
-import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -121,7 +120,7 @@ def pose_map(people: Iterable[Mapping[str, Any]], size: Size) -> Image:
         for (start, end), (red, green, blue) in zip(_LIMBS, hues, strict=False):
             if (a := joints[start]) and (b := joints[end]):
                 dimmed = (int(red * 0.6), int(green * 0.6), int(blue * 0.6))
-                pen.polygon(_ellipse(a, b, thick), fill=dimmed)
+                pen.line((a, b), fill=dimmed, width=round(2 * thick))
         for joint, hue in zip(joints, hues, strict=True):
             if joint:
                 pen.circle(joint, thick, fill=hue)
@@ -143,15 +142,6 @@ def openpose_joints(keypoints: Sequence[Mapping[str, Any]]) -> list[Point | None
     left, right = (seen[place] for place in _NECK_OF)
     neck = ((left[0] + right[0]) / 2, (left[1] + right[1]) / 2) if left and right else None
     return [neck if place is None else seen[place] for place in _COCO_OF]
-
-
-def _ellipse(a: Point, b: Point, thick: float) -> list[Point]:
-    """The outline of an ellipse from a to b, with a half-width of `thick` pixels."""
-    middle, along = complex(a[0] + b[0], a[1] + b[1]) / 2, complex(b[0] - a[0], b[1] - a[1]) / 2
-    aside = 1j * along / (abs(along) or 1.0) * thick
-    turns = (n * math.tau / 36 for n in range(36))
-    outline = [middle + along * math.cos(turn) + aside * math.sin(turn) for turn in turns]
-    return [(point.real, point.imag) for point in outline]
 
 
 def segment_map(regions: Iterable[tuple[str, Any]], size: Size) -> Image:

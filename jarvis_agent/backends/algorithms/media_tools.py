@@ -19,7 +19,6 @@ FRAMES = 8
 
 MAX_FRAMES = 64
 
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
 _BOX_FORMS = "[xmin, ymin, xmax, ymax] in pixels, or a detection that has a box"
 
 
@@ -126,16 +125,14 @@ def _box(given: Any) -> tuple[float, float, float, float]:
         except (ValueError, RecursionError):  # four bare numbers: "10, 20, 200, 220"
             given = given.strip(" <>()").replace(",", " ").split()
     if isinstance(given, list | tuple) and any(isinstance(row, Mapping) for row in given):
-        boxed = [
-            row for row in given if isinstance(row, Mapping) and ("box" in row or set(_SIDES) <= row.keys())
-        ]
+        boxed = [row for row in given if isinstance(row, Mapping) and row.get("box")]
         if not boxed:
             raise BadInputError(f"none of the {len(given)} detections has a box; give {_BOX_FORMS}")
         given = max(boxed, key=_score)
     if isinstance(given, Mapping):
         given = given.get("box", given)
     if isinstance(given, Mapping):
-        given = [given.get(side) for side in _SIDES]
+        given = [given.get(side) for side in ("xmin", "ymin", "xmax", "ymax")]
     try:
         left, top, right, bottom = (float(side) for side in given)
     except (TypeError, ValueError, OverflowError) as error:

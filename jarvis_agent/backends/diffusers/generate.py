@@ -58,31 +58,22 @@ def image_to_image(loaded: LoadedPipeline, call: Call) -> Image:
 
 
 def inpaint(loaded: LoadedPipeline, call: Call) -> Image:
-    """Return the image with its masked part replaced.
-
-    Raises:
-        UnsupportedError: there is no mask, or the model cannot use one.
-    """
+    """Return the image with its masked part replaced."""
     if call.inputs.get("mask") is None:
         raise UnsupportedError(f"{loaded.id} only fills masked parts of an image; give it a mask")
-    given = _sized_image(loaded, call)
-    mask = call.inputs["mask"].to_pil().convert("L").resize(given["image"].size)
-    pipe = _inpainting_pipe(loaded)
-    return _image(call_pipeline(loaded, call, pipe=pipe, **given, mask_image=mask, prompt=_prompt(call)))
-
-
-def _inpainting_pipe(loaded: LoadedPipeline) -> Any:
-    """Return a pipeline of the same parts that takes a mask."""
-    if "mask_image" in parameters(loaded.pipe):
-        return loaded.pipe
     from diffusers import AutoPipelineForInpainting
 
+    given = _sized_image(loaded, call)
+    mask = call.inputs["mask"].to_pil().convert("L").resize(given["image"].size)
+    pipe = loaded.pipe
     try:
-        return AutoPipelineForInpainting.from_pipe(loaded.pipe)
+        if "mask_image" not in parameters(pipe):
+            pipe = AutoPipelineForInpainting.from_pipe(pipe)
     except ValueError as error:
         raise UnsupportedError(
             f"{loaded.id} ({type(loaded.pipe).__name__}) cannot use a mask; leave it out"
         ) from error
+    return _image(call_pipeline(loaded, call, pipe=pipe, **given, mask_image=mask, prompt=_prompt(call)))
 
 
 def controlled_image(loaded: LoadedPipeline, call: Call) -> Image:
@@ -125,24 +116,20 @@ def generate_shape(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
         mesh = loaded.pipe.shap_e_renderer.decode_to_mesh(
             shape[None], shape.device, grid_size=int(call.candidate.metadata.get("grid_size", GRID))
         )
-    channels = [mesh.vertex_channels[channel] for channel in "RGB"]
+    colors = torch.stack([mesh.vertex_channels[channel] for channel in "RGB"], dim=1)
     return {
         "vertices": _array(mesh.verts),
         "faces": _array(mesh.faces),
-        "colors": _array(channels).clip(0, 1).T,
+        "colors": _array(colors).clip(0, 1),
     }
 
 
 def text_to_audio(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
     """Return {audio, sampling_rate}: mono samples of the sound that a text describes."""
     samples = _array(call_pipeline(loaded, call, prompt=text_of(call)).audios[0])
-    configs = [getattr(getattr(loaded.pipe, part, None), "config", None) for part in ("vocoder", "vae")]
-    rates = [getattr(config, "sampling_rate", None) for config in configs]
-    rate = next((rate for rate in rates if rate is not None), None)
-    return {
-        "audio": samples.mean(axis=0) if samples.ndim > 1 else samples,
-        "sampling_rate": int(loaded.pipe.sample_rate if rate is None else rate),
-    }
+    decoder = getattr(loaded.pipe, "vocoder", None) or loaded.pipe.vae
+    rate = getattr(decoder.config, "sampling_rate", None) or loaded.pipe.sample_rate
+    return {"audio": samples.mean(axis=0) if samples.ndim > 1 else samples, "sampling_rate": int(rate)}
 
 
 def _sample_frames(path: Path) -> list[Image]:
@@ -213,13 +200,10 @@ def _frame_rate(loaded: LoadedPipeline, call: Call) -> float:
 
 
 def _array(values: Any) -> Any:
-    """Return a numpy array of a tensor, a list of tensors, or an array."""
+    """Return a numpy array of a tensor or an array."""
     import numpy as np
     import torch
 
-    if isinstance(values, list):
-        values = torch.stack(values)
     if not isinstance(values, torch.Tensor):
         return np.asarray(values)
-    cpu = values.detach().cpu()
-    return (cpu.float() if cpu.is_floating_point() else cpu).numpy()
+    return (values.float() if values.is_floating_point() else values).cpu().numpy()

@@ -74,11 +74,7 @@ class DiffusionPipelineSpec:
 
 
 def class_name(folder: Path) -> str:
-    """Return the diffusers class named in a directory's model_index.json or config.json.
-
-    Raises:
-        UnsupportedError: none is named.
-    """
+    """Return the diffusers class named in a directory's model_index.json or config.json."""
     for marker in DIFFUSERS.markers:
         found = read_json(folder / marker).get("_class_name")
         if found:
@@ -108,11 +104,7 @@ def _fits(pipeline: DiffusionPipelineSpec, name: str) -> bool:
 
 
 def base_model(candidate: Candidate, folder: Path, settings: Settings) -> Candidate:
-    """Return the base model of a part: from its metadata or card, else by its text width.
-
-    Raises:
-        UnsupportedError: none is named and none is usual.
-    """
+    """Return the base model of a part: from its metadata or card, else by its text width."""
     named = candidate.metadata.get("base_model")
     if isinstance(named, list | tuple):
         named = next(iter(named), None)
@@ -141,12 +133,7 @@ def load_pipeline(
     settings: Settings,
     base: Path | None = None,
 ) -> LoadedPipeline:
-    """Load the model of class `name` in a directory; `base` is the directory of a part's base model.
-
-    Raises:
-        UnsupportedError: weights are missing or not safe, or the installed diffusers lacks the class.
-        ConfigError: the device or dtype of the settings does not exist here.
-    """
+    """Load the model of class `name` in a directory; `base` is the directory of a part's base model."""
     device = place(settings)
     options = {
         "dtype": pick_dtype("float32" if pipeline.exact else settings.dtype, device),

@@ -82,13 +82,9 @@ class StepMonitor:
 
 
 def call_pipeline(loaded: LoadedPipeline, call: Call, *, pipe: Any = None, **inputs: Any) -> Any:
-    """Return the pipeline's output for the inputs that it takes.
+    """Return the pipeline's output for the inputs that it takes; None and unknown ones are left out.
 
-    Args:
-        loaded: the pipeline.
-        call: gives the seed and the candidate's options, such as {"num_inference_steps": 20}.
-        pipe: another pipeline of the same parts to call instead.
-        inputs: arguments of the pipeline; None and unknown ones are left out.
+    `pipe` is another pipeline of the same parts to call instead.
 
     Raises:
         UnsupportedError: the pipeline has no such option, or needs a package that is not installed.
@@ -125,11 +121,7 @@ def parameters(pipe: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def options_of(loaded: LoadedPipeline, call: Call) -> dict[str, Any]:
-    """Return the options in the candidate's metadata.
-
-    Raises:
-        UnsupportedError: the pipeline has no such option.
-    """
+    """Return the options in the candidate's metadata, all of which the pipeline must have."""
     given = dict(call.candidate.metadata.get("options") or {})
     known = parameters(loaded.pipe)
     if unknown := [name for name in given if name not in known or name == "self"]:

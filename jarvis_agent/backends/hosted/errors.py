@@ -66,11 +66,10 @@ def _message(response: Any, error: Exception) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from the header Retry-After (a number of seconds, or a date), or Retry-After-Ms."""
-    value, milliseconds = headers.get("retry-after", "").strip(), headers.get("retry-after-ms", "")
-    for given, unit in ((milliseconds, 0.001), (value, 1.0)):
-        if re.fullmatch(r"\d+(\.\d+)?", given):
-            return float(given) * unit
+    """Seconds to wait, from the header Retry-After: a number of seconds, or a date."""
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
     try:
         when = parsedate_to_datetime(value)
     except ValueError:

@@ -41,7 +41,6 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Candidate, Resource
-from jarvis_agent.media.audio import decode_audio
 from jarvis_agent.media.detect import detect_media_type
 from jarvis_agent.media.limits import check_pixels
 
@@ -120,8 +119,7 @@ def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: 
     try:
         job = client.submit(api_name=name and f"/{str(name).lstrip('/')}", **_arguments(call))
     except (TypeError, ValueError) as error:
-        problem = str(error).split(" Please ")[0].rstrip(".")
-        raise UnsupportedError(f"the Space: {problem}; it has {_endpoints(client)}") from error
+        raise UnsupportedError(f"the Space cannot be called so: {brief_text(str(error))}") from error
     while not wait([job.future], timeout=_POLL_S).done:
         if cancelled.is_set():
             job.cancel()
@@ -134,16 +132,6 @@ def _predict(client: Client, call: Call, cancelled: threading.Event, downloads: 
         return _received(value, call, downloads)
     except (InputError, BadInputError) as error:
         raise UnsupportedError(f"the Space sent a file that cannot be read: {error}") from error
-
-
-def _endpoints(client: Client) -> str:
-    """The Space's endpoints with their parameters: "/draw(prompt, seed), /see(image)"."""
-    named = client.view_api(print_info=False, return_format="dict")["named_endpoints"]
-    parameters = {
-        name: ", ".join(item["parameter_name"] for item in endpoint["parameters"])
-        for name, endpoint in named.items()
-    }
-    return ", ".join(f"{name}({listed})" for name, listed in parameters.items()) or "no endpoints"
 
 
 def _connect(space: str, settings: Settings, folder: str) -> Client:
@@ -255,7 +243,4 @@ def _content(path: Path, call: Call) -> Any:
         check_pixels(path, call.settings.max_pixels)
         with Image.open(path) as image:
             return image.copy()
-    if kind == "audio":
-        samples, rate = decode_audio(path)
-        return {"audio": samples.mean(axis=1), "sampling_rate": rate}
     return str(shutil.copyfile(path, call.new_path(path.suffix)))

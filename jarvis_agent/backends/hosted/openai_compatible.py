@@ -13,7 +13,6 @@ import asyncio
 import base64
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -141,8 +140,6 @@ class OpenAIBackend:
             return f"there is no chat prompt for {spec.name}"
         if self._settings.offline and not candidate.local:
             return "offline mode is on"
-        if find_spec("openai") is None:
-            return "the package openai is missing: pip install openai"
         variable = candidate.metadata.get("api_key_env")
         if variable and not os.environ.get(variable):
             return f"the environment variable {variable} for its key is not set"

@@ -59,12 +59,7 @@ class Layout:
     unpickles: bool = True
 
     def choose(self, model: str, names: Iterable[str], index: Any, settings: Settings) -> list[str]:
-        """The files of a model that are read.
-
-        Args:
-            model: its id, for the error.
-            names: paths of its files in its folder, with slashes.
-            index: content of its index; None: it has none, and all files are at the top.
+        """The files of a model that are read, of the names of all; `index` is the content of its index.
 
         Raises:
             UnsupportedError: it has no weights, or none that may be read.

@@ -45,30 +45,35 @@ def objects(raw: Any, call: Call) -> Adapted:
 def segments(raw: Any, call: Call) -> Adapted:
     """[{label, score or None, mask}]; each mask is a PNG, white inside the segment."""
     rows = read_rows(raw, {"label": text, "mask": _mask}, {"score": score})
-    masks = [(row["label"], row["label"], row["mask"]) for row in rows]
-    picture = save_image(draw_masks(_input_image(call), masks), call, "segments found")
-    found, files = _save_masks(rows, [f"mask of {label}" for label, _, _ in masks], call)
-    shares = [sum(mask.histogram()[128:]) / (mask.width * mask.height) for _, _, mask in masks]
+    found, files = _save_masks(rows, [row["label"] for row in rows], call, "segments found")
+    shares = [sum(row["mask"].histogram()[128:]) / (row["mask"].width * row["mask"].height) for row in rows]
     named = (f"{row['label']} ({100 * share:.0f} %)" for row, share in zip(rows, shares, strict=True))
     summary = f"{quantity(len(found), 'segment')}: {', '.join(named)}" if found else "no segments"
-    return Adapted([{"score": None, **row} for row in found], summary, (picture, *files))
+    return Adapted([{"score": None, **row} for row in found], summary, files)
 
 
 def unlabelled_masks(raw: Any, call: Call) -> Adapted:
     """[{mask, score}] of all parts of an image, best first; each mask becomes a PNG."""
     rows = best_first(read_rows(raw, {"mask": _mask, "score": score}))
-    masks = [(str(place), "", row["mask"]) for place, row in enumerate(rows)]
-    picture = save_image(draw_masks(_input_image(call), masks), call, "masks found")
-    found, files = _save_masks(rows, [f"mask {place}" for place in range(1, len(rows) + 1)], call)
-    return Adapted(found, quantity(len(found), "mask") if found else "no masks", (picture, *files))
+    found, files = _save_masks(rows, [""] * len(rows), call, "masks found")
+    return Adapted(found, quantity(len(found), "mask") if found else "no masks", files)
 
 
 def _save_masks(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str], call: Call
-) -> tuple[list[dict[str, Any]], list[Resource]]:
-    """The rows with the paths of their masks, and the files."""
-    files = [save_image(row["mask"], call, name) for row, name in zip(rows, names, strict=True)]
-    return [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)], files
+    rows: Sequence[Mapping[str, Any]], labels: Sequence[str], call: Call, name: str
+) -> tuple[list[dict[str, Any]], tuple[Resource, ...]]:
+    """The rows with the paths of their masks; the image with the masks drawn, and the masks, as files."""
+    named = [
+        (place, label, row["mask"]) for place, (label, row) in enumerate(zip(labels, rows, strict=True), 1)
+    ]
+    drawn = [(label or str(place), label, mask) for place, label, mask in named]
+    picture = save_image(draw_masks(_input_image(call), drawn), call, name)
+    files = [
+        save_image(mask, call, f"mask of {label}" if label else f"mask {place}")
+        for place, label, mask in named
+    ]
+    found = [{**row, "mask": str(file.path)} for row, file in zip(rows, files, strict=True)]
+    return found, (picture, *files)
 
 
 def people(raw: Any, call: Call) -> Adapted:

@@ -60,8 +60,6 @@ def _from_array(value: Any) -> Image:
         raise UnexpectedError(what)
     if pixels.dtype.kind in "fb":
         pixels = pixels * 255.0
-    elif pixels.dtype == np.uint16:
-        pixels = pixels / 257
     return Images.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 

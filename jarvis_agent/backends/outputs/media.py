@@ -246,8 +246,6 @@ def _scene(raw: Any) -> Any:
         colors = _triples(raw, "colors") if raw.get("colors") is not None else None
         if colors is not None and len(colors) != len(vertices):
             raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
-        if colors is not None and colors.dtype.kind == "f" and colors.max() > 1:
-            colors = colors / 255
         return trimesh.Scene(trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False))
     path = existing_file(raw.get("path") if isinstance(raw, Mapping) else raw)
     if path is None:

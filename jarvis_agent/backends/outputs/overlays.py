@@ -16,22 +16,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-Colour = tuple[int, int, int]
-Size = tuple[int, int]
-
-PALETTE: tuple[Colour, ...] = (
-    (230, 159, 0),
-    (86, 180, 233),
-    (0, 158, 115),
-    (240, 228, 66),
-    (0, 114, 178),
-    (213, 94, 0),
-    (204, 121, 167),
-    (120, 94, 240),
-)
+PALETTE = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#785ef0")
 """Colour-blind safe colours (Okabe and Ito 2008, with violet instead of black)."""
-
-_MASK_OPACITY = 0.5
 
 Point = tuple[float, float]
 
@@ -57,28 +43,27 @@ def draw_boxes(image: Image, boxes: Sequence[Box]) -> Image:
         left, right = _clamp(xmin, xmax, picture.width)
         top, bottom = _clamp(ymin, ymax, picture.height)
         pen.rectangle((left, top, right, bottom), outline=colours[label], width=width)
-        _draw_caption(pen, caption, left, top, colours[label], picture.size)
+        _draw_caption(pen, caption, (left, top), colours[label], picture.size)
     return picture
 
 
 def draw_masks(image: Image, masks: Sequence[Mask]) -> Image:
-    """A copy of the image in RGB with each mask tinted, outlined and captioned."""
+    """A copy of the image in RGB with each mask tinted and captioned."""
     from PIL import Image as Images
-    from PIL import ImageChops, ImageDraw, ImageFilter
+    from PIL import ImageDraw
 
     picture = _opaque(image)
     colours = _colours(label for label, _, _ in masks)
-    rim = ImageFilter.MinFilter(2 * max(1, min(picture.size) // 300) + 1)
     captions = []
     for label, caption, mask in masks:
-        fitted = mask if mask.size == picture.size else mask.resize(picture.size, Images.Resampling.NEAREST)
-        picture.paste(colours[label], mask=fitted.point(lambda value: int(value * _MASK_OPACITY)))
-        picture.paste(colours[label], mask=ImageChops.subtract(fitted, fitted.filter(rim)))
+        fitted = mask.resize(picture.size, Images.Resampling.NEAREST)
+        picture.paste(colours[label], mask=fitted.point(lambda value: value // 2))
         if caption and (bounds := fitted.getbbox()) is not None:
-            captions.append((caption, colours[label], bounds))
+            left, top, right, bottom = bounds
+            captions.append((caption, ((left + right) / 2, (top + bottom) / 2), colours[label]))
     pen = ImageDraw.Draw(picture)
-    for caption, colour, (left, top, right, bottom) in captions:
-        _draw_caption(pen, caption, (left + right) / 2, (top + bottom) / 2, colour, picture.size)
+    for caption, middle, colour in captions:
+        _draw_caption(pen, caption, middle, colour, picture.size)
     return picture
 
 
@@ -90,15 +75,11 @@ def draw_skeletons(image: Image, skeletons: Sequence[Skeleton]) -> Image:
     pen = ImageDraw.Draw(picture)
     width = max(2, min(picture.size) // 120)
     for place, (joints, bones) in reversed(list(enumerate(skeletons))):
-        ends = [(joints[one], joints[other]) for one, other in bones]
-        seen = [(one, other) for one, other in ends if one is not None and other is not None]
-        # A dark outline keeps bones visible on a background of their colour.
-        for colour, thick in (("black", width + 2), (PALETTE[place % len(PALETTE)], width)):
-            for bone in seen:
-                pen.line(bone, fill=colour, width=thick)
-        for joint in joints:
-            if joint is not None:
-                pen.circle(joint, width + 1, fill="white", outline="black", width=max(1, width // 3))
+        for start, end in ((joints[one], joints[other]) for one, other in bones):
+            if start and end:
+                pen.line((start, end), fill=PALETTE[place % len(PALETTE)], width=width)
+        for joint in filter(None, joints):
+            pen.circle(joint, width + 1, fill="white", outline="black", width=max(1, width // 3))
     return picture
 
 
@@ -106,14 +87,12 @@ def _opaque(image: Image) -> Image:
     """A copy in RGB, with white where the image is transparent."""
     from PIL import Image as Images
 
-    if "A" not in image.getbands():
-        return image.convert("RGB") if image.mode != "RGB" else image.copy()
     seen = image.convert("RGBA")
     paper = Images.new("RGBA", seen.size, "white")
     return Images.alpha_composite(paper, seen).convert("RGB")
 
 
-def _colours(labels: Iterable[str]) -> dict[str, Colour]:
+def _colours(labels: Iterable[str]) -> dict[str, str]:
     return {label: PALETTE[place % len(PALETTE)] for place, label in enumerate(dict.fromkeys(labels))}
 
 
@@ -123,17 +102,13 @@ def _clamp(low: float, high: float, size: int) -> tuple[float, float]:
     return min(max(low, 0), size - 1), min(max(high, 0), size - 1)
 
 
-def _draw_caption(pen: ImageDraw, caption: str, x: float, y: float, colour: Colour, size: Size) -> None:
+def _draw_caption(pen: ImageDraw, caption: str, at: Point, colour: str, size: tuple[int, int]) -> None:
     """Draw a caption on a coloured plate: above the point if possible, never outside the image."""
     from PIL import ImageFont
 
     font = ImageFont.load_default(max(11, min(size) // 32))
-    left, top, right, bottom = pen.textbbox((0, 0), caption, font=font)
-    pad = 2
-    width, height = right - left + 2 * pad, bottom - top + 2 * pad
-    x = max(0, min(x, size[0] - width))
-    y = y - height if y >= height else max(0, min(y, size[1] - height))
+    _, _, width, height = pen.textbbox((0, 0), caption, font=font)
+    x = max(0, min(at[0], size[0] - width))
+    y = max(0, min(at[1] - height, size[1] - height))
     pen.rectangle((x, y, x + width, y + height), fill=colour)
-    red, green, blue = colour
-    ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
-    pen.text((x + pad - left, y + pad - top), caption, fill=ink, font=font)
+    pen.text((x, y), caption, fill="black", font=font)

@@ -105,16 +105,13 @@ def find_text(raw: Any, *keys: str) -> str:
 
 def vector(raw: Any) -> list[float]:
     """One vector of floats, from a vector, a matrix of tokens (which are averaged), or [matrix]."""
-    nested = to_list(raw)
-    while isinstance(nested, list) and len(nested) == 1 and isinstance(nested[0], list):
-        nested = nested[0]
-    tokens = nested if isinstance(nested, list) and nested and isinstance(nested[0], list) else [nested]
-    if not all(isinstance(token, list) and token for token in tokens):
+    found = to_array(raw, "a vector of numbers")
+    while found.ndim > 1 and len(found) == 1:
+        found = found[0]
+    if found.ndim not in (1, 2) or not found.size:
         raise UnexpectedError("a vector of numbers")
-    if len({len(token) for token in tokens}) != 1:
-        raise UnexpectedError("vectors of one length")
-    columns = zip(*tokens, strict=True)
-    return [round(sum(number(value) for value in column) / len(tokens), 6) for column in columns]
+    averaged = found if found.ndim == 1 else found.mean(axis=0)
+    return [round(float(value), 6) for value in averaged]
 
 
 def existing_file(value: Any) -> Path | None:
@@ -185,27 +182,23 @@ def describe_value(raw: Any) -> str:
     return f"{type(raw).__name__} {what}"
 
 
-_PLURALS = {"child": "children", "knife": "knives", "man": "men", "mouse": "mice", "person": "people"}
-_UNCHANGED = ("scissors", "sheep", "skis")
+_PLURALS = {"person": "people", "sheep": "sheep", "skis": "skis", "scissors": "scissors", "knife": "knives"}
+"""Irregular plurals among the labels of detectors."""
 
 
-def plural(noun: str) -> str:
+def _plural(noun: str) -> str:
     """The plural of an English noun, or of a phrase that ends in one."""
     first, space, last = noun.rpartition(" ")
-    if last in _UNCHANGED:
-        return noun
     if last in _PLURALS:
         return first + space + _PLURALS[last]
-    if last.endswith(("s", "x", "z", "ch", "sh")):
-        return noun + "es"
     if last.endswith("y") and last[-2:-1] not in "aeiou":
         return noun[:-1] + "ies"
-    return noun + "s"
+    return noun + ("es" if last.endswith(("s", "x", "z", "ch", "sh")) else "s")
 
 
 def quantity(amount: int, noun: str) -> str:
     """An amount with its noun: "1 cat", "2 cats"."""
-    return f"{amount} {noun if amount == 1 else plural(noun)}"
+    return f"{amount} {noun if amount == 1 else _plural(noun)}"
 
 
 def tally(labels: Iterable[str]) -> str:

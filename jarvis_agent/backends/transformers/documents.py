@@ -42,11 +42,7 @@ def answer_from_pixels(loaded: LoadedModel, call: Call) -> list[dict[str, Any]]:
 
 
 def load_ocr(candidate: Candidate, settings: Settings) -> Mapping[str, Any]:
-    """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page.
-
-    Raises:
-        MissingExtraError: the extra `starter` is not installed.
-    """
+    """Return {"reader": …}: the starter models' OCR, for models that answer from the words of a page."""
     from jarvis_agent.backends.starter.backend import load_expert
     from jarvis_agent.backends.starter.models import STARTERS
 

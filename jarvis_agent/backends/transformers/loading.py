@@ -156,11 +156,7 @@ def silence_library(log: Any = None) -> None:
 
 
 def dry_run(pipeline: PipelineSpec, config: Any) -> None:
-    """Build the model without weights or memory, to find missing packages before a download.
-
-    Raises:
-        ImportError: a package that the model or its processor needs is not installed.
-    """
+    """Build the model without weights, so that a missing package raises ImportError before a download."""
     import torch
 
     if {"image_processor", "processor"} & set(pipeline.parts):
@@ -170,12 +166,7 @@ def dry_run(pipeline: PipelineSpec, config: Any) -> None:
 
 
 def load_model(pipeline: PipelineSpec, folder: Path, candidate: Candidate, settings: Settings) -> LoadedModel:
-    """Load the model in a directory.
-
-    Raises:
-        UnsupportedError: weights that the task needs are missing.
-        ConfigError: the device or dtype of the settings does not exist here.
-    """
+    """Load the model in a directory. Raises UnsupportedError if weights that the task needs are missing."""
     import transformers
 
     code = {"trust_remote_code": settings.trust_remote_code}
@@ -217,11 +208,7 @@ def _limit_length(tokenizer: Any, config: Any) -> None:
 
 
 def load_processor(folder: Path, **options: Any) -> Any:
-    """Return the processor in a model's directory; `options` are those of `from_pretrained`.
-
-    Raises:
-        ImportError: a package that it needs is not installed.
-    """
+    """Return the processor in a model's directory; `options` are those of `from_pretrained`."""
     import transformers
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
@@ -278,11 +265,7 @@ def _accept_no_video(kind: type[Any]) -> type[Any]:
 
 
 def check_packages(config: Any) -> None:
-    """Check, before a download, that the packages which prepare a model's inputs are installed.
-
-    Raises:
-        ImportError: the images need torchvision (SAM 2, Llama 4).
-    """
+    """Raise ImportError if the model's images need torchvision (SAM 2, Llama 4), which is not installed."""
     from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 
     prepared_by = IMAGE_PROCESSOR_MAPPING_NAMES.get(config.model_type, {})

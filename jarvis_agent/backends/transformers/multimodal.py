@@ -42,11 +42,6 @@ def reply(loaded: LoadedModel, call: Call) -> str:
 
 
 def _reply(loaded: LoadedModel, call: Call, text: str, max_new_tokens: int) -> str:
-    """Return the reply to a text.
-
-    Raises:
-        UnsupportedError: the model is not a chat model, or lacks the modality.
-    """
     if not is_chat_model(loaded):
         raise UnsupportedError(f"{loaded.id} is not a chat model, so it cannot be asked about anything")
     media = [part for name, show in _SHOW.items() if call.inputs.get(name) for part in show(loaded, call)]

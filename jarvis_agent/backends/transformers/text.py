@@ -34,11 +34,7 @@ _MASK = re.compile(r"\[mask\]|<mask>|_{3,}", re.IGNORECASE)
 
 
 def text_of(call: Call, name: str = "text") -> str:
-    """Return a text argument.
-
-    Raises:
-        BadInputError: it is empty.
-    """
+    """Return a text argument. Raises BadInputError if it is empty."""
     text = str(call.inputs.get(name) or "").strip()
     if not text:
         raise BadInputError(f"{call.spec.name} needs a {name}, and this one is empty")
@@ -46,11 +42,7 @@ def text_of(call: Call, name: str = "text") -> str:
 
 
 def labels_of(call: Call) -> list[str]:
-    """Return the labels argument, a list or a comma-separated text.
-
-    Raises:
-        BadInputError: it is empty.
-    """
+    """Return the labels argument, a list or a comma-separated text. Raises BadInputError if it is empty."""
     given = call.inputs["labels"]
     named = re.split(r"[,;\n]", given) if isinstance(given, str) else [str(label) for label in given]
     labels = list(dict.fromkeys(label.strip() for label in named if label.strip()))
@@ -91,11 +83,7 @@ def classify_zero_shot(loaded: LoadedModel, call: Call) -> Any:
 
 
 def fill_mask(loaded: LoadedModel, call: Call) -> Any:
-    """Return [{score, token, token_str, sequence}] for the one gap of a text, best first.
-
-    Raises:
-        BadInputError: the text has no gap, or several.
-    """
+    """Return [{score, token, token_str, sequence}] for the one gap of a text, best first."""
     text, mask = text_of(call), loaded.tokenizer.mask_token
     count = len(_MASK.findall(text))
     if count != 1:
@@ -168,11 +156,7 @@ def _best_spans(start: Any, end: Any, in_context: list[bool]) -> list[tuple[int,
 
 
 def answer_from_cells(loaded: LoadedModel, call: Call) -> dict[str, Any]:
-    """Return {answer, coordinates, cells, aggregator}: cells of a table that the model chooses (TAPAS).
-
-    Raises:
-        MissingExtraError: pandas, which the pipeline needs, is not installed.
-    """
+    """Return {answer, coordinates, cells, aggregator}: cells of a table that the model chooses (TAPAS)."""
     if find_spec("pandas") is None:
         raise MissingExtraError(f"{loaded.id}, which answers from tables,", "tabular")
     columns = read_table(call.inputs["table"])

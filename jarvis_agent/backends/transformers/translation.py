@@ -51,11 +51,7 @@ def _language(name: Any) -> Language | None:
 def _direction(
     loaded: LoadedModel, source: Language | None, target: Language | None
 ) -> tuple[str, dict[str, Any]]:
-    """Return what selects the languages: a prefix of the text, and options of `generate`.
-
-    Raises:
-        UnsupportedError: the model does not translate that way, or needs a language that is not given.
-    """
+    """Return what selects the languages: a prefix of the text, and options of `generate`."""
     kind = loaded.model.config.model_type
     if kind == "marian":
         return _marian_prefix(loaded, target), {}

@@ -160,11 +160,7 @@ def _pool(model: Any, states: Any) -> Any:
 
 
 def upscale(loaded: LoadedModel, call: Call) -> Image:
-    """Return the image enlarged by the factor in the model's config (Swin2SR).
-
-    Raises:
-        UnsupportedError: the call has a text or a mask, which such a model cannot follow.
-    """
+    """Return the image enlarged by the factor in the model's config (Swin2SR)."""
     from PIL import Image
 
     if any(call.inputs.get(name) for name in ("text", "mask")):

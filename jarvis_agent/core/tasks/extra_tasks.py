@@ -52,36 +52,18 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
 EXTRA_TASKS: tuple[TaskSpec, ...] = (
     *task_rows(
         "media",
-        (
-            "combine-video-audio",
-            "video, audio -> video",
-            "Put a sound under a video, such as speech that dubs it.",
-            "dub-video, video-dubbing",
-        ),
-        (
-            "extract-audio",
-            "video -> audio",
-            "Take the sound out of a video, as a sound file.",
-            "video-to-audio",
-        ),
-        (
-            "extract-frames",
-            "video, count? -> image, data",
-            "Take pictures out of a video, evenly spread over its length.",
-            "video-to-images, video-frames",
-        ),
-        (
-            "resize-image",
-            "image, width?, height? -> image",
-            "Make an image larger or smaller; with one side given, the other follows.",
-            "image-resizing",
-        ),
-        (
-            "crop-image",
-            "image, box -> image",
-            "Cut a part out of an image: a box, such as that of a detected object.",
-            "image-cropping",
-        ),
+        """
+combine-video-audio | video, audio -> video | dub-video, video-dubbing
+    Put a sound under a video, such as speech that dubs it.
+extract-audio | video -> audio | video-to-audio
+    Take the sound out of a video, as a sound file.
+extract-frames | video, count? -> image, data | video-to-images, video-frames
+    Take pictures out of a video, evenly spread over its length.
+resize-image | image, width?, height? -> image | image-resizing
+    Make an image larger or smaller; with one side given, the other follows.
+crop-image | image, box -> image | image-cropping
+    Cut a part out of an image: a box, such as that of a detected object.
+""",
         needs_model=False,
     ),
     # control maps (the paper's controlnet-sd)

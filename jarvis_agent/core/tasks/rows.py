@@ -1,6 +1,9 @@
-"""Rows of the task tables, with inputs and outputs as a signature.
+"""Tables of task types. Each has two lines: `name | inputs -> outputs | aliases`, and its description.
 
-    task_rows("vision", ("image-to-image", "image, change?, mask? -> image", "Change an image, …"))
+    task_rows("vision", '''
+    image-to-image | image, change?, mask? -> image
+        Change an image, following a text if one is given.
+    ''')
 
 `?` marks an optional argument. `change` is an argument `text` with the description "what to change".
 """
@@ -41,14 +44,15 @@ _ARGS = {
 """The arguments of signatures, by their name there; plans use `Arg.name`."""
 
 
-def task_rows(category: Category, *rows: tuple[str, ...], **common: Any) -> tuple[TaskSpec, ...]:
-    """The task types of rows (name, signature, description[, aliases]); `common` are fields of all."""
-    return tuple(_spec(category, *row, **common) for row in rows)
+def task_rows(category: Category, table: str, **common: Any) -> tuple[TaskSpec, ...]:
+    """The task types of a table; `common` are fields of all."""
+    lines = table.strip().splitlines()
+    pairs = zip(lines[::2], lines[1::2], strict=True)
+    return tuple(_spec(category, head, description.strip(), **common) for head, description in pairs)
 
 
-def _spec(
-    category: Category, name: str, signature: str, description: str, aliases: str = "", **common: Any
-) -> TaskSpec:
+def _spec(category: Category, head: str, description: str, **common: Any) -> TaskSpec:
+    name, signature, aliases = (part.strip() for part in f"{head} |".split("|")[:3])
     inputs, outputs = (_split(side) for side in signature.split("->"))
     args = (replace(_ARGS[key.removesuffix("?")], required=not key.endswith("?")) for key in inputs)
     kinds: Any = outputs  # checked by `register_task`

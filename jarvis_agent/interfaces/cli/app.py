@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 
     from jarvis_agent.agent.agent import JarvisAgent
     from jarvis_agent.core.settings import Settings
+    from jarvis_agent.selection.model_registry import ModelRegistry
 
 T = TypeVar("T", bound="BaseModel")
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+
+_LATER = ("ui", "mcp")
+"""Commands that are not available yet. Their names are not taken as requests."""
 
 _EPILOG = """\b
 Examples:
@@ -50,20 +54,21 @@ class _DefaultCommandGroup(TyperGroup):
         shared = [arg for arg in args[:end] if arg == "--debug"]
         args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
         if args and args[0] not in {*self.commands, "--help", "-h", "--version"}:
-            if args[0] != "--":
-                self._reject_command_name(args)
+            self._reject_command_name(args)
             args = ["ask", *args]
         return super().parse_args(ctx, [*shared, *args])
 
     def _reject_command_name(self, args: list[str]) -> None:
-        """Fail if the only word is a misspelt command, or one that stands after its options."""
+        """Fail at a later command, a misspelt one, or one that stands after its options."""
         from difflib import get_close_matches
 
+        if args[0] in _LATER:
+            _fail(f'"jarvis {args[0]}" is not available yet; as a request: jarvis -- "…"', USAGE_ERROR)
         words = [arg for arg in args if not arg.startswith("-")]
-        close = get_close_matches(words[0], self.commands, n=1, cutoff=0.75) if len(words) == 1 else []
-        if close:
-            advice = f'did you mean "jarvis {close[0]} …"? If it is a request: jarvis -- "{words[0]}"'
-            _fail(f'"{words[0]}" is not a request; {advice}', USAGE_ERROR)
+        if args[0] != "--" and len(words) == 1:
+            for close in get_close_matches(words[0], self.commands, n=1, cutoff=0.75):
+                advice = f'did you mean "jarvis {close} …"? As a request: jarvis -- "{words[0]}"'
+                _fail(f'"{words[0]}" is not a request; {advice}', USAGE_ERROR)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. A JarvisError becomes one line on stderr and an exit code."""
@@ -186,7 +191,7 @@ def tasks(as_json: AsJson = False) -> None:
     """List the task types and the models that can run them here."""
     from jarvis_agent.interfaces.cli import listing
 
-    _print(listing.list_tasks(_settings()), listing.task_table, as_json)
+    _print(_ask_registry(listing.list_tasks), listing.task_table, as_json)
 
 
 @app.command()
@@ -198,7 +203,8 @@ def models(
     """List the candidate models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    _print(listing.list_models(task, _settings(policy)), listing.model_table, as_json)
+    found = _ask_registry(lambda registry: listing.list_models(task, registry), policy)
+    _print(found, listing.model_table, as_json)
 
 
 @app.command()
@@ -253,6 +259,19 @@ def _set_up_output(debug: bool) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], policy: str | None = None) -> T:
+    import asyncio
+    from contextlib import aclosing
+
+    from jarvis_agent.selection.model_registry import ModelRegistry
+
+    async def asking() -> T:
+        async with aclosing(ModelRegistry(_settings(policy))) as registry:
+            return await ask(registry)
+
+    return asyncio.run(asking())
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:

@@ -157,53 +157,38 @@ def _print_interrupted(run: Run, *, as_json: bool) -> None:
 
 def chat(agent: Agent) -> bool:
     """Run one request per line until the input ends. Return whether any succeeded, or none was made."""
+    thread = {"configurable": {"thread_id": uuid.uuid4().hex}}
+    files: list[str] = []
+    outcomes: list[bool] = []
+    model = agent.model_name or "no language model: requests are planned offline"
+    typer.echo(f"jarvis ({clean(model)}). Type /help for help.", err=True)
     with _event_loop(agent) as runner:
-        conversation = _Chat(agent, runner)
         for line in _input_lines():
-            if not conversation.handle(line):
+            if line in _QUIT:
                 break
-    return conversation.answers > 0 or conversation.requests == 0
+            if line == "/help":
+                typer.echo(CHAT_HELP)
+            elif line == "/files":
+                typer.echo("\n".join(files) or "No files yet.")
+            elif re.fullmatch(r"/[a-z]+", line):
+                typer.echo(f"There is no command {line}; /help lists them.", err=True)
+            elif line:
+                run = _chat_turn(runner, agent, line, thread)
+                outcomes.append(answered(line, run))
+                files += [clean(str(file.path)) for file in run.resources if file.path is not None]
+    return any(outcomes) or not outcomes
 
 
-class _Chat:
-    """One chat: its thread in the agent's memory, and its files."""
-
-    def __init__(self, agent: Agent, runner: asyncio.Runner) -> None:
-        self._agent = agent
-        self._runner = runner
-        self._config = {"configurable": {"thread_id": uuid.uuid4().hex}}
-        self._files: list[str] = []
-        self.requests = self.answers = 0
-        model = agent.model_name or "no language model: requests are planned offline"
-        typer.echo(f"jarvis ({clean(model)}). Type /help for help.", err=True)
-
-    def handle(self, line: str) -> bool:
-        """Run a request or a command. Return whether the chat continues."""
-        if line in _QUIT:
-            return False
-        if line == "/help":
-            typer.echo(CHAT_HELP)
-        elif line == "/files":
-            typer.echo("\n".join(self._files) or "No files yet.")
-        elif re.fullmatch(r"/[a-z]+", line):
-            typer.echo(f"There is no command {line}; /help lists them.", err=True)
-        elif line:
-            self._ask(line)
-        return True
-
-    def _ask(self, line: str) -> None:
-        self.requests += 1
-        try:
-            run = self._runner.run(_run(self._agent, {"input": line}, self._config, as_json=False))
-        except KeyboardInterrupt:
-            if not sys.stdin.isatty():
-                raise
-            return
-        except JarvisError as error:
-            typer.echo(clean(str(error)), err=True)
-            return
-        self.answers += answered(line, run)
-        self._files.extend(clean(str(file.path)) for file in run.resources if file.path is not None)
+def _chat_turn(runner: asyncio.Runner, agent: Agent, line: str, thread: Any) -> Run:
+    """Run one request of a chat. The Run is empty if it failed, or was interrupted in a terminal."""
+    try:
+        return runner.run(_run(agent, {"input": line}, thread, as_json=False))
+    except KeyboardInterrupt:
+        if not sys.stdin.isatty():
+            raise
+    except JarvisError as error:
+        typer.echo(clean(str(error)), err=True)
+    return Run()
 
 
 def _input_lines() -> Iterator[str]:

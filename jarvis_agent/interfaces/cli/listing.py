@@ -1,15 +1,12 @@
 """`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables.
 
-console.print(task_table(list_tasks(settings)))
-console.print(model_table(list_models("object-detection", settings)))
+console.print(task_table(await list_tasks(registry)))
+console.print(model_table(await list_models("object-detection", registry)))
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
 
 from pydantic import Field
 from rich.console import Group, RenderableType
@@ -19,14 +16,11 @@ from rich.text import Text
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError, NoCandidateError
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.selection.model_registry import ModelRegistry
-
-T = TypeVar("T")
 
 _COPIED_COLUMNS = {"task", "model"}
 """Columns that are not wrapped in a narrow terminal, so that their words can be copied."""
@@ -71,29 +65,7 @@ class ModelList(Frozen):
     notes: list[str] = Field(default_factory=list)
 
 
-def list_tasks(settings: Settings) -> TaskList:
-    """Return every task type with what would run it."""
-    return asyncio.run(_closing(ModelRegistry(settings), tasks_of))
-
-
-def list_models(name: str, settings: Settings) -> ModelList:
-    """Return the models for a task, whose name may be any known spelling.
-
-    Raises:
-        ConfigError: there is no such task; the message suggests similar names.
-    """
-    spec = known_task(name)
-    return asyncio.run(_closing(ModelRegistry(settings), lambda registry: models_of(registry, spec)))
-
-
-async def _closing(registry: ModelRegistry, ask: Callable[[ModelRegistry], Awaitable[T]]) -> T:
-    try:
-        return await ask(registry)
-    finally:
-        await registry.aclose()
-
-
-async def tasks_of(registry: ModelRegistry) -> TaskList:
+async def list_tasks(registry: ModelRegistry) -> TaskList:
     """Return every task type with what would run it. Nothing is loaded or downloaded."""
     available = await registry.available_tasks()
     lines = [
@@ -111,11 +83,15 @@ async def tasks_of(registry: ModelRegistry) -> TaskList:
     return TaskList(tasks=lines)
 
 
-async def models_of(registry: ModelRegistry, spec: TaskSpec) -> ModelList:
-    """Return the models for a task, best first."""
-    task, context = Task(task=spec.name, id=0), RunContext(request="")
+async def list_models(name: str, registry: ModelRegistry) -> ModelList:
+    """Return the models for a task, best first. Its name may be any known spelling.
+
+    Raises:
+        ConfigError: there is no such task; the message suggests similar names.
+    """
+    spec = known_task(name)
     try:
-        selection = await registry.selector.select(task, spec, context)
+        selection = await registry.selector.select(Task(task=spec.name, id=0), spec, RunContext(request=""))
     except NoCandidateError as error:
         return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
     selected = find_task(selection.task) or spec

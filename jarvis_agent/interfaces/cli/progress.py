@@ -139,13 +139,9 @@ def _tree(rows: Sequence[TaskProgress], now: float) -> Tree:
     """Each task below the last of its dependencies."""
     tree = Tree(Text(f"Plan: {len(rows)} task{'' if len(rows) == 1 else 's'}", "bold"))
     nodes: dict[int, Tree] = {}
-    remaining = {row.task.id: row for row in rows}
-    while remaining:
-        ready = [row for row in remaining.values() if not remaining.keys() & set(row.task.deps)]
-        for row in ready or list(remaining.values())[:1]:
-            parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
-            nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now))
-            del remaining[row.task.id]
+    for row in rows:
+        parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
+        nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now))
     return tree
 
 

@@ -15,9 +15,8 @@ import json
 import signal
 import sqlite3
 import sys
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.cli.progress import make_console, plan_tree
-from jarvis_agent.media.store import ResourceStore
+from jarvis_agent.media.run_directory import RunDirectory
 from jarvis_agent.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -144,36 +143,30 @@ async def open_runs(settings: Settings, name: str | None) -> AsyncIterator[BaseC
     except ImportError as error:
         raise MissingExtraError("--resume", "durable") from error
     folder = settings.output_dir
-    await asyncio.to_thread(ResourceStore(settings, directory=folder).prepare)
+    await asyncio.to_thread(RunDirectory(settings, folder).prepare)
     try:
-        with _locked(folder, name):
+        with _lock(folder, name):
             async with AsyncSqliteSaver.from_conn_string(str(folder / RUNS_FILE)) as saver:
                 yield saver
     except sqlite3.Error as error:
-        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        advice = "free some space, or choose another --out" if full else "move the file away"
-        raise ConfigError(f"{folder / RUNS_FILE} cannot be read or written ({error}); {advice}") from error
+        raise ConfigError(
+            f"{folder / RUNS_FILE} cannot be read or written ({error}); move it away, or choose another --out"
+        ) from error
 
 
-@contextmanager
-def _locked(folder: Path, name: str) -> Iterator[None]:
+def _lock(folder: Path, name: str) -> AbstractContextManager[Any]:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder / "locks" / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock", timeout=0)
+    locks = folder / "locks"
     try:
-        Path(lock.lock_file).parent.mkdir(exist_ok=True)
-        lock.acquire()
+        locks.mkdir(exist_ok=True)
+        return FileLock(locks / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock").acquire(timeout=0)
     except Timeout as error:
         raise ConfigError(
             f"another process works on the run {name}; wait for it, or choose another name"
         ) from error
     except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"{folder} cannot be written ({reason}); choose another --out") from error
-    try:
-        yield
-    finally:
-        lock.release()
+        raise ConfigError(f"{locks} cannot be written ({error}); choose another --out") from error
 
 
 def _note(line: str) -> None:
@@ -184,15 +177,11 @@ def _note(line: str) -> None:
 @contextmanager
 def _immediate_ctrl_c() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt at once; asyncio's handler waits for the blocked event loop."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        if previous is not None:  # None: the handler was not set from Python.
-            signal.signal(signal.SIGINT, previous)
+        signal.signal(signal.SIGINT, previous)
 
 
 def ask_for_approval(shown: dict[str, Any]) -> Any:

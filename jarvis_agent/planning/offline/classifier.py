@@ -26,7 +26,7 @@ from jarvis_agent.planning.offline.phrases import DATA, bank_name, clause_classe
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
 if TYPE_CHECKING:
-    from jarvis_agent.backends.starter.embeddings import Floats, MiniLM
+    from jarvis_agent.backends.starter.embeddings import Floats, StarterEmbeddings
 
 NONE = "none"
 """The class of clauses that ask for no task."""
@@ -80,7 +80,7 @@ class ClauseModel:
 class Classifier:
     """The stored models and the embedder. Thread-safe."""
 
-    def __init__(self, embedder: MiniLM) -> None:
+    def __init__(self, embedder: StarterEmbeddings) -> None:
         self._embedder = embedder
         self._vectors: dict[tuple[str, ...], Floats] = {}
 
@@ -192,7 +192,7 @@ def load_classifier(settings: Settings) -> Classifier:
     Raises:
         MissingExtraError: the sentence embeddings are not installed.
     """
-    return _load(load_embedder(settings).load())
+    return _load(load_embedder(settings))
 
 
 def clause_features(vectors: Floats, texts: Sequence[str]) -> Floats:

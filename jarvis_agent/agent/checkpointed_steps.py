@@ -1,11 +1,11 @@
-"""Steps of a run. With a checkpointer, each is done once: its result is committed before anything uses it.
+"""CheckpointedSteps: each step of a run is done once, and its result is committed before anything uses it.
 
-    steps = Steps()                                         # does every step, and stores nothing
-    steps = Steps(saver, config)                            # inside a LangGraph node with a checkpointer
+    steps = CheckpointedSteps()                             # does every step, and stores nothing
+    steps = CheckpointedSteps(saver, checkpoint)            # see `checkpoints.steps_of_node`
     plan = await steps.run_once("plan", make_plan, PLAN)    # made now, or what was stored when it was made
 
-The result of a step is a pending write of the checkpoint in which the node started. LangGraph's own tasks
-hand a result on while it is still being written.
+The result of a step is a pending write of the checkpoint in which the graph's node started. LangGraph's own
+tasks hand a result on while it is still being written.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ _USAGES = TypeAdapter(dict[str, Usage])
 _RESULT = TypeAdapter(TaskResult)
 
 
-class Steps:
-    """The steps of one run. They are identified by name."""
+class CheckpointedSteps:
+    """The steps of one run, identified by name. Without a checkpointer nothing is stored."""
 
     def __init__(
-        self, saver: BaseCheckpointSaver[Any] | None = None, config: RunnableConfig | None = None
+        self, saver: BaseCheckpointSaver[Any] | None = None, checkpoint: RunnableConfig | None = None
     ) -> None:
-        """`saver` stores the steps; `config` is that of a LangGraph node. Without them nothing is stored."""
         self.meter = UsageMeter()
         self._saver = saver
-        self._checkpoint = _checkpoint_of(config) if config is not None else {}
+        self._checkpoint = checkpoint or {}
         self._stored: dict[str, Any] | None = None
 
     @property
@@ -96,16 +95,3 @@ def stored_steps(found: CheckpointTuple | None) -> dict[str, Any]:
     """The stored steps of a checkpoint by name, as {step, value, usage}."""
     writes = (found.pending_writes if found is not None else None) or []
     return {value["step"]: value for _, channel, value in writes if channel == _CHANNEL}
-
-
-def _checkpoint_of(config: RunnableConfig) -> RunnableConfig:
-    """The checkpoint in which a node started. Its namespace precedes the node's own."""
-    configurable = config["configurable"]
-    namespace = configurable["checkpoint_ns"].rpartition("|")[0]
-    return {
-        "configurable": {
-            "thread_id": configurable["thread_id"],
-            "checkpoint_ns": namespace,
-            "checkpoint_id": configurable["checkpoint_map"][namespace],
-        }
-    }

@@ -1,0 +1,98 @@
+"""The directory that a run writes to, `outputs/<run id>/` by default."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.media.detect import detect_suffix
+
+
+class RunDirectory:
+    """A directory, its unique file names, and its end. Every method is thread-safe, and blocks.
+
+    The constructor does not touch the disk. `path` is absolute.
+    """
+
+    def __init__(self, settings: Settings, path: Path | None = None) -> None:
+        """`path` is that of an interrupted run; by default, a new one below `settings.output_dir`."""
+        run_id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(8)}"
+        self.path = (path or settings.output_dir / run_id).absolute()
+        self._taken: set[str] = set()
+        self._is_prepared = False
+        self._is_closed = False
+        self._lock = threading.RLock()
+
+    def prepare(self) -> None:
+        """Create the directory, so that a wrong output directory is reported before any work is done.
+
+        Files of an interrupted run are kept, and their names are not reused.
+
+        Raises:
+            InputError: the directory cannot be created.
+        """
+        try:
+            with self._lock:
+                # The run may have been stopped meanwhile; a directory created now would stay behind.
+                if not (self._is_prepared or self._is_closed):
+                    self.path.mkdir(parents=True, exist_ok=True)
+                    self._taken.update(path.name for path in self.path.iterdir())
+                    self._is_prepared = True
+        except OSError as error:
+            raise InputError(
+                f"the output directory {self.path} cannot be created ({error.strerror or error}); "
+                "choose another one with --out or JARVIS_OUTPUT_DIR"
+            ) from error
+
+    def new_path(self, suffix: str, stem: str = "file") -> Path:
+        """An unused path; `suffix` starts with a dot, as in ".png"."""
+        stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "file"
+        with self._lock:
+            self.prepare()
+            name, number = f"{stem}{suffix}", 1
+            while name in self._taken:
+                number += 1
+                name = f"{stem}-{number}{suffix}"
+            self._taken.add(name)
+        return self.path / name
+
+    def save_input(self, content: bytes, mime: str) -> Path:
+        """Write a file named after its content, so that a resumed plan finds it under the same name.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        path = self.path / f"input-{digest}{detect_suffix(content, mime)}"
+        self.prepare()
+        with disk_errors("an attached file"):
+            # An interrupted run may have written a part of it.
+            if not path.is_file() or path.read_bytes() != content:
+                path.write_bytes(content)
+        return path
+
+    def close(self) -> None:
+        """Remove the directory if it is empty. `prepare` does not create it afterwards."""
+        with self._lock, suppress(OSError):
+            self._is_closed = True
+            self.path.rmdir()
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn an `OSError` while `what` is written into an `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{what} cannot be written: {error}; "
+            "check the output directory (JARVIS_OUTPUT_DIR) and the space on its disk"
+        ) from error
