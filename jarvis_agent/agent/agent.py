@@ -225,19 +225,16 @@ class JarvisAgent(Runnable[Any, Run]):
         """
 
         async def arun(request: str, files: list[str] | None = None) -> tuple[str, Run]:
-            return await answer(request, files, ensure_config())
-
-        def run(request: str, files: list[str] | None = None) -> tuple[str, Run]:
-            return run_sync(answer, request, files, ensure_config())
-
-        async def answer(request: str, files: list[str] | None, config: RunnableConfig) -> tuple[str, Run]:
             # This run is no turn of the other agent's thread.
-            child: RunnableConfig = {**config, "configurable": {}}
+            config: RunnableConfig = {**ensure_config(), "configurable": {}}
             try:
-                run = await self.ainvoke({"input": request, "files": files or []}, child)
+                answered = await self.ainvoke({"input": request, "files": files or []}, config)
             except InputError as error:
                 raise ToolException(str(error)) from error
-            return run.answer, run
+            return answered.answer, answered
+
+        def run(request: str, files: list[str] | None = None) -> tuple[str, Run]:
+            return run_sync(arun, request, files)
 
         return StructuredTool.from_function(
             run,

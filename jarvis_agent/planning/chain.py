@@ -30,18 +30,13 @@ from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.example_selector import open_selector
-from jarvis_agent.planning.examples import Example
+from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import (
-    TextSimilarity,
-    available_names,
-    select_tools,
-    should_filter_tools,
-)
+from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
@@ -176,7 +171,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         used = {name for example in examples for name in available_names(example.tasks, request.specs)}
         if not lists_tasks(self.prompts.plan):
             return {name: spec for name, spec in request.specs.items() if name in used}
-        if should_filter_tools(self.client.model, self.settings):
+        if self.window < LONG_CONTEXT:
             return dict(select_tools(request, self.similarity, keep=used))
         return dict(request.specs)
 

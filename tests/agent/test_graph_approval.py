@@ -12,12 +12,11 @@ import pytest
 pytest.importorskip("langgraph")
 
 from durable_agents import ONE_BY_ONE, THREAD, counting_agent, stop_when
-from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from small_agents import block, picture, plan, small_agent
+from small_agents import plan
 
-from jarvis_agent import JarvisAgent, Plan, Run, Settings, Task
+from jarvis_agent import JarvisAgent, Plan, Run, Task
 from jarvis_agent.core.errors import ConfigError
 
 TWO = {"task": "count", "id": 0, "dep": [-1], "args": {"text": "two"}}
@@ -116,43 +115,21 @@ async def test_after_an_invalid_decision_the_plan_is_shown_again(
     assert calls == ["two"]
 
 
-async def test_an_attachment_is_kept_while_the_plan_waits(tmp_path: Path) -> None:
-    attached = block(picture(tmp_path / "a.png"), mime="image/png")
-    message = HumanMessage([{"type": "text", "text": "What is in it?"}, attached])
-
-    def describe_it(messages: Any) -> str:
-        name = next(word for word in messages[-1].text.replace('"', " ").split() if word.startswith("input-"))
-        return plan(("image-to-text", [], {"image": name}))
-
-    agent, _, _ = small_agent(describe_it, settings=Settings(output_dir=tmp_path / "out"))
-    durable = agent.with_checkpointer(InMemorySaver(), approve=True)
-    assert [event.kind async for event in durable.events([message], THREAD)] == []
-    run = await decide(durable, True)
-    assert [result.error for result in run.results] == [None]
-    assert len(list((tmp_path / "out").rglob("input*"))) == 1
-
-
-@pytest.mark.parametrize("approve", [True, False])
-async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path: Path, approve: bool) -> None:
-    calls: list[str] = []
-    saver, stuck = InMemorySaver(), asyncio.Event()
-    agent = counting_agent(tmp_path, calls, stuck=stuck)
-    first = agent.with_checkpointer(saver, approve=True)
-    waiting = await first.ainvoke("count", THREAD)
-    assert ([task.id for task in waiting.plan.tasks], waiting.results, waiting.answer) == ([0], [], "")
-    await stop_when(stuck, first, Command(resume=plan(*ONE_BY_ONE)))
-    second = agent.with_checkpointer(saver, approve=approve)
-    assert await second.waiting(THREAD) is None
-    run = await second.ainvoke(None, THREAD)
-    assert [result.output for result in run.results] == ["one!", "one!!"]
-    assert calls == ["one", "one!", "one!"]
-
-
-async def test_a_run_started_without_approval_needs_none_when_it_resumes(tmp_path: Path) -> None:
-    calls: list[str] = []
-    saver, stuck = InMemorySaver(), asyncio.Event()
-    agent = counting_agent(tmp_path, calls, *ONE_BY_ONE, stuck=stuck)
-    await stop_when(stuck, agent.with_checkpointer(saver), "count")
-    run = await agent.with_checkpointer(saver, approve=True).ainvoke(None, THREAD)
-    assert [result.output for result in run.results] == ["one!", "one!!"]
-    assert calls == ["one", "one!", "one!"]
+async def test_a_decision_holds_whether_or_not_the_resuming_agent_asks(tmp_path: Path) -> None:
+    """So does a run that was started without approval."""
+    for asks, resumes_asking in ((True, True), (True, False), (False, True)):
+        calls: list[str] = []
+        saver, stuck = InMemorySaver(), asyncio.Event()
+        agent = counting_agent(tmp_path, calls, *([] if asks else ONE_BY_ONE), stuck=stuck)
+        first = agent.with_checkpointer(saver, approve=asks)
+        request: Any = "count"
+        if asks:
+            waiting = await first.ainvoke("count", THREAD)
+            assert ([task.id for task in waiting.plan.tasks], waiting.results) == ([0], [])
+            request = Command(resume=plan(*ONE_BY_ONE))
+        await stop_when(stuck, first, request)
+        second = agent.with_checkpointer(saver, approve=resumes_asking)
+        assert await second.waiting(THREAD) is None
+        run = await second.ainvoke(None, THREAD)
+        assert [result.output for result in run.results] == ["one!", "one!!"]
+        assert calls == ["one", "one!", "one!"]

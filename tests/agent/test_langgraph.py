@@ -13,41 +13,18 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from PIL import Image
+from small_agents import plan, small_agent
 
-from jarvis_agent import JarvisAgent, Resource, Run, Settings, hf_tools
+from jarvis_agent import Resource, Run, Settings, hf_tools
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CAT = str(EXAMPLES / "cat.jpg")
-PLAN = [
-    {"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": CAT}},
-    {"task": "canny-control", "id": 1, "dep": [-1], "args": {"image": CAT}},
-]
+DRAW = {"canny-control": Image.new("L", (8, 8))}
 IN_THREAD: RunnableConfig = {"configurable": {"thread_id": "a chat"}}
-
-
-def experts() -> dict[str, Any]:
-    """One expert for each task of the plan, as arguments of an agent or of tools."""
-    tasks = ("image-to-text", "canny-control")
-    results = {"image-to-text": [{"generated_text": "a tabby cat"}], "canny-control": Image.new("L", (8, 8))}
-    return {
-        "sources": [FakeSource([fake_candidate(task) for task in tasks])],
-        "backends": [FakeBackend(results)],
-    }
-
-
-@pytest.fixture
-def llm() -> ScriptedLLM:
-    return ScriptedLLM({"plan": json.dumps(PLAN), "respond": "It is a tabby cat."})
-
-
-@pytest.fixture
-def agent(llm: ScriptedLLM, tmp_path: Path) -> Iterator[JarvisAgent]:
-    with JarvisAgent(model=llm, settings=Settings(output_dir=tmp_path), **experts()) as made:
-        yield made
+pytestmark = pytest.mark.usefixtures("home")
 
 
 class State(MessagesState):
@@ -56,38 +33,26 @@ class State(MessagesState):
     run: dict[str, Any]
 
 
-def graph_of(agent: JarvisAgent, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """A graph whose only node is the agent."""
+def update(run: Run) -> dict[str, Any]:
+    return {"messages": run.messages, "run": run.model_dump(mode="json")}
 
-    def update(run: Run) -> dict[str, Any]:
-        return {"messages": [AIMessage(run.answer)], "run": run.model_dump(mode="json")}
 
-    graph = StateGraph(State)
-    graph.add_node("jarvis", agent | update, input_schema=MessagesState)
-    graph.add_edge(START, "jarvis")
-    graph.add_edge("jarvis", END)
-    return graph.compile(**options)
+def test_the_agent_is_a_node_that_streams_and_whose_run_a_checkpoint_keeps() -> None:
+    agent, _, _ = small_agent(plan(("canny-control", [], {"image": CAT})), DRAW)
+    graph = StateGraph(State).add_node("jarvis", agent | update, input_schema=MessagesState)
+    compiled = graph.add_edge(START, "jarvis").compile(checkpointer=InMemorySaver())
+    with agent:
+        streamed = list(compiled.stream(message(f"Draw {CAT}"), IN_THREAD, stream_mode="messages"))
+    pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]
+    assert len([piece for piece in pieces if piece]) > 1
+    assert "".join(pieces) == "It is done."
+    state = compiled.get_state(IN_THREAD).values
+    assert state["messages"][-1].text == "It is done."
+    assert Run.model_validate(state["run"]).results[0].resources[0].to_pil().size == (8, 8)
 
 
 def message(text: str = f"What is in {CAT}?") -> dict[str, list[BaseMessage]]:
     return {"messages": [HumanMessage(text)]}
-
-
-def test_the_agent_is_a_node_whose_run_a_checkpoint_keeps(agent: JarvisAgent) -> None:
-    graph = graph_of(agent, checkpointer=InMemorySaver())
-    state = graph.invoke(message(), IN_THREAD)
-    assert state["messages"][-1].text == "It is a tabby cat."
-    assert [result["status"] for result in state["run"]["results"]] == ["ok", "ok"]
-    stored = graph.get_state(IN_THREAD).values["run"]
-    assert stored == state["run"]
-    assert Run.model_validate(stored).results[1].resources[0].to_pil().size == (8, 8)
-
-
-def test_the_graph_streams_the_answer_while_it_is_written(agent: JarvisAgent) -> None:
-    streamed = graph_of(agent).stream(message(), stream_mode="messages")
-    pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]
-    assert len([piece for piece in pieces if piece]) > 1
-    assert "".join(pieces) == "It is a tabby cat."
 
 
 def call_of(tool: str, **args: Any) -> AIMessage:
@@ -97,7 +62,11 @@ def call_of(tool: str, **args: Any) -> AIMessage:
 @pytest.fixture
 def tools(tmp_path: Path) -> Iterator[list[BaseTool]]:
     settings = Settings(output_dir=tmp_path, allowed_dirs=(EXAMPLES,))
-    made = hf_tools(tasks=["image-to-text", "canny-control"], settings=settings, **experts())
+    names = ["image-to-text", "canny-control"]
+    backend = FakeBackend({"image-to-text": "a tabby cat", **DRAW})
+    made = hf_tools(
+        tasks=names, settings=settings, sources=[FakeSource(map(fake_candidate, names))], backends=[backend]
+    )
     yield made
     made[0].close()  # type: ignore[attr-defined]
 

@@ -11,7 +11,6 @@ from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
-    HfHubHTTPError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -147,9 +146,3 @@ def test_the_redirection_ends(hub: HubDouble) -> None:
     with HubDouble() as other, other.redirected():
         assert other.url == constants.ENDPOINT
     assert hub.url == constants.ENDPOINT
-
-
-def test_a_failure_of_the_server_reaches_the_client(hub: HubDouble, api: HfApi) -> None:
-    hub.answer("/api/models/org/detr", status=500, body={"error": "the disk is full"})
-    with pytest.raises(HfHubHTTPError, match="the disk is full"):
-        api.model_info("org/detr")

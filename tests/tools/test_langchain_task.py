@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -89,27 +88,6 @@ async def test_a_tool_with_too_many_abandoned_calls_is_not_called_until_they_end
     for thread in [thread for thread in threading.enumerate() if thread.name == "jarvis-daemon"]:
         await asyncio.to_thread(thread.join)
     assert (await agent.ainvoke("Do it")).ok
-
-
-@pytest.mark.slow
-def test_a_tool_that_hangs_does_not_keep_the_process_alive(tmp_path: Path) -> None:
-    script = f"""
-import sys, threading
-sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(Path(__file__).parents[1])!r}]
-from pathlib import Path
-from langchain_core.tools import tool
-from test_langchain_task import agent_with
-
-@tool
-def stuck(text: str) -> str:
-    "Wait."
-    threading.Event().wait()
-
-with agent_with(stuck, Path({str(tmp_path)!r}), task_timeout=0.2) as agent:
-    print(agent.invoke("Do it").results[0].status)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (0, "failed\n"), done.stderr
 
 
 async def test_a_tool_that_exits_fails_only_its_task(tmp_path: Path) -> None:
