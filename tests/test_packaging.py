@@ -120,6 +120,7 @@ def test_the_extra_all_is_every_extra_but_the_gpl_voice() -> None:
     assert everything.extras == set(extras) - {"all", "dev", "starter-tts"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "unwanted"),
     [

@@ -36,12 +36,6 @@ def numbers(text: str) -> Counter[str]:
     return Counter(re.findall(r"\d+(?:[.,]\d+)*(?: ?(?:[KMG]B|%))?", text))
 
 
-def tables(text: str) -> list[list[list[str]]]:
-    """The cells of the tables in a text, row by row."""
-    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
-    return [[row.strip("|").split("|") for row in table.splitlines()] for table in found]
-
-
 PAIRS = list(zip(sections(ENGLISH), sections(CHINESE), strict=False))
 each_section = pytest.mark.parametrize(
     ("english", "chinese"),
@@ -68,23 +62,6 @@ def test_a_section_has_the_same_links_code_and_numbers(english: str, chinese: st
     assert Counter(links(chinese)) == Counter(links(english))
     assert inline_code(chinese) == inline_code(english)
     assert numbers(chinese) == numbers(english)
-
-
-@each_section
-def test_a_table_has_the_same_rows_with_the_same_code_and_numbers(english: str, chinese: str) -> None:
-    ours, theirs = tables(english), tables(chinese)
-    assert [[len(row) for row in table] for table in theirs] == [
-        [len(row) for row in table] for table in ours
-    ]
-    cells, translated = ([cell for table in page for row in table for cell in row] for page in (ours, theirs))
-    assert [inline_code(cell) for cell in translated] == [inline_code(cell) for cell in cells]
-    assert [numbers(cell) for cell in translated] == [numbers(cell) for cell in cells]
-
-
-def test_the_targets_of_links_exist() -> None:
-    local = re.findall(r"\]\((?!https://)([^)\s]+)\)", CHINESE.read_text(encoding="utf-8"))
-    assert local
-    assert not [link for link in local if not (ROOT / link).exists()]
 
 
 def test_each_page_links_to_the_other() -> None:

@@ -48,14 +48,10 @@ def choosing(choose: Chooser) -> Iterator[None]:
 
 
 def place(settings: Settings, size: int | None = None) -> Any:
-    """The torch.device for a model that is loaded now; of several GPUs the one with the most room.
+    """The device for a model of `size` bytes (None: unknown); of several GPUs the one with the most room.
 
-    Args:
-        size: bytes of the model. A model larger than every GPU's limit is placed on the CPU, unless the
-            settings name a device. None: the device that computes, before the size is known.
-
-    Raises:
-        ConfigError: the device in the settings does not exist here.
+    A model larger than every GPU's limit is placed on the CPU, unless the settings name a device. Raises
+    ConfigError if that device does not exist here.
     """
     import torch
 
@@ -105,11 +101,7 @@ def _first_that_holds(limits: Mapping[str, int], size: int | None) -> str | None
 
 
 def pick_device(wanted: str) -> Any:
-    """The torch.device for a setting; "auto" is the first GPU, Apple's GPU, or the CPU.
-
-    Raises:
-        ConfigError: there is no such device here.
-    """
+    """The torch.device for a setting; "auto" is the first GPU, Apple's GPU, or the CPU."""
     import torch
 
     if wanted == "auto":
@@ -125,11 +117,7 @@ def pick_device(wanted: str) -> Any:
 
 
 def pick_dtype(wanted: str, device: Any) -> Any:
-    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that supports it, float32 elsewhere.
-
-    Raises:
-        ConfigError: there is no such dtype.
-    """
+    """The torch.dtype for a setting; "auto" is bfloat16 on a GPU that supports it, float32 elsewhere."""
     import torch
 
     if wanted == "auto":
@@ -142,7 +130,7 @@ def pick_dtype(wanted: str, device: Any) -> Any:
 
 
 def computes_in_half(settings: Settings) -> bool:
-    """Whether models compute in 16 bits, so that 16-bit weights suffice. Raises as `pick_device`."""
+    """Whether models compute in 16 bits, so that 16-bit weights suffice."""
     return bool(pick_dtype(settings.dtype, pick_device(settings.device)).itemsize == 2)
 
 

@@ -61,10 +61,8 @@ class FileBackend(LocalBackend):
         """Load the candidate.
 
         Raises:
-            MissingExtraError: an optional package is not installed.
             UnsupportedError: the model is absent, forbidden, damaged, or of a kind that does not do the task.
-            TransientError: the download failed.
-            ConfigError: the device or dtype of the settings does not exist here.
+            JarvisError: a package, the device or the dtype does not exist here, or the download failed.
         """
         if missing := self.lacking(candidate):
             raise missing

@@ -92,14 +92,9 @@ class ModelTable:
         return fits_a_gpu and self._fits(RAM, used, expected + size)
 
     def choose_gpu(self, entry: ModelEntry, limits: Bytes, size: int | None) -> str | None:
-        """Reserve the GPU with the most room for a model that is being loaded; idle models make way.
+        """Reserve the GPU with the most room for `size` bytes (None: unknown); idle models make way.
 
-        Args:
-            limits: the limit of each GPU.
-            size: bytes of the model; None: unknown, which fits everywhere.
-
-        Returns:
-            None if the model is larger than every limit.
+        Returns None if the model is larger than every limit.
         """
         self.limits.update(limits)
         entry.placed = {}

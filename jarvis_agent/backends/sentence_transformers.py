@@ -162,7 +162,6 @@ class SentenceTransformersBackend(FileBackend):
 
 
 def _model_type(folder: Path) -> str:
-    """Return the name of the library's class for the model in a folder."""
     if (folder / "modules.json").is_file():
         stated = read_json(folder / "config_sentence_transformers.json").get("model_type")
         return stated if isinstance(stated, str) else _EMBEDDER

@@ -3,7 +3,6 @@ r"""Clean and shorten text.
 clean("\x1b[31mred\x1b[0m")             # "red": no escape sequences or control characters
 replace_surrogates("one \ud800")        # "one \ufffd": text that can be encoded
 brief_text("a long\nmessage …", 300)    # one line of at most 300 characters
-first_tokens("a description …", 80)     # one line of about 80 tokens
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ _DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_TOKEN = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]{1,4}|[^\s]")
 
 
 def clean(text: str) -> str:
@@ -51,21 +49,9 @@ def replace_surrogates_in(data: Any) -> Any:
 
 
 def brief_text(text: str, limit: int = 300) -> str:
-    """A text on one line, cut at the end of a word after at most `limit` characters."""
+    """A text on one line, cut after at most `limit` characters, at the end of a word if one is near."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else line[:limit].rsplit(" ", 1)[0] + " …"
-
-
-def first_tokens(text: str, limit: int = 80) -> str:
-    """A text on one line, cut after about `limit` tokens of a language model.
-
-    The number of tokens is estimated: four letters of a word count as one, and so does any other character.
-    """
-    line = " ".join(text.split())
-    tokens = list(_TOKEN.finditer(line))
-    if len(tokens) <= limit:
+    if len(line) <= limit:
         return line
-    cut = tokens[limit].start()
-    kept = line[:cut]
-    in_a_word = line[cut - 1 : cut + 1].isascii() and not kept.endswith(" ")
-    return (kept.rsplit(" ", 1)[0] if in_a_word else kept).rstrip() + " …"
+    space = line.rfind(" ", max(0, limit - 30), limit + 1)  # Chinese has none.
+    return f"{line[: space if space > 0 else limit]} …"

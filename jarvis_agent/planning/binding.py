@@ -114,9 +114,9 @@ class _Binding:
         args: dict[str, list[Any]] = {}
         for name, value in self._draft.args.items():
             arg = spec.arg(name)
-            if values := self._values(value, arg) if arg else [self._inside(value, "any")]:
+            if values := self._values(value, arg) if arg else [self._substitute(value, "any")]:
                 args[name] = values
-        self._place(args)
+        self._assign(args)
         for arg in spec.inputs:
             if arg.required and arg.name not in args:
                 args[arg.name] = self._values(self._missing(arg), arg)
@@ -135,7 +135,7 @@ class _Binding:
             is_one_value = arg.kind == "table" and not (arg.many or are_texts)
         if is_one_value:
             is_wrapped = arg.kind == "data" and len(items) == 1
-            return [self._inside(items[0] if is_wrapped else value, arg.kind)]
+            return [self._substitute(items[0] if is_wrapped else value, arg.kind)]
         if not arg.many:
             return list(self._items(items, arg))
         if isinstance(value, str) and not refs_in(value):
@@ -153,7 +153,7 @@ class _Binding:
             elif isinstance(item, dict) and arg.kind in _FILES and (len(item) == 1 or refs_in(item)):
                 yield from self._items(item.values() if len(item) == 1 else map(ref, refs_in(item)), arg)
             elif not isinstance(item, str):
-                bound = self._inside(item, arg.kind)
+                bound = self._substitute(item, arg.kind)
                 yield bound if arg.kind == "data" else _as_text(bound)
             elif listed := listed_refs(item):
                 yield from self._refs(listed, arg.kind)
@@ -161,7 +161,7 @@ class _Binding:
                 yield from self._files(item, arg.kind)
             else:
                 yield from _listed_files(item, arg) or [
-                    self._inside(item.strip() if arg.many else item, arg.kind)
+                    self._substitute(item.strip() if arg.many else item, arg.kind)
                 ]
 
     def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
@@ -175,7 +175,7 @@ class _Binding:
             elif part.strip():
                 yield part.strip()
 
-    def _inside(self, value: Any, kind: str) -> Any:
+    def _substitute(self, value: Any, kind: str) -> Any:
         """The value with each reference replaced by the ids that it means."""
         return substitute(value, lambda n: ", ".join(self._refs([n], kind)))
 
@@ -215,13 +215,13 @@ class _Binding:
             seen.update(level)
         return None
 
-    def _place(self, args: dict[str, list[Any]]) -> None:
+    def _assign(self, args: dict[str, list[Any]]) -> None:
         """Give values without a known name to missing arguments of their kind.
 
         A value with another name is only used for a required argument.
         """
         left_out: list[Any] = []
-        for name, value in self._draft.loose:
+        for name, value in self._draft.unassigned:
             kinds = self._kinds(value)
             free = [arg for arg in self._draft.spec.inputs if arg.name not in args]
             fitting = [arg for arg in free if arg.kind in kinds and (arg.required or not name)]

@@ -30,7 +30,7 @@ from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.example_selector import open_selector
-from jarvis_agent.planning.examples import Example
+from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
 from jarvis_agent.planning.output_parser import PlanOutputParser
@@ -38,7 +38,6 @@ from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.retrieval import (
     TextSimilarity,
-    available_names,
     select_tools,
     should_filter_tools,
 )

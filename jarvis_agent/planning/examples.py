@@ -9,7 +9,7 @@ most similar ones are selected.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
@@ -81,23 +81,25 @@ class Example:
         """The plan as the planner would write it: a list, or `{"tasks": […]}` as a JSON schema requires."""
         return json.dumps({"tasks": self.plan} if as_object else self.plan, ensure_ascii=False)
 
-    def uses_only(self, specs: Mapping[str, TaskSpec]) -> bool:
-        """Whether every task of the plan is available."""
-        found = (find_task(name, specs) for name in self.tasks)
-        return all(spec is not None and spec.name in specs for spec in found)
-
     def adapted_to(self, specs: Mapping[str, TaskSpec]) -> Example | None:
         """The example with the names of available tasks; None if one is missing or has other arguments."""
         plan = []
         for task in self.plan:
-            spec = find_task(task["task"], specs)
-            if spec is None or spec.name not in specs:
+            names = available_names([task["task"]], specs)
+            if not names:
                 return None
+            spec = specs[names[0]]
             args = {arg.name: task["args"][arg.name] for arg in spec.inputs if arg.name in task["args"]}
             if not set(spec.required) <= args.keys():
                 return None
             plan.append({**task, "task": spec.name, "args": args})
         return replace(self, plan=plan)
+
+
+def available_names(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
+    """The names that tasks have in `specs`; without those that are not available."""
+    found = (find_task(name, specs) for name in tasks)
+    return [spec.name for spec in found if spec is not None and spec.name in specs]
 
 
 @lru_cache

@@ -32,7 +32,7 @@ from jarvis_agent.llm.budget import (
 from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
 from jarvis_agent.llm.prompts import fill, uses
 from jarvis_agent.llm.usage import STAGE_KEY
-from jarvis_agent.planning.examples import Example
+from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.parser import PlanParseError
 
@@ -64,7 +64,8 @@ def plan_variables(
         window: context window in tokens.
         as_object: show the examples' plans as `{"tasks": […]}`, the form that a JSON schema requires.
     """
-    fitting = _last_that_fit([each for each in examples if each.uses_only(request.specs)], window)
+    available = [one for one in examples if len(available_names(one.tasks, request.specs)) == len(one.plan)]
+    fitting = _last_that_fit(available, window)
     in_text = "\n\n".join(map(_as_text, fitting)) or "(none)"
     values: dict[str, Any] = _task_variables(request.specs) | {
         "demonstrations": in_text,
@@ -100,8 +101,8 @@ def replan_variables(
     Results of finished tasks are named but not shown, so that text in an image or recording cannot ask for
     tasks.
     """
-    done = [_finished(result) for result in results if result.status == "ok"]
-    failed = [_failed(result) for result in results if result.status != "ok"]
+    done = [_outcome(result) for result in results if result.status == "ok"]
+    failed = [_outcome(result) for result in results if result.status != "ok"]
     values = _task_variables(request.specs) | {
         "input": shorten_text(request.text),
         "failed_tasks": shorten_rows(lambda budget: failed),
@@ -120,18 +121,14 @@ def _request_variables(request: PlanRequest) -> dict[str, Truncator]:
     return {
         "input": shorten_text(request.text),
         "files": files,
-        "files_block": _block("files", files) if request.files else _empty,
+        "files_block": _block("files", files, bool(request.files)),
         "chat_log": history,
-        "chat_log_block": _block("chat-log", history) if request.turns else _empty,
+        "chat_log_block": _block("chat-log", history, bool(request.turns)),
     }
 
 
-def _block(tag: str, shorten: Truncator) -> Truncator:
-    return lambda limit: f"<{tag}>\n{shorten(limit)}\n</{tag}>\n"
-
-
-def _empty(limit: int) -> str:
-    return ""
+def _block(tag: str, shorten: Truncator, is_shown: bool) -> Truncator:
+    return lambda limit: f"<{tag}>\n{shorten(limit)}\n</{tag}>\n" if is_shown else ""
 
 
 def _files(files: Iterable[Resource]) -> Truncator:
@@ -181,15 +178,10 @@ def _as_messages(
     return [human, AIMessage(plan, additional_kwargs={STAGE_KEY: "plan"})]
 
 
-def _finished(result: TaskResult) -> dict[str, Any]:
-    made = list(dict.fromkeys(resource.kind for resource in result.resources))
-    return {**_call(result), "made": made}
-
-
-def _failed(result: TaskResult) -> dict[str, Any]:
-    return {**_call(result), "status": result.status, "error": (result.error or "")[:_MAX_ERROR_CHARS]}
-
-
-def _call(result: TaskResult) -> dict[str, Any]:
+def _outcome(result: TaskResult) -> dict[str, Any]:
+    """The call of a task, and the kinds that it made or why it failed."""
     task = result.task
-    return {"task": task.task, "id": task.id, "args": truncate_json(task.args, 100)}
+    call = {"task": task.task, "id": task.id, "args": truncate_json(task.args, 100)}
+    if result.status == "ok":
+        return call | {"made": list(dict.fromkeys(resource.kind for resource in result.resources))}
+    return call | {"status": result.status, "error": (result.error or "")[:_MAX_ERROR_CHARS]}

@@ -32,7 +32,7 @@ _ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
 _DEP_KEYS = ("dep", "deps", "dependson", "dependencies", "dependency", "depend")
 _INPUT_KEYS = ("input", "inputs", "actioninput", "toolinput")
 _ARG_KEYS = ("args", "arguments", "parameters", "params", "kwargs", *_INPUT_KEYS)
-_SLOTS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
+_KEYS = frozenset({*_NAME_KEYS, *_ID_KEYS, *_DEP_KEYS, *_ARG_KEYS})
 
 _LONGEST_ID = 9
 _SIMILAR = 0.5
@@ -50,7 +50,7 @@ class TaskDraft:
         spec: the task type.
         deps: ids in its `dep`.
         args: values by canonical argument name.
-        loose: values without a known name, each with its written name or "".
+        unassigned: values without a known name, each with its written name or "".
         mentions: ids that it refers to, with the kind of the argument ("any" for `deps`).
         notes: what was repaired.
     """
@@ -58,7 +58,7 @@ class TaskDraft:
     spec: TaskSpec
     deps: tuple[int, ...]
     args: Mapping[str, Any]
-    loose: tuple[tuple[str, Any], ...]
+    unassigned: tuple[tuple[str, Any], ...]
     mentions: tuple[tuple[int, str], ...]
     notes: tuple[str, ...]
 
@@ -109,24 +109,24 @@ def _likeness(a: str, b: str) -> float:
 
 def in_a_plan(path: tuple[str, ...]) -> bool:
     """Whether a value under these keys may be a task or a list of tasks, and not a part of a task."""
-    return not any(_plain(key) in _ARG_KEYS or _plain(key) in _DEP_KEYS for key in path)
+    return not any(_plain_key(key) in _ARG_KEYS or _plain_key(key) in _DEP_KEYS for key in path)
 
 
 def is_task(raw: Mapping[str, Any]) -> bool:
     """Whether an object is a task, and not for example a wrapper around tasks."""
-    has_args, has_place = (_slot(raw, keys) is not None for keys in (_ARG_KEYS, (*_ID_KEYS, *_DEP_KEYS)))
-    meant = isinstance(_slot(raw, _NAME_KEYS if has_args else _TASK_KEYS), str) or (has_args and has_place)
+    has_args, has_place = (_field(raw, keys) is not None for keys in (_ARG_KEYS, (*_ID_KEYS, *_DEP_KEYS)))
+    meant = isinstance(_field(raw, _NAME_KEYS if has_args else _TASK_KEYS), str) or (has_args and has_place)
     return meant and not any(
         isinstance(item, dict) and is_task(item)
         for key, value in raw.items()
-        if isinstance(value, list) and _plain(key) not in _ARG_KEYS
+        if isinstance(value, list) and _plain_key(key) not in _ARG_KEYS
         for item in value
     )
 
 
 def written_id(raw: Mapping[str, Any]) -> int | None:
     """The id of a written task; None if it is missing or invalid."""
-    return _as_id(_slot(raw, _ID_KEYS))
+    return _as_id(_field(raw, _ID_KEYS))
 
 
 def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
@@ -137,14 +137,14 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     """
     notes: list[str] = []
     spec = _spec(raw, names, notes)
-    deps = _deps(_slot(raw, _DEP_KEYS), notes)
-    args, loose = _args(raw, spec, notes)
+    deps = _deps(_field(raw, _DEP_KEYS), notes)
+    args, unassigned = _args(raw, spec, notes)
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
-    mentions += [(i, "any") for _, value in loose for i in refs_in(value)]
+    mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
     if len({i for i, _ in mentions}) > MAX_TASKS:
         raise PlanError(f"it refers to more tasks than the {MAX_TASKS} that a plan may have")
-    return TaskDraft(spec, deps, args, loose, tuple(dict.fromkeys(mentions)), tuple(notes))
+    return TaskDraft(spec, deps, args, unassigned, tuple(dict.fromkeys(mentions)), tuple(notes))
 
 
 def kind_of(name: str, spec: TaskSpec) -> str:
@@ -153,19 +153,19 @@ def kind_of(name: str, spec: TaskSpec) -> str:
     return arg.kind if arg else "any"
 
 
-def _slot(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+def _field(raw: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     """The value under the first of these keys."""
-    plain = {_plain(key): value for key, value in raw.items()}
+    plain = {_plain_key(key): value for key, value in raw.items()}
     return next((plain[key] for key in keys if key in plain), None)
 
 
-def _plain(key: str) -> str:
+def _plain_key(key: str) -> str:
     """A key in the form of the tables above: "taskName" and "Task_name" → "taskname"."""
     return "".join(key.replace("_", " ").replace("-", " ").split()).lower()
 
 
 def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpec:
-    name = _slot(raw, _NAME_KEYS)
+    name = _field(raw, _NAME_KEYS)
     if not isinstance(name, str) or not name.strip():
         raise PlanError('it names no task: "task" is missing')
     spec = names.find(name)
@@ -194,7 +194,7 @@ def _as_id(value: Any) -> int | None:
 def _deps(value: Any, notes: list[str]) -> tuple[int, ...]:
     found: dict[int, None] = {}
     unread: list[Any] = []
-    for item in _flat(value):
+    for item in _flatten(value):
         numbers = _numbers(item)
         found |= dict.fromkeys(number for number in numbers if number >= 0)
         if not numbers and str(item).strip().lower() not in _NO_DEP:
@@ -211,12 +211,12 @@ def _numbers(item: Any) -> list[int]:
     return [-1] if item == -1 else [number for number in [_as_id(item)] if number is not None]
 
 
-def _flat(value: Any) -> Iterator[Any]:
+def _flatten(value: Any) -> Iterator[Any]:
     if not isinstance(value, list):
         yield value
         return
     for item in value:
-        yield from _flat(item)
+        yield from _flatten(item)
 
 
 def _args(
@@ -225,23 +225,23 @@ def _args(
     """Arguments by canonical name, and values without one."""
     given: dict[str, list[Any]] = {}
     for name, value in _written_args(raw, spec):
-        if not _is_blank(value):
+        if not _is_empty(value):
             given.setdefault(name, []).append(normalise_references(value))
     args: dict[str, Any] = {}
-    loose: list[tuple[str, Any]] = []
-    for name, values in sorted(given.items(), key=lambda item: _turn(item[0], spec)):
+    unassigned: list[tuple[str, Any]] = []
+    for name, values in sorted(given.items(), key=lambda item: _specificity(item[0], spec)):
         target = arg_name(name, spec)
         if target is None or target in args:
-            loose += [(name, value) for value in values]
+            unassigned += [(name, value) for value in values]
         else:
             args[target] = values if len(values) > 1 else values[0]
-    if loose and spec.is_open:
-        notes.append(f"values without a name were left out: {listing(value for _, value in loose)}")
-        loose = []
-    return args, tuple(loose)
+    if unassigned and spec.is_open:
+        notes.append(f"values without a name were left out: {listing(value for _, value in unassigned)}")
+        unassigned = []
+    return args, tuple(unassigned)
 
 
-def _turn(name: str, spec: TaskSpec) -> int:
+def _specificity(name: str, spec: TaskSpec) -> int:
     """Sort key of argument names: "question" is more specific than "text"."""
     return 0 if name.lower() in ("question", "query") else 1 if spec.arg(name) else 2
 
@@ -257,12 +257,13 @@ def arg_name(name: str, spec: TaskSpec) -> str | None:
 
 def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str, Any]]:
     """Written names ("" for none) and values, from all usual forms."""
-    value = _slot(raw, _ARG_KEYS)
+    value = _field(raw, _ARG_KEYS)
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         parsed = read_json(value)
         value = parsed[-1].value if parsed else value
     if not isinstance(value, dict):
-        yield from ((key, v) for key, v in raw.items() if _plain(key) not in _SLOTS and arg_name(key, spec))
+        others = ((key, item) for key, item in raw.items() if _plain_key(key) not in _KEYS)
+        yield from ((key, item) for key, item in others if arg_name(key, spec))
     for part in value if isinstance(value, list) else [value]:
         if not isinstance(part, dict):
             yield "", part
@@ -272,7 +273,7 @@ def _written_args(raw: Mapping[str, Any], spec: TaskSpec) -> Iterator[tuple[str,
             yield from part.items()
 
 
-def _is_blank(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip() or is_nameless(value)
     return value is None or value in ([], {})

@@ -22,11 +22,11 @@ from langchain_core.embeddings import Embeddings
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.core.tasks.registry import canonical, find_task
+from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window, truncate
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import load_examples
+from jarvis_agent.planning.examples import available_names, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import split_request
 
@@ -181,12 +181,6 @@ def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
         elif len(example.plan) == 1:
             found += [(name, example.input) for name in available_names(example.tasks, specs)]
     return found
-
-
-def available_names(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
-    """The names that tasks have in `specs`; without those that are not available."""
-    found = (find_task(name, specs) for name in tasks)
-    return [spec.name for spec in found if spec is not None and spec.name in specs]
 
 
 def without_names(text: str) -> str:

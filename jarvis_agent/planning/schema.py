@@ -11,7 +11,7 @@ support: objects, arrays, `enum`, `anyOf`, `$defs`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jarvis_agent.core.references import ref
@@ -70,16 +70,17 @@ def _shared(files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Shared definitions: ids, and the values of each kind of file."""
     count = max(MIN_IDS, 4 * sum(map(len, files.values())))
     refs = [ref(i) for i in range(count)]
-    values = {kind: _unique(files, (kind, "file", *_ALSO.get(kind, ()))) for kind in sorted(MEDIA)}
+
+    def values(kind: str) -> list[str]:
+        kinds = (kind, "file", *_ALSO.get(kind, ()))
+        names = (name for accepted in kinds for name in files.get(accepted, ()))
+        return [*dict.fromkeys(names), *refs]
+
     return {
         "id": {"type": "integer", "enum": list(range(count))},
         "dep": {"type": "integer", "enum": list(range(-1, count))},
-        **{kind: {"type": "string", "enum": [*names, *refs]} for kind, names in values.items()},
+        **{kind: {"type": "string", "enum": values(kind)} for kind in sorted(MEDIA)},
     }
-
-
-def _unique(files: Mapping[str, Sequence[str]], kinds: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(name for kind in kinds for name in files.get(kind, ())))
 
 
 def _task(names: list[str], args: dict[str, Any], shared: Mapping[str, Any], closed: bool) -> dict[str, Any]:

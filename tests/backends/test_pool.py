@@ -267,9 +267,7 @@ async def test_waiting_calls_are_computed_together(pool: ModelPool, subtests: py
             assert model.together == together
 
 
-async def test_a_failed_batch_is_logged_and_run_one_by_one(
-    pool: ModelPool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_batch_runs_one_by_one(pool: ModelPool, caplog: pytest.LogCaptureFixture) -> None:
     model = Gate(lambda calls: ["one result"])
     calls = await queued(pool, model, [0, 1, 2])
     model.opened.set()

@@ -215,6 +215,5 @@ def test_lines_are_joined_to_running_text() -> None:
         ("a hyphen-\nated word", "a hyphenated word"),
         ("Jean-\nPaul", "Jean- Paul"),
         ("机器\n学习", "机器学习"),
-        ("Total    12.50", "Total 12.50"),
     ):
         assert running_text(page) == text

@@ -81,11 +81,9 @@ def test_models_that_predict_distances_are_known() -> None:
 
 def test_the_vector_of_clip_is_the_one_that_it_compares(bench: Bench) -> None:
     vector = bench.ask("image-feature-extraction", "clip", image="photo")
-    model = transformers.CLIPModel.from_pretrained(bench.built("clip")).eval()
-    processor = transformers.AutoImageProcessor.from_pretrained(bench.built("clip"))
-    with torch.inference_mode():
-        image = processor(Image.open(bench.media["photo"]), return_tensors="pt")
-        expected = model.get_image_features(**image).pooler_output
+    loaded = bench.load(bench.call("zero-shot-image-classification", "clip")).loaded
+    image = loaded.parts["image_processor"](Image.open(bench.media["photo"]), return_tensors="pt")
+    expected = loaded.model.get_image_features(**image).pooler_output
     assert vector.tolist() == pytest.approx(expected[0].tolist(), abs=1e-5)
 
 

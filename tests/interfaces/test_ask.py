@@ -108,15 +108,6 @@ async def test_a_report_that_nothing_was_understood_is_no_answer(request_text: s
     assert not terminal.answered(request_text, Run(answer=report, plan=plan))
 
 
-def test_a_plan_alone_is_a_tree_or_json(capsys: Captured) -> None:
-    plan = Plan(tasks=[CAPTION, SPEECH], notes=["repaired"])
-    assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=False)
-    assert "1 text-to-speech  after 0" in capsys.readouterr().out
-    assert terminal.plan_only(FakeAgent(Run(plan=plan)), {"input": "x"}, as_json=True)
-    assert Plan.model_validate_json(capsys.readouterr().out) == plan
-    assert not terminal.plan_only(FakeAgent(Run()), {"input": "x"}, as_json=False)
-
-
 def test_a_chat_reads_one_request_a_line_from_a_pipe(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

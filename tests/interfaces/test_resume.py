@@ -273,17 +273,3 @@ def test_the_command_stores_runs_and_continues_them(home: Path, monkeypatch: pyt
     assert other.exit_code == 2
     assert "there is no run named two in elsewhere" in other.output
     assert "--resume two, or give its directory" in other.output
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["Count.", "--resume", " "], "--resume needs a name"),
-        (["Count.", "--approve", "--model", "unknown:model"], "--approve needs a terminal"),
-    ],
-)
-def test_bad_usage_exits_2(home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str) -> None:
-    monkeypatch.setenv("JARVIS_OFFLINE", "1")
-    done = jarvis(*words)
-    assert done.exit_code == 2
-    assert said in done.output

@@ -47,14 +47,10 @@ class StepMonitor:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self.done = 0
-        self.total: int | None = None
-        self.steps: Iterable[Any] = ()
 
-    def __call__(self, iterable: Iterable[Any] | None = None, total: int | None = None) -> StepMonitor:
-        self.steps = () if iterable is None else iterable
-        self.total = total if iterable is None else len(list(iterable))
-        self.done = 0
+    def __call__(self, iterable: Iterable[Any] = (), total: int | None = None) -> StepMonitor:
+        self.steps, self.done = list(iterable), 0
+        self.total = len(self.steps) or total
         self.check_cancelled()
         return self
 

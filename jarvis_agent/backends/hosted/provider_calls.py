@@ -2,8 +2,7 @@
 
     raw = await run_call(client, CALLS["object-detection"], call)
 
-A row names the method, its arguments, and the conversion of its reply to a raw output. All task methods of
-huggingface_hub's client are in the table.
+A row names the method, its arguments, and the conversion of its reply to a raw output.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jarvis_agent.core.text import first_tokens
+from jarvis_agent.core.text import brief_text
 
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".pt", ".pth", ".skops")
 """Suffixes of files that hold weights, the safest first."""
@@ -111,13 +111,13 @@ def describe(card: Mapping[str, Any], tags: Sequence[str]) -> str:
     said = [
         f"{label} {', '.join(list(dict.fromkeys(names))[:4])}." for label, names in parts.items() if names
     ]
-    return first_tokens(" ".join(said))
+    return brief_text(" ".join(said))
 
 
 def first_paragraph(readme: str) -> str:
     """The first paragraph of a card's text that is prose; "" if there is none."""
     for block in re.split(r"\n\s*\n", _NO_PROSE.sub("", readme)):
-        plain = first_tokens(_MARKUP.sub(lambda found: found[1] or "", block))
+        plain = brief_text(_MARKUP.sub(lambda found: found[1] or "", block))
         if len(plain.split()) >= 6 and not block.lstrip().startswith(("#", "|", ">", "-", "!")):
             return plain
     return ""

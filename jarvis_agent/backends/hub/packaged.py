@@ -19,16 +19,12 @@ _ONE_SUMS = threading.Lock()
 
 
 def packaged_file(package: str, relative: str, sha256_prefix: str | None) -> Path | None:
-    """The path of a file that an installed package carries.
+    """The path of a file that an installed package carries; None if there is none.
 
     Args:
         package: import name of a top-level package. It is located, not imported.
         relative: the file's path inside the package, with slashes.
-        sha256_prefix: how the file's SHA-256 must begin, in hex; None: it is not checked. The sum is taken
-            once for each file, and again if its size or time of change differs.
-
-    Returns:
-        The path, or None if the package is not installed or has no such file.
+        sha256_prefix: how the file's SHA-256 must begin, in hex; None: it is not checked.
 
     Raises:
         ConfigError: the file is not the one that is expected.

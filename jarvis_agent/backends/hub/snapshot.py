@@ -187,11 +187,7 @@ class Download:
         return f"{self.model}: {self.done / unit:.1f} of {self.total / unit:.1f} {name} downloaded"
 
     def advance(self, count: float) -> None:
-        """Count received bytes.
-
-        Raises:
-            TransientError: the download was cancelled.
-        """
+        """Count received bytes. Raises TransientError if the download was cancelled."""
         if self.stopped:
             raise _cancelled(self.model)
         with self._lock:
@@ -207,13 +203,9 @@ def active_downloads() -> list[Download]:
 
 
 def download_files(model: str, sizes: Mapping[str, int], revision: str | None, token: str | None) -> Path:
-    """Download files of one commit of a model, except cached ones. Blocks.
+    """Download files of one commit of a model to the Hub's cache; returns their folder. Blocks.
 
-    Args:
-        sizes: bytes by path in the repository.
-
-    Returns:
-        The folder in the Hub's cache that holds the files.
+    `sizes` are the bytes of the files by their path in the repository.
 
     Raises:
         TransientError: the call was cancelled; received bytes are kept for the next attempt.

@@ -71,20 +71,11 @@ def answers(raw: Any, call: Call) -> Adapted:
 
 def table_answer(raw: Any, call: Call) -> Adapted:
     """{answer, coordinates, cells, aggregator}; coordinates are rows and columns from 0."""
-    optional = {"coordinates": _coordinates, "cells": _cells, "aggregator": text}
+    optional = {"coordinates": to_builtin, "cells": to_builtin, "aggregator": text}
     rows = read_rows(raw, {"answer": text}, optional)
     if not rows:
         raise UnexpectedError("an answer")
     return Adapted({"coordinates": [], "cells": [], "aggregator": "NONE", **rows[0]}, rows[0]["answer"])
-
-
-def _coordinates(value: Any) -> list[list[int]]:
-    what = "a list of cells as [row, column]"
-    return [[index(side) for side in require_list(cell, what)] for cell in require_list(value, what)]
-
-
-def _cells(value: Any) -> list[str]:
-    return [text(cell) for cell in require_list(value, "a list of cells")]
 
 
 def similarity(raw: Any, call: Call) -> Adapted:

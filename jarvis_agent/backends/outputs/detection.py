@@ -12,14 +12,13 @@ from jarvis_agent.backends.outputs.validators import (
     Adapted,
     UnexpectedError,
     best_first,
-    index,
     number,
     quantity,
     read_rows,
-    require_list,
     score,
     tally,
     text,
+    to_matrix,
 )
 from jarvis_agent.core.types import Resource
 
@@ -106,11 +105,7 @@ def _coordinate(value: Any) -> float:
 
 
 def _edges(value: Any) -> list[tuple[int, int]]:
-    what = "edges as pairs of keypoints"
-    pairs = [require_list(pair, what) for pair in require_list(value, what)]
-    if any(len(pair) != 2 for pair in pairs):
-        raise UnexpectedError(what)
-    return [(index(one), index(other)) for one, other in pairs]
+    return [(int(one), int(other)) for one, other in to_matrix(value, 2, "edges as pairs of keypoints")]
 
 
 def _box(value: Any) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 resource = save_image(to_image(raw), call, "objects found")
 resource, seconds = save_audio(samples, 22_050, call, "speech")
-provenance(call)     # {"task": "text-to-image", "model": "org/sd", "prompt": "a cat", "seed": "0"}
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def save_image(image: Image, call: Call, name: str) -> Resource:
     from PIL.PngImagePlugin import PngInfo
 
     origin = PngInfo()
-    for key, value in provenance(call).items():
+    for key, value in _provenance(call).items():
         origin.add_itxt(key, value)
     path = call.new_path(".png")
     writable = image if image.mode in ("L", "RGB", "RGBA", "I;16") else image.convert("RGB")
@@ -76,7 +75,7 @@ def save_image(image: Image, call: Call, name: str) -> Resource:
     return Resource(kind="image", path=path, mime="image/png", name=name)
 
 
-def provenance(call: Call) -> dict[str, str]:
+def _provenance(call: Call) -> dict[str, str]:
     """Task, model, prompt (if any, without secrets) and seed of a call, for an image's metadata."""
     prompt = call.inputs.get("text")
     known = {

@@ -18,6 +18,7 @@ from jarvis_agent.backends.outputs.validators import (
     quantity,
     read_rows,
     to_array,
+    to_matrix,
 )
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.core.types import Resource
@@ -160,48 +161,43 @@ def video(raw: Any, call: Call) -> Adapted:
     """
     try:
         if isinstance(raw, Mapping) and "frames" in raw:
-            file = _encode(raw, call)
+            path = _encode(raw, call)
         else:
             file = written_file(raw, "video", call)
             if find_spec("av") is None:
                 return Adapted({"path": str(file.path)}, f"the video {file.name}", (file,))
-            file = _to_mp4(file, call)
-        assert file.path is not None
-        facts = probe_video(file.path)
+            path = _as_mp4(Path(str(file.path)), call)
+        facts = probe_video(path)
     except BadInputError as error:
         raise UnexpectedError(f"a video that can be read ({error})") from error
     output = {
-        "path": str(file.path),
+        "path": str(path),
         "width": facts.width,
         "height": facts.height,
         "fps": round(facts.fps, 3),
         "duration": round(facts.duration, 3),
     }
-    return Adapted(output, facts.summary, (file,))
+    made = Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
+    return Adapted(output, facts.summary, (made,))
 
 
-def _to_mp4(file: Resource, call: Call) -> Resource:
+def _as_mp4(source: Path, call: Call) -> Path:
     """A video as MP4 (H.264); it is converted only if it has another form."""
-    assert file.path is not None
-    with opened(file.path) as found:
+    with opened(source) as found:
         if is_mp4(found):
-            return file
+            return source
     path = call.new_path(".mp4")
-    to_mp4(file.path, path)
-    return _mp4(path, call)
+    to_mp4(source, path)
+    return path
 
 
-def _mp4(path: Path, call: Call) -> Resource:
-    return Resource(kind="video", path=path, mime="video/mp4", name=call.spec.name)
-
-
-def _encode(raw: Mapping[str, Any], call: Call) -> Resource:
+def _encode(raw: Mapping[str, Any], call: Call) -> Path:
     fps = number(raw.get("fps"))
     if fps <= 0:
         raise UnexpectedError("frames a second (fps) above zero")
     path = call.new_path(".mp4")
     write_video(path, _frame_images(raw["frames"]), fps)
-    return _mp4(path, call)
+    return path
 
 
 def _frame_images(frames: Any) -> Iterable[Image]:
@@ -240,10 +236,12 @@ def _scene(raw: Any) -> Any:
     except ImportError as error:
         raise MissingExtraError("writing 3D models", "local") from error
     if isinstance(raw, Mapping) and "vertices" in raw:
-        vertices, faces = _triples(raw, "vertices"), _triples(raw, "faces").astype(int)
+        vertices = to_matrix(raw["vertices"], 3, "vertices as numbers (n, 3)")
+        faces = to_matrix(raw.get("faces"), 3, "faces as numbers (n, 3)").astype(int)
+        given = raw.get("colors")
+        colors = None if given is None else to_matrix(given, 3, "colors as numbers (n, 3)")
         if faces.min() < 0 or faces.max() >= len(vertices):
             raise UnexpectedError(f"faces between the {len(vertices)} vertices")
-        colors = _triples(raw, "colors") if raw.get("colors") is not None else None
         if colors is not None and len(colors) != len(vertices):
             raise UnexpectedError(f"a colour for each of the {len(vertices)} vertices")
         return trimesh.Scene(trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False))
@@ -258,11 +256,3 @@ def _scene(raw: Any) -> Any:
     if not scene.geometry:
         raise UnexpectedError("a 3D file that is not empty")
     return scene
-
-
-def _triples(raw: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """Numbers of shape (n, 3), n > 0."""
-    found = to_array(raw.get(name), f"{name} as numbers (n, 3)")
-    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
-        raise UnexpectedError(f"{name} as numbers (n, 3)")
-    return found

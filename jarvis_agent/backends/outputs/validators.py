@@ -175,6 +175,14 @@ def to_array(value: Any, what: str) -> NDArray[Any]:
     return found
 
 
+def to_matrix(value: Any, width: int, what: str) -> NDArray[Any]:
+    """Numbers of shape (n, width), n > 0; else UnexpectedError."""
+    found = to_array(value, what)
+    if found.ndim != 2 or found.shape[1] != width or not len(found):
+        raise UnexpectedError(what)
+    return found
+
+
 def describe_value(raw: Any) -> str:
     """A value in a few words, for an error message."""
     shape = getattr(raw, "shape", None)

@@ -1,8 +1,4 @@
-"""Backend of the starter models. The reader of each model is a small module with lazy imports.
-
-expert = load_expert(STARTERS["Systran/faster-whisper-tiny.en"], Settings())
-expert(call)                                          # {"text": "…", "chunks": […]}
-"""
+"""Backend of the starter models. The reader of each model is a small module with lazy imports."""
 
 from __future__ import annotations
 

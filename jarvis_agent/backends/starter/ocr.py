@@ -41,10 +41,40 @@ def load(weights: Path, settings: Settings) -> Expert:
         found = engine(rgb[:, :, ::-1])
         if found.txts is None:
             return {"generated_text": "", "lines": []}
-        lines = [_line(*row) for row in zip(found.txts, found.scores, found.boxes, strict=True)]
-        return {"generated_text": running_text(found.to_markdown()), "lines": lines}
+        rows = _rows([_line(*row) for row in zip(found.txts, found.scores, found.boxes, strict=True)])
+        return {"generated_text": running_text(_page(rows)), "lines": [line for row in rows for line in row]}
 
     return expert
+
+
+def _rows(lines: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Lines grouped into rows of lines side by side, from top to bottom."""
+    rows: list[list[dict[str, Any]]] = []
+    below = 0.0
+    for line in sorted(lines, key=_middle):
+        if rows and _middle(line) < below:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+        below = line["box"]["ymax"]
+    return [sorted(row, key=lambda line: line["box"]["xmin"]) for row in rows]
+
+
+def _middle(line: dict[str, Any]) -> float:
+    return float(line["box"]["ymin"] + line["box"]["ymax"]) / 2
+
+
+def _page(rows: list[list[dict[str, Any]]]) -> str:
+    """A line of text for each row, and a blank line where a row or more would fit between two."""
+    text, last = "", None
+    for row in rows:
+        box = row[0]["box"]
+        if last is not None:
+            wide = box["ymin"] - last["ymax"] > 1.2 * (box["ymax"] - box["ymin"])
+            text += "\n\n" if wide else "\n"
+        text += " ".join(line["text"] for line in row)
+        last = box
+    return text
 
 
 def running_text(page: str) -> str:
@@ -52,7 +82,7 @@ def running_text(page: str) -> str:
 
     Hyphenated words are joined. Blank lines, which separate paragraphs, are kept.
     """
-    rows = [" ".join(row.split()) for row in page.strip().splitlines()]
+    rows = page.strip().splitlines()
     full = 0.8 * max(map(len, rows), default=0)
     text = "".join(rows[:1])
     for above, below in pairwise(rows):

@@ -1,8 +1,6 @@
 """Run scikit-learn models on tables, from .skops files.
 
-    backend = SklearnBackend(pool, settings)
-    raw = await backend.run(call)
-    # {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}
+Raw output: {"predictions": ["ham", "spam"], "probabilities": [[0.9, 0.1], [0.2, 0.8]]}.
 
 A .skops file lists the types of its objects. Types that skops trusts are loaded; all others, including
 decision trees, need JARVIS_TRUST_REMOTE_CODE=1. Pickles are never loaded.

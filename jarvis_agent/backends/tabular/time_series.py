@@ -1,9 +1,6 @@
 """Forecast time series with Chronos models: Chronos-Bolt, Chronos-2, and those based on T5.
 
-    backend = ChronosBackend(pool, settings)
-    raw = await backend.run(call)
-    # [{"series": "sales", "values": [48.1, 50.2], "low": [45.0, 46.1], "high": [51.3, 54.9]}]
-
+Raw output: [{"series": "sales", "values": [48.1, 50.2], "low": [45.0, 46.1], "high": [51.3, 54.9]}].
 Each numeric column is one series. Columns of dates or row numbers only order the rows.
 """
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -165,7 +164,6 @@ def ask(
         _fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         _fail("--resume needs a name for the run", USAGE_ERROR)
-    files = [_checked_file(name) for name in file or []]
     agent: Any = _agent(model, _settings(policy, out))
     from jarvis_agent.interfaces.cli import ask as terminal
 
@@ -174,7 +172,7 @@ def ask(
 
         agent = ResumableAgent(agent, resume, ask_for_approval if approve else None)
     run = terminal.plan_only if plan_only else terminal.one_shot
-    _exit_unless(run(agent, {"input": request, "files": files}, as_json=as_json))
+    _exit_unless(run(agent, {"input": request, "files": file or []}, as_json=as_json))
 
 
 @app.command()
@@ -307,14 +305,3 @@ def _agent(model: str | None, settings: Settings) -> JarvisAgent:
     from jarvis_agent.agent.agent import JarvisAgent
 
     return JarvisAgent(model=model, settings=settings)
-
-
-def _checked_file(name: str) -> str:
-    """Return the name of a readable file, or of a URL, which is checked later."""
-    if name.startswith(("http://", "https://")):
-        return name
-    try:
-        with Path(name).open("rb"):
-            return name
-    except OSError as error:
-        _fail(f"--file {name} cannot be read: {error.strerror or error}; check the path", USAGE_ERROR)
