@@ -23,7 +23,7 @@ def shorten_history(turns: Sequence[ChatTurn]) -> Truncator:
     return lambda limit: format_chat_history(turns, limit) or "(none)"
 
 
-def format_chat_history(turns: Sequence[ChatTurn], budget: int | None = None) -> str:
+def format_chat_history(turns: Sequence[ChatTurn], budget: int = 1_000_000) -> str:
     """Earlier turns, oldest first; each resource is one line with its kind, path or text, and name.
 
     Args:
@@ -32,20 +32,19 @@ def format_chat_history(turns: Sequence[ChatTurn], budget: int | None = None) ->
     """
     in_words = HISTORY_TURNS
     kept: list[str] = []
-    left = budget
     for age, turn in enumerate(reversed(turns)):
         title = f"Turn {len(turns) - age}"
         made = [f"- {_resource(resource)}" for resource in turn.resources]
         said = [f"User: {_cut(turn.request)}", f"Assistant: {_cut(turn.answer)}"]
         lines = [title, *(said if age < in_words else []), *made]
-        if left is not None and count_tokens("\n".join(lines)) > left:
+        if count_tokens("\n".join(lines)) > budget:
             in_words = min(in_words, age)
             lines = [title, *made]
-            while lines and count_tokens("\n".join(lines)) > left:
+            while lines and count_tokens("\n".join(lines)) > budget:
                 lines.pop()
         if len(lines) > 1:
             kept.append("\n".join(lines))
-            left = None if left is None else left - count_tokens(kept[-1])
+            budget -= count_tokens(kept[-1])
     return "\n".join(reversed(kept))
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
@@ -51,6 +50,10 @@ PROVIDERS = frozenset(
 """Provider prefixes of `init_chat_model` other than OpenAI. The "llama3" of "llama3:8b" is not one."""
 
 _RETRIES = 2
+_NO_PROVIDER = (  # LangChain's message lists all providers
+    f'name it as "provider:model", such as "openai:{OPENAI_MODEL}"; for an OpenAI-compatible server set '
+    "JARVIS_BASE_URL too"
+)
 _FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
 _OPENAI_NAME = re.compile(r"(?:chat)?gpt-|o\d\b")
 
@@ -100,20 +103,8 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
     try:
         return _at_zero(init_chat_model(name))
     except Exception as error:
-        why = _no_provider(name) if "infer model provider" in str(error) else str(error).rstrip(".")
-        raise ConfigError(f'the language model "{name}" cannot be created: {why}.') from error
-
-
-def _no_provider(name: str) -> str:
-    """Replaces LangChain's message, which lists all providers."""
-    provider, named, _ = name.partition(":")
-    close = get_close_matches(provider, {"openai", *PROVIDERS}, n=1) if named else []
-    return (
-        "no provider is known for it"
-        + (f'; did you mean "{close[0]}"?' if close else ".")
-        + f' Name a model as "provider:model", such as "openai:{OPENAI_MODEL}"; '
-        "for an OpenAI-compatible server set JARVIS_BASE_URL too"
-    )
+        why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
+        raise ConfigError(f'the language model "{name}" cannot be created: {why}') from error
 
 
 def _openai(

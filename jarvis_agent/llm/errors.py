@@ -38,69 +38,61 @@ class Advice(NamedTuple):
 
     what: str
     do: str
-    when: frozenset[str | int]
+    when: tuple[str | int, ...]
 
 
+_INVALID_REQUEST = 400
 ADVICE = (
-    Advice(
-        "{llm} refused the key",
-        "Set {key} to a key that it accepts.",
-        frozenset({"ModelAuthenticationError", 401}),
-    ),
+    Advice("{llm} refused the key", "Set {key} to a key that it accepts.", ("ModelAuthenticationError", 401)),
     Advice(
         "{llm} does not allow this",
         "Check the permissions of {key}, and your plan with the provider.",
-        frozenset({"ModelPermissionDeniedError", 402, 403}),
+        ("ModelPermissionDeniedError", 402, 403),
     ),
     Advice(
         "{llm} was not found there",
         "Set JARVIS_MODEL to a model that the server lists under /models. JARVIS_BASE_URL includes the path, "
         'such as "http://localhost:8000/v1".',
-        frozenset({"ModelNotFoundError", 404}),
+        ("ModelNotFoundError", 404),
     ),
     Advice(
         "the request is too long for {llm}",
         "Shorten the request, or use a model with a longer context.",
-        frozenset({"ContextOverflowError", 413}),
+        ("ContextOverflowError", 413),
     ),
     Advice(
         "{llm} has had too many requests",
         "Wait a while, or check your quota with the provider.",
-        frozenset({"ModelRateLimitError", 429}),
+        ("ModelRateLimitError", 429),
     ),
     Advice(
         "{llm} was silent for too long ({seconds:g} s)",
         "Try again, or raise JARVIS_LLM_TIMEOUT.",
-        frozenset({"ModelTimeoutError", "TimeoutError", "TimeoutException", 408, 504}),
+        ("ModelTimeoutError", "TimeoutError", "TimeoutException", 408, 504),
     ),
     Advice(
         "{llm} does not take this request",
         "Set JARVIS_STRUCTURED_OUTPUT=never if it supports no JSON schema; otherwise use another model.",
-        frozenset({"ModelInvalidRequestError", 400, 422}),
+        ("ModelInvalidRequestError", _INVALID_REQUEST, 422),
     ),
-    Advice(
-        "{llm} refused",
-        "Ask in another way, or use another model.",
-        frozenset({"ContentFilterFinishReasonError"}),
-    ),
+    Advice("{llm} refused", "Ask in another way, or use another model.", ("ContentFilterFinishReasonError",)),
     Advice(
         "{llm} sent a reply that cannot be read",
         "Check that JARVIS_BASE_URL leads to an OpenAI-compatible server.",
-        frozenset({"UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"}),
+        ("UnicodeDecodeError", "JSONDecodeError", "APIResponseValidationError"),
     ),
     Advice(
         "{llm} could not be reached, or dropped the connection",
         "Check the network; if you set JARVIS_BASE_URL, check that address and that the server runs.",
-        frozenset({"ModelConnectionError", "ConnectionError", "TransportError"}),
+        ("ModelConnectionError", "ConnectionError", "TransportError"),
     ),
     Advice(
         "{llm} failed on its side",
         "Try again later, or use another model.",
-        frozenset({"ModelAPIError", *range(500, 600)}),
+        ("ModelAPIError", *range(500, 600)),
     ),
 )
-_DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", frozenset())
-_INVALID_REQUEST = 400
+_DEFAULT_ADVICE = Advice("{llm} failed", "Try again, or use another model.", ())
 
 _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_TOKEN"}
 
@@ -108,7 +100,7 @@ _KEY_NAMES = {"api.openai.com": "OPENAI_API_KEY", "router.huggingface.co": "HF_T
 def explain(error: BaseException, model: Any, settings: Settings) -> LLMError:
     """The LLMError for a failure of `model`: what happened, and what to do."""
     conditions = {*(cls.__name__ for cls in type(error).__mro__), getattr(error, "status_code", None)}
-    advice = next((row for row in ADVICE if conditions & row.when), _DEFAULT_ADVICE)
+    advice = next((row for row in ADVICE if conditions.intersection(row.when)), _DEFAULT_ADVICE)
     words = {"llm": describe_model(model), "key": _key_name(model, settings), "seconds": settings.llm_timeout}
     detail = redact_keys(" ".join(str(error).split()), model, settings)[:_MAX_DETAIL_CHARS]
     what = advice.what.format_map(words) + (f": {detail}" if detail else "")

@@ -20,7 +20,7 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.hints import missing_language
-from jarvis_agent.selection.placement import Placement, place, prefers_hosted, runs_here
+from jarvis_agent.selection.placement import Placement, place, prefers_hosted
 from jarvis_agent.selection.sources.registered import RegisteredSource
 
 _LOCATION_FIELDS = ("local", "path", "revision", "size", "backend", "library", "source")
@@ -44,25 +44,15 @@ class SelectionQuery:
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The allowed candidates, the best first, and why the others are rejected, by id.
+    """The allowed candidates as placed, the best first, and why the others are rejected, by id."""
 
-    `placements` says by id why a model runs where it does; `alternates` has models that can run both here
-    and hosted, as they run on the other side.
-    """
-
-    candidates: list[Candidate]
+    placements: list[Placement]
     rejected: dict[str, str]
-    placements: Mapping[str, str] = field(default_factory=dict)
-    alternates: Mapping[str, Candidate] = field(default_factory=dict)
 
-    def fallback_order(self, chosen: Candidate, top_k: int) -> list[Candidate]:
-        """Return the chosen candidate, the rest of the `top_k`, then the alternates of all of these.
-
-        Alternates come last, because the policy names the preferred side: another model there is tried
-        before the same model where it may cost a download or money.
-        """
-        top = [chosen, *(one for one in self.candidates[:top_k] if one is not chosen)]
-        return [*top, *(self.alternates[one.id] for one in top if one.id in self.alternates)]
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The allowed candidates, each with the backend that runs it."""
+        return [placement.primary for placement in self.placements]
 
 
 def merge_candidates(lists: Iterable[Sequence[Candidate]], settings: Settings) -> list[Candidate]:
@@ -99,32 +89,22 @@ def _merge(first: Candidate, other: Candidate, hosted: bool) -> Candidate:
 def shortlist(
     candidates: Iterable[Candidate], query: SelectionQuery, backends: Sequence[Backend]
 ) -> Shortlist:
-    """Filter and rank the candidates, and set the `backend` of each."""
+    """Filter, place and rank the candidates."""
     found: list[Placement] = []
     rejected: dict[str, str] = {}
     for candidate in candidates:
-        reason = rejection_reason(candidate, query)
-        placement = place(candidate, query.spec, backends, query.settings) if reason is None else None
-        if placement is not None and placement.backends:
-            found.append(placement)
+        reason = next((reason for check in CHECKS if (reason := check(candidate, query))), None)
+        placed = reason or place(candidate, query.spec, backends, query.settings)
+        if isinstance(placed, str):
+            rejected[candidate.id] = placed
         else:
-            rejected[candidate.id] = reason or (placement.rejection if placement else "")
-    if query.hints.get("ocr") and any("ocr" in one.candidate.traits for one in found):
-        captioners = [one.candidate.id for one in found if "ocr" not in one.candidate.traits]
-        rejected |= dict.fromkeys(captioners, "it describes images, and the request asks for their text")
-        found = [one for one in found if one.candidate.id not in rejected]
-    found.sort(key=lambda placement: _rank(placement, query))
-    return Shortlist(
-        [placement.primary for placement in found if placement.primary is not None],
-        rejected,
-        {placement.candidate.id: placement.reason for placement in found},
-        {one.candidate.id: one.alternate for one in found if one.alternate is not None},
-    )
-
-
-def rejection_reason(candidate: Candidate, query: SelectionQuery) -> str | None:
-    """Return why a model is not allowed for a task, wherever it runs; None if it is."""
-    return next((reason for check in CHECKS if (reason := check(candidate, query))), None)
+            found.append(placed)
+    readers = [one for one in found if "ocr" in one.primary.traits]
+    if query.hints.get("ocr") and readers:
+        reason = "it describes images, and the request asks for their text"
+        rejected |= {one.primary.id: reason for one in found if one not in readers}
+        found = readers
+    return Shortlist(sorted(found, key=lambda placement: _rank(placement, query)), rejected)
 
 
 def _check_license(candidate: Candidate, query: SelectionQuery) -> str | None:
@@ -177,8 +157,7 @@ def _only_reads(candidate: Candidate) -> bool:
 
 def _rank(placement: Placement, query: SelectionQuery) -> tuple[bool, bool, bool, int]:
     """Return the sort key of a candidate; smaller is better."""
-    candidate = placement.candidate
-    here = runs_here(placement.backends[0], candidate)
+    candidate, here = placement.primary, placement.here
     return (
         not query.hints and _only_reads(candidate),
         _lacks_request_language(candidate, query),

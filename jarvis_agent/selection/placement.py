@@ -1,7 +1,7 @@
 """Placement: whether a model runs on this machine or hosted, with which backend, and why.
 
-    placement = place(candidate, spec, backends, settings)
-    placement.primary       # the candidate with its backend; None: it cannot run, see `rejection`
+    placement = place(candidate, spec, backends, settings)   # or a text: why nothing may run it
+    placement.primary       # the candidate with its backend
     placement.alternate     # the candidate on the other side, for fallback
     placement.reason        # "it is on this machine", "hosted by fal-ai; its 4,200,000,000 bytes ..."
 
@@ -29,40 +29,25 @@ _SAFETENSORS_BACKENDS = frozenset({"transformers", "diffusers", "sentence-transf
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The backends that may run a candidate, the preferred first, and why the others may not, by name."""
+    """Where a candidate runs.
 
-    candidate: Candidate
-    backends: Sequence[Backend]
-    rejections: Mapping[str, str]
-    reason: str = ""
+    Attributes:
+        primary: the candidate with its preferred backend.
+        alternate: the candidate on the other side, hosted or on this machine; None if it runs on one only.
+        here: whether the primary runs on this machine.
+        reason: why it runs there; "" for algorithms.
+    """
 
-    @property
-    def primary(self) -> Candidate | None:
-        """The candidate with its preferred backend; None if no backend may run it."""
-        return _on(self.backends[0], self.candidate) if self.backends else None
-
-    @property
-    def alternate(self) -> Candidate | None:
-        """The candidate on the other side: hosted if the primary is local, and vice versa; None without."""
-        sides = [runs_here(backend, self.candidate) for backend in self.backends]
-        other = next((index for index, here in enumerate(sides) if here is not sides[0]), None)
-        return None if other is None else _on(self.backends[other], self.candidate)
-
-    @property
-    def rejection(self) -> str:
-        """Why no backend may run the candidate."""
-        if not self.rejections:
-            return f"the backend {self.candidate.backend!r} is not installed"
-        reasons: dict[str, list[str]] = {}
-        for name, reason in self.rejections.items():
-            reasons.setdefault(reason, []).append(name)
-        if len(reasons) == 1:
-            return next(iter(reasons))
-        return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    primary: Candidate
+    alternate: Candidate | None
+    here: bool
+    reason: str
 
 
-def place(candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings) -> Placement:
-    """Return where the policy and the backends allow a candidate to run."""
+def place(
+    candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], settings: Settings
+) -> Placement | str:
+    """Return where the policy and the backends allow a candidate to run, or why nothing may run it."""
     asked = [backend for backend in backends if candidate.backend in (None, backend.name)]
     local_first = not prefers_hosted(settings, spec)
     asked.sort(key=lambda backend: runs_here(backend, candidate) is not local_first)
@@ -70,13 +55,34 @@ def place(candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend], set
     able = [backend for backend in asked if unsupported[backend.name] is None]
     forbidden = {backend.name: _forbidden(backend, candidate, spec, settings) for backend in able}
     usable = [backend for backend in able if forbidden[backend.name] is None]
-    # Where only the settings exclude a side, the reasons of its other backends would distract.
-    sides = {runs_here(backend, candidate) for backend in able}
-    relevant = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
-    reasons = {one.name: forbidden.get(one.name) or unsupported[one.name] for one in relevant}
-    rejections = _relevant_reasons(reasons, candidate, spec, asked)
-    why = _reason(usable[0], candidate, spec, settings) if usable and spec.needs_model else ""
-    return Placement(candidate, usable, rejections, why)
+    if not usable:
+        # Where only the settings exclude a side, the reasons of its other backends would distract.
+        sides = {runs_here(backend, candidate) for backend in able}
+        relevant = [one for one in asked if one in able or runs_here(one, candidate) not in sides]
+        capable = [one for one in relevant if _can_do(one, spec)] or relevant
+        return _rejection(
+            candidate, {one.name: forbidden.get(one.name) or unsupported[one.name] for one in capable}
+        )
+    here = runs_here(usable[0], candidate)
+    other = next((backend for backend in usable if runs_here(backend, candidate) is not here), None)
+    return Placement(
+        primary=_on(usable[0], candidate),
+        alternate=_on(other, candidate) if other else None,
+        here=here,
+        reason=_reason(usable[0], candidate, spec, settings) if spec.needs_model else "",
+    )
+
+
+def _rejection(candidate: Candidate, reasons: Mapping[str, str | None]) -> str:
+    """Return the reasons of the backends as one text; equal ones once."""
+    if not reasons:
+        return f"the backend {candidate.backend!r} is not installed"
+    names: dict[str | None, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    if len(names) == 1:
+        return str(next(iter(names)))
+    return "; ".join(f"{', '.join(those)}: {reason}" for reason, those in names.items())
 
 
 def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -> str | None:
@@ -87,18 +93,11 @@ def unsupported_reason(backend: Backend, spec: TaskSpec, candidate: Candidate) -
         return f"the backend {backend.name} failed to check the model: {describe_error(error)}"
 
 
-def _relevant_reasons(
-    reasons: Mapping[str, str | None], candidate: Candidate, spec: TaskSpec, backends: Sequence[Backend]
-) -> dict[str, str]:
-    """Return the reasons of the backends that can do the task with some model; all, if there are none."""
-    rejections = {name: reason for name, reason in reasons.items() if reason is not None}
-    any_model = Candidate(id=candidate.id, task=spec.name, local=True, providers=("any",))
-    able = {
-        backend.name
-        for backend in backends
-        if (reason := unsupported_reason(backend, spec, any_model)) is None or "needs the extra" in reason
-    }
-    return {name: reason for name, reason in rejections.items() if name in able} or rejections
+def _can_do(backend: Backend, spec: TaskSpec) -> bool:
+    """Whether a backend does a task with some model, or would with an extra."""
+    any_model = Candidate(id="any", task=spec.name, local=True, providers=("any",))
+    reason = unsupported_reason(backend, spec, any_model)
+    return reason is None or "needs the extra" in reason
 
 
 def runs_here(backend: Backend, candidate: Candidate) -> bool:

@@ -263,12 +263,22 @@ def _explain_failure(error: Exception) -> str:
 def _selection(
     chosen: Candidate, listed: Shortlist, reason: str, chosen_by: ChosenBy, query: SelectionQuery
 ) -> Selection:
+    """The selection: the chosen model, the rest of the `top_k`, then these on their other sides.
+
+    The other sides come last, because the policy names the preferred one: another model there is tried before
+    the same model where it may cost a download or money.
+    """
+    placed = listed.placements[: query.settings.top_k]
+    placed.sort(key=lambda placement: placement.primary.id != chosen.id)
     return Selection(
         model=chosen.id,
         reason=reason,
         chosen_by=chosen_by,
-        placement=listed.placements.get(chosen.id, ""),
-        candidates=listed.fallback_order(chosen, query.settings.top_k),
+        placement=placed[0].reason,
+        candidates=[
+            *(placement.primary for placement in placed),
+            *(placement.alternate for placement in placed if placement.alternate),
+        ],
         rejected=listed.rejected,
         task=query.spec.name,
     )

@@ -80,8 +80,7 @@ def test_temperature_is_zero_where_a_model_of_ours_accepts_one() -> None:
 def test_a_model_that_cannot_be_created_is_a_config_error() -> None:
     cases = [
         ({"model": "unknown:nothing"}, "unknown:nothing"),
-        ({"model": "something"}, 'no provider is known for it. Name a model as "provider:model"'),
-        ({"model": "anthropc:claude"}, 'did you mean "anthropic"\\?'),
+        ({"model": "something"}, 'name it as "provider:model"'),
         ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),
         ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY$'),
         ({"base_url": "localhost:8000/v1"}, '"localhost:8000/v1"; it must begin with http://'),
@@ -96,7 +95,7 @@ def test_a_missing_package_is_named_without_further_advice(monkeypatch: pytest.M
         raise ImportError("Install it with `pip install langchain-groq`")
 
     monkeypatch.setattr("langchain.chat_models.init_chat_model", init)
-    with pytest.raises(ConfigError, match=r"cannot be created: Install it with .*langchain-groq`\.$"):
+    with pytest.raises(ConfigError, match=r"cannot be created: Install it with .*langchain-groq`$"):
         resolve_model("groq:x", Settings())
 
 

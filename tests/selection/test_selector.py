@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableLambda
 
-from jarvis_agent.backends.hosted.inference_providers import HostedBackend
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
     ConfigError,
@@ -317,23 +315,7 @@ def hub() -> Iterator[HubDouble]:
         yield double
 
 
-def on_hub(*backends: Any, **given: Any) -> ModelSelector:
-    settings = Settings(offline=False, hf_token="hf_x")
-    backends = backends or (HostedBackend(settings),)
-    return selector([HubSource(settings)], backends=list(backends), hf_token="hf_x", **given)
-
-
-async def test_models_of_the_hub_are_listed_once_and_chosen(hub: HubDouble) -> None:
-    llm = says(lambda messages: json.dumps({"id": "org/served", "reason": "it is served"}))
-    by = on_hub(LOCAL, HostedBackend(Settings(offline=False, hf_token="hf_x")), llm=llm)
-    selection = await select(by)
-    assert selection.chosen_by == "llm"
-    assert order(selection) == [("org/served", "here"), ("org/alone", "here"), ("org/served", "hf-inference")]
-    await select(by)
-    assert [request.path for request in hub.requests].count("/api/models") == 1
-    hosted = await select(on_hub())
-    assert order(hosted) == [("org/served", "hf-inference")]
-    assert hosted.rejected == {"org/alone": "no inference provider serves it"}
+async def test_models_of_the_hub_are_ranked_with_the_users_own(hub: HubDouble) -> None:
     own = RegisteredSource({"id": "mine", "task": DETECTION, "downloads": 10})
     mixed = await select(selector([own, HubSource(Settings(offline=False))]))
     assert [candidate.id for candidate in mixed.candidates] == ["org/alone", "mine", "org/served"]
@@ -341,10 +323,14 @@ async def test_models_of_the_hub_are_listed_once_and_chosen(hub: HubDouble) -> N
 
 async def test_a_pinned_model_outside_the_list_is_looked_up(hub: HubDouble) -> None:
     hub.add_model("my/own", providers={"hf-inference": {"task": DETECTION}})
-    selection = await select(on_hub(pins={DETECTION: "my/own"}))
+
+    def pinned(model: str) -> ModelSelector:
+        return selector([HubSource(Settings(offline=False))], pins={DETECTION: model})
+
+    selection = await select(pinned("my/own"))
     assert selection.candidates[0].providers == ("hf-inference",)
     with pytest.raises(NoCandidateError, match="no source knows the model my/typo"):
-        await select(on_hub(pins={DETECTION: "my/typo"}))
+        await select(pinned("my/typo"))
     hub.answer("/api", status=503)
-    selection = await select(on_hub(LOCAL, pins={DETECTION: "my/own"}))
+    selection = await select(pinned("my/own"))
     assert (selection.model, "503" in selection.rejected["source hub"]) == ("my/own", True)

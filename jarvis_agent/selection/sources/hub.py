@@ -52,7 +52,7 @@ class HubSource:
 
     Args:
         settings: token and offline mode.
-        options: those of `HubApi`: endpoint, ttl, timeout, clock.
+        options: those of `HubApi`: ttl, timeout, clock.
     """
 
     name: ClassVar[str] = "hub"

@@ -49,7 +49,6 @@ class HubApi:
 
     Args:
         settings: the token.
-        endpoint: address of the Hub; None: that of huggingface_hub (HF_ENDPOINT).
         ttl: seconds for which a response is reused.
         timeout: seconds for one request.
         clock: returns seconds; for tests.
@@ -59,13 +58,11 @@ class HubApi:
         self,
         settings: Settings,
         *,
-        endpoint: str | None = None,
         ttl: float = 3600.0,
         timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._token = settings.token
-        self._endpoint = endpoint
         self._timeout = timeout
         self._ttl = ttl
         self._clock = clock
@@ -75,10 +72,10 @@ class HubApi:
 
     @property
     def endpoint(self) -> str:
-        """Address of the Hub."""
+        """Address of the Hub (HF_ENDPOINT)."""
         from huggingface_hub import constants
 
-        return (self._endpoint or constants.ENDPOINT).rstrip("/")
+        return constants.ENDPOINT.rstrip("/")
 
     async def get(
         self,
@@ -152,13 +149,13 @@ class HubApi:
         """Return the error for an HTTP status."""
         if status == 429 or status >= 500 or _scope(path) == path:
             return self._fail(path, f"it answered {status}")
+        hub = f"the Hub at {self.endpoint}"
         if status in (401, 403) and self._token:
-            return ConfigError(f"the Hub at {self.endpoint} rejects the token ({status}); check HF_TOKEN")
+            return ConfigError(f"{hub} rejects the token ({status}); check HF_TOKEN")
         if status in (401, 403, 404) and path != "/api/models":
-            return NoCandidateError(f"the Hub at {self.endpoint} has no {path.removeprefix('/api/models/')}")
+            return NoCandidateError(f"{hub} has no {path.removeprefix('/api/models/')}")
         return ConfigError(
-            f"the Hub at {self.endpoint} answered {status}: {brief_text(str(error))} "
-            "Check HF_ENDPOINT and the proxy"
+            f"{hub} answered {status}: {brief_text(str(error))} Check HF_ENDPOINT and the proxy"
         )
 
     def _fail(self, path: str, reason: str) -> TransientError:

@@ -10,12 +10,11 @@ RegisteredSource.from_yaml("models.yaml")
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from jarvis_agent.backends.hub import model_card
 from jarvis_agent.core.errors import ConfigError
@@ -63,11 +62,6 @@ class Registration(Frozen):
     downloads: int = Field(0, ge=0)
     gated: bool = False
     metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("metadata")
-    @classmethod
-    def _without_nulls(cls, metadata: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in metadata.items() if value is not None}
 
     def candidate(self, task: str) -> Candidate:
         """Return this model as a Candidate of a task. Its id and files fill in what is not given."""
@@ -164,7 +158,7 @@ def _parse(model: Any, number: int) -> list[Candidate]:
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from error
     if not tasks:
-        raise ConfigError(f'{label}: field "task" is missing; each model needs an id and a task')
+        raise ConfigError(f'{label}: field "task": Field required')
     path = described.path.expanduser() if described.path else None
     if path is not None and not path.exists():
         raise ConfigError(f"{label}: path {path} does not exist; give the model's file or directory")
@@ -173,13 +167,8 @@ def _parse(model: Any, number: int) -> list[Candidate]:
 
 
 def _explain(error: Any) -> str:
+    """Return pydantic's message with its field. The value is left out: it may be a key."""
     field = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        close = get_close_matches(field, Registration.model_fields, n=1)
-        known = f"the fields are {', '.join(Registration.model_fields)}"
-        return f'field "{field}" is unknown; ' + (f'did you mean "{close[0]}"?' if close else known)
-    if error["type"] == "missing":
-        return f'field "{field}" is missing; each model needs an id and a task'
-    if field == "api_key_env":
-        return f'field "{field}" is the name of an environment variable with the key, not the key itself'
-    return f'field "{field}": {error["msg"]} (it is {error["input"]!r})'
+    unknown = error["type"] == "extra_forbidden"
+    known = f"; the fields are {', '.join(Registration.model_fields)}" if unknown else ""
+    return f'field "{field}": {error["msg"]}{known}'
