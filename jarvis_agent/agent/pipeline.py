@@ -106,7 +106,11 @@ class RunPipeline:
             await self._close_store()
 
     async def _run(self, request: Request) -> None:
-        """Plan, select, execute, respond. The executor selects the model of each task when it is added."""
+        """Plan, select, execute, respond.
+
+        The planner adds each task to the executor as it writes it. The executor selects its model at once,
+        and runs it when its inputs are available.
+        """
         await self._begin(request)
         try:
             runners, context = await self._prepare(request)
@@ -116,15 +120,18 @@ class RunPipeline:
                 plan = await self._plan(context, executor)
                 results = await executor.join(plan.tasks, self._deadline)
                 plan, results = await self._replan(context, executor, plan, results)
-            self._timings["execute"] = _seconds(results)
             answer = await self._respond(context, plan, results)
         finally:
             await self._close_store()
+        self._finish(context, plan, results, answer)
+
+    def _finish(self, context: RunContext, plan: Plan, results: list[TaskResult], answer: str) -> None:
+        """Remember the run as a chat turn, and emit it."""
         if self._remember is not None:
             self._remember(_turn_of(context, answer, results))
-        self._timings["total"] = now = self._clock()
-        usage = self._steps.meter.usage
-        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=self._timings)
+        now, usage = self._clock(), self._steps.meter.usage
+        timings = {**self._timings, "execute": _seconds(results), "total": now}
+        run = Run(answer=answer, plan=plan, results=results, usage=usage, timings=timings)
         self._emit(Event(kind="done", seconds=now, run=run))
 
     async def _begin(self, request: Request) -> None:

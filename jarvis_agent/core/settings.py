@@ -225,10 +225,10 @@ def _fault(error: ValidationError, given: Mapping[str, Any]) -> str:
 
 
 def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
-    """Settings, or a dict of some of them; None: from the environment.
+    """Settings from a dict of some of them, or from the environment alone.
 
     Raises:
-        ConfigError: a value is invalid, or this is something else.
+        ConfigError: a value is invalid, or `given` is something else.
     """
     if isinstance(given, Settings):
         return given

@@ -4,8 +4,7 @@
     path = files.new_path(".png")
     files.rollback()                # the attempt failed: delete its files, refuse new ones
 
-A thread cannot be cancelled. An abandoned thread gets no further paths, and calls `cleanup` at its end to
-delete what it wrote after the rollback.
+A thread cannot be cancelled. An abandoned one gets no further paths, and calls `cleanup` at its end.
 """
 
 from __future__ import annotations

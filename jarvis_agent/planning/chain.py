@@ -36,11 +36,7 @@ from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_v
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.planning.retrieval import (
-    TextSimilarity,
-    select_tools,
-    should_filter_tools,
-)
+from jarvis_agent.planning.retrieval import LONG_CONTEXT, TextSimilarity, select_tools
 from jarvis_agent.planning.schema import files_by_kind, plan_schema
 
 if TYPE_CHECKING:
@@ -175,7 +171,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         used = {name for example in examples for name in available_names(example.tasks, request.specs)}
         if not lists_tasks(self.prompts.plan):
             return {name: spec for name, spec in request.specs.items() if name in used}
-        if should_filter_tools(self.client.model, self.settings):
+        if self.window < LONG_CONTEXT:
             return dict(select_tools(request, self.similarity, keep=used))
         return dict(request.specs)
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.embeddings import Embeddings
 
@@ -24,7 +24,7 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.llm.budget import context_window, truncate
+from jarvis_agent.llm.budget import truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import available_names, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
@@ -66,7 +66,7 @@ class TextSimilarity:
         """
         self._given = embeddings
         self._settings = (settings or Settings()).model_copy(update={"offline": True})
-        self._vectors: dict[str, NDArray[np.float32]] = {} if embeddings else _STARTER_VECTORS
+        self._vectors: dict[str, NDArray[np.float32]] = _STARTER_VECTORS if embeddings is None else {}
 
     @property
     def has_embeddings(self) -> bool:
@@ -80,9 +80,11 @@ class TextSimilarity:
         """
         text = truncate(without_names(text), _MAX_TOKENS)
         others = [_cached_without_names(other) for other in others]
-        if _CJK.search(text) or self._embeddings is None:
+        knows_english_only = self._given is None
+        if self._embeddings is None or (knows_english_only and _CJK.search(text)):
             return _word_overlap(text, others)
-        self._embed(others)
+        if new := [other for other in dict.fromkeys(others) if other not in self._vectors]:
+            self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
         query = _unit(self._embeddings.embed_query(text))
         return [float(self._vectors[other] @ query) for other in others]
 
@@ -109,11 +111,6 @@ class TextSimilarity:
         except (MissingExtraError, ConfigError):
             return [request.text]
 
-    def _embed(self, texts: Iterable[str]) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new and self._embeddings is not None:
-            self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
-
     @cached_property
     def _embeddings(self) -> Embeddings | None:
         if self._given is not None:
@@ -124,11 +121,6 @@ class TextSimilarity:
             return load_embedder(self._settings)
         except (MissingExtraError, ConfigError):
             return None
-
-
-def should_filter_tools(model: Any, settings: Settings) -> bool:
-    """Whether a model is shown only the likeliest task types: if its context window is short."""
-    return context_window(model, settings) < LONG_CONTEXT
 
 
 def select_tools(

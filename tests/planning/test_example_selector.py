@@ -159,6 +159,8 @@ def test_examples_are_selected_by_any_embeddings_and_their_vectors_computed_once
     before = letters.asked
     assert [example["input"] for example in selector.select_examples({"input": "bagbac"})] == ["bagbac"]
     assert letters.asked == before + 1
+    # Only the default embeddings know no Chinese.
+    assert TextSimilarity(letters).scores("羊 abc", ["羊", "abc"]) == [0.0, pytest.approx(1.0)]
     chain = planning_chain(ScriptedLLM("[]"), embeddings=letters)
     assert chain.selector.similarity is chain.similarity
     chain.invoke("Describe a.jpg")

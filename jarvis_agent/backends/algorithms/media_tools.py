@@ -25,8 +25,8 @@ _BOX_FORMS = "[xmin, ymin, xmax, ymax] in pixels, or a detection that has a box"
 def combine(call: Call) -> dict[str, Any]:
     """Replace the sound of a video (inputs: video, audio): {path} of an MP4 with H.264 and AAC.
 
-    H.264 and AAC streams of MP4 files are copied, others are re-encoded. The longer of the two sets the
-    length.
+    H.264 pictures of an MP4 file are copied; others, and the sound, are encoded. The longer of the two sets
+    the length.
 
     Raises:
         BadInputError: a file cannot be read, or lacks pictures or sound.

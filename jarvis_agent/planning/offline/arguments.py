@@ -138,7 +138,9 @@ class SlotFiller:
         said = extraction.amount(arg.name, self._text)
         if said is not None or arg.name != "box":
             return [] if said is None else [said]
-        if extraction.refers_to_found(self._text) and (known := self._supply.boxes((DETECTOR, FINDER))):
+        if extraction.REFERS_TO_FOUND.search(self._text) and (
+            known := self._supply.boxes((DETECTOR, FINDER))
+        ):
             return list(known.values)
         images, wanted = self._found.get("image", []), extraction.cut_out(self._text)
         if wanted and self._supply.offers(FINDER):

@@ -1,10 +1,10 @@
-"""Plain Chinese requests, put step by step in the English words that the planner's other stages know.
+"""Plain Chinese requests: each clause becomes a step in the English words that the other stages understand.
 
     masked = mask_entities("把 page.png 里的文字读出来，然后转录录音", files)
     steps(masked)     # [Step("read \\ue000 aloud", …), Step("transcribe the recording", …)]
 
-The request is cut into clauses; the first rule of `chinese_rules` that fits a clause says what it means, and
-`chinese_slots` what it is about. Texts that are to be worked on stay Chinese.
+The request is cut into clauses. The first rule of `chinese_rules` that fits a clause gives its English words,
+and `chinese_slots` fills their slots. Texts to be worked on stay Chinese.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.planning.offline.chinese_rules import CONTEXT, load_rules
 from jarvis_agent.planning.offline.chinese_slots import Clause, ClauseMatch, clause_of, found, in_english
 from jarvis_agent.planning.offline.clauses import Step
-from jarvis_agent.planning.offline.masking import MARK, MOST_READ, MOST_SEARCHED, Entity, MaskedText
+from jarvis_agent.planning.offline.masking import MARK, MAX_READ, MAX_SEARCHED, Entity, MaskedText
 from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import UNKNOWN
 
 _RE = Patterns("chinese")
 
 LONGEST_ORDER = 150
-"""A clause of more letters is a text that somebody pasted, not an order."""
+"""A clause of more characters is pasted text, not an order."""
 _FIELDS = {
     "question": re.compile(r"问题$|提问$"),
     "labels": re.compile(r"(?:标签|类别|选项|候选)(?:有|是|为|之一|中|里)?$"),
@@ -43,13 +43,13 @@ def is_chinese(text: str) -> bool:
 
 
 def steps(masked: MaskedText, at_hand: Collection[str] = ()) -> list[Step]:
-    """The steps of a masked Chinese request. Clauses that no rule fits are context, or all are steps.
+    """The steps of a masked Chinese request. A clause that no rule fits is context, unless none fits any.
 
     Args:
-        at_hand: the kinds of files that came with it unnamed, or are of earlier turns of the chat.
+        at_hand: the kinds of attached files that it does not name, and of files of earlier turns.
     """
     if masked.is_cut:
-        masked.take(_mark_fields(masked.whole, masked, until=MOST_READ // 2))
+        masked.take(_mark_fields(masked.whole, masked, until=MAX_READ // 2))
     text = re.sub(rf"[^\S\n]*({MARK})[^\S\n]*", r"\1", masked.text)
     masked.text = _mark_fields(text, masked, until=len(text))
     masked.text = _RE.LISTED.sub(r"\1，另外", _RE.CHAINED.sub(r"\1，", _RE.PARTICLES.sub("", masked.text)))
@@ -78,7 +78,7 @@ class _Reading:
         """Make a step of a clause, or add it to the one before, or keep it as context."""
         is_beside = bool(_RE.BESIDE.match(text))
         text = _RE.BESIDE.sub("", text)
-        hit = None if _RE.REFUSED.match(text) else self._found(text)
+        hit = None if _RE.REFUSED.match(text) or _RE.ERRAND.match(text) else self._found(text)
         last = self._last
         if last and last.rule.is_open and not re.search(MARK, text) and (hit is None or _RE.MORE.match(text)):
             longer = self._found(f"{last.clause.text}，{text}")
@@ -86,7 +86,7 @@ class _Reading:
                 self.steps.pop()
                 hit = longer
         self._at_hand |= clause_of(text, self._masked).kinds()
-        if hit is None and self.steps and _RE.OTHER_ORDER.match(text):
+        if _RE.ERRAND.match(text) or (hit is None and self.steps and _RE.OTHER_ORDER.match(text)):
             self.steps.append(Step(text, original=clause_of(text, self._masked).original(), task=UNKNOWN))
             return
         if hit is None or hit.rule.task == CONTEXT:
@@ -103,7 +103,7 @@ class _Reading:
             self._at_hand |= self._made
 
     def _found(self, text: str) -> ClauseMatch | None:
-        """The first rule that fits what the clause names, else what was made last, else what is at hand."""
+        """The first rule that fits the kinds in the clause, else the last result, else the files at hand."""
         if len(text) > LONGEST_ORDER:
             return None
         clause = clause_of(text, self._masked)
@@ -115,7 +115,7 @@ class _Reading:
 
 
 def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
-    """The first rule that fits. What belongs to "it" is made from something that is there, not of words."""
+    """The first rule that fits. "Its …" is made from a file or a result, not from words."""
     rules = load_rules().all
     if _RE.OF_IT.search(clause.text):
         rules = tuple(rule for rule in rules if "{rest}" not in rule.english)
@@ -124,16 +124,16 @@ def _first(clause: Clause, kinds: set[str]) -> ClauseMatch | None:
 
 
 def _says_again(hit: ClauseMatch, last: ClauseMatch) -> bool:
-    """Whether a clause names nothing and says nothing that the one before did not ("…, so clean it")."""
-    says_more = set(re.findall(r"{(\w+)}", hit.rule.english)) - {"it", "tongue"}
+    """Whether a clause only repeats the one before it ("…, so clean it")."""
+    says_more = set(re.findall(r"{(\w+)}", hit.rule.english)) - {"it", "in_language"}
     return hit.rule.task == last.rule.task and not says_more and not hit.clause.marks
 
 
 def _joined(texts: list[str]) -> list[str]:
-    """Clauses, with those that are no clause by themselves joined to the one that they belong to.
+    """The clauses, with fragments joined to the clause that they belong to.
 
-    What the next one goes by ("根据 \ue000 的姿态，…") goes before it; files alone, numbers and conditions go
-    to the one before.
+    A basis ("根据 \ue000 的姿态，…") belongs to the next clause; files alone, numbers and conditions
+    belong to the clause before.
     """
     joined: list[str] = []
     opening = ""
@@ -152,7 +152,7 @@ def _joined(texts: list[str]) -> list[str]:
 def _mark_fields(text: str, masked: MaskedText, until: int) -> str:
     """`翻译成英文：今天天气很好`: what stands after a colon before `until` becomes a mark."""
     start = 0
-    for _ in range(MOST_SEARCHED // (len(text) + 1)):
+    for _ in range(MAX_SEARCHED // (len(text) + 1)):
         match = _RE.FIELD.search(text, start)
         if match is None or match.start() >= until:
             break

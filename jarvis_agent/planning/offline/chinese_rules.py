@@ -1,11 +1,11 @@
-"""The rules of `data/chinese.json`: what a plain Chinese clause looks like, and what it means in English.
+"""The rules of `data/chinese.json`: patterns of Chinese clauses, with their meaning in English.
 
     signs = as_signs("把\\ue000抠图", masked)      # "把ⓘ抠图"
     next(r for r in load_rules().all if r.pattern.search(signs)).english     # "segment the image {it}"
 
-A pattern sees each file and each quoted text as one sign for its kind: ⓘ an image, ⓓ an image whose name says
-that it is a document, ⓐ sound, ⓥ a video, ⓣ a table, ⓕ a file of text, ⓞ any other file, ⓠ a quoted text.
-`<NAME>` in a pattern of the file stands for the one of that name under "words".
+In the text that a pattern sees, each file and quoted text is one sign: ⓘ image, ⓓ image of a document, ⓐ
+audio, ⓥ video, ⓣ table, ⓕ text file, ⓞ other file, ⓠ quoted text. `<NAME>` in a pattern stands for the entry
+of that name under "words".
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Rule:
 
     Attributes:
         pattern: of the clause, its marks as signs. A digit at the end of a group's name does not count.
-        english: with slots, which `chinese_slots` fills.
-        task: the task that is meant, by its name in the phrase bank; "" where the English words decide;
-            CONTEXT for a clause that only says what another one is about.
-        kinds: the clause must speak of something of one of them, if there are any.
-        noun: what `{it}` is where the clause names nothing.
-        is_open: whether what the following clauses say may belong to it ("…, the background is red").
+        english: English words with slots, which `chinese_slots` fills.
+        task: the task, by its name in the phrase bank; "" where the English words decide; CONTEXT for a
+            clause that is only the context of another one.
+        kinds: if any, the clause must name something of one of these kinds.
+        noun: the value of `{it}` where the clause names nothing.
+        is_open: whether the clauses after it may continue it ("…, the background is red").
     """
 
     pattern: re.Pattern[str]
@@ -53,17 +53,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules, in order, and the words that clauses use for things.
+    """The rules, and the words for things.
 
     Attributes:
-        all: the rules in their order.
+        all: the rules, in order of precedence.
         languages: English names of languages, by Chinese ones without 语 or 文.
         language: pattern of a language's Chinese name.
         nouns: by kind, a pattern of words for things of that kind.
-        documents: pattern of words for papers of which a picture was taken.
-        references: English words for what earlier steps made, by a pattern of Chinese ones.
-        clues: by name, patterns of words that say something of a clause whatever its task: that it speaks of
-            several things, that a question follows, where a list of labels ends.
+        documents: pattern of words for documents.
+        references: English words for results of earlier steps, by a pattern of Chinese ones.
+        clues: by name, patterns that apply to clauses of any task: a plural, a question, the end of a list.
     """
 
     all: tuple[Rule, ...]
@@ -123,7 +122,7 @@ def _rules(data: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def _map_rules(data: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Rule]:
-    """For each control map: an image made by it, with what it is given, and the map by itself."""
+    """Rules for each control map: images guided by it, and the map by itself."""
     for map_ in data["maps"]:
         own = {**words, "MAP": map_["nouns"]}
         for entry in data["guided"]:
@@ -136,7 +135,7 @@ def _map_rules(data: Mapping[str, Any], words: Mapping[str, str]) -> Iterator[Ru
 
 def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> Rule:
     return Rule(
-        pattern=re.compile(_spelt_out(entry["find"], words), re.IGNORECASE),
+        pattern=re.compile(_expanded(entry["find"], words), re.IGNORECASE),
         english=entry["say"],
         task=entry["task"],
         kinds=frozenset(entry.get("kind", "").split()),
@@ -145,7 +144,7 @@ def _rule(entry: Mapping[str, Any], words: Mapping[str, str]) -> Rule:
     )
 
 
-def _spelt_out(pattern: str, words: Mapping[str, str]) -> str:
-    while (spelt := re.sub(r"<([A-Z]+)>", lambda name: words[name[1]], pattern)) != pattern:
-        pattern = spelt
+def _expanded(pattern: str, words: Mapping[str, str]) -> str:
+    while (expanded := re.sub(r"<([A-Z]+)>", lambda name: words[name[1]], pattern)) != pattern:
+        pattern = expanded
     return pattern

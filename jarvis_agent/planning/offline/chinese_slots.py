@@ -1,9 +1,9 @@
-"""What fills the slots of a rule's English words: the marks, numbers, labels and texts of a Chinese clause.
+"""The slots of a rule's English words: marks, numbers, labels and texts of a Chinese clause.
 
     hit = found(rule, clause_of("把 \\ue000 缩到 256 像素宽", masked), {"image"})
     in_english(hit)     # "resize \\ue000 to 256 pixels wide"
 
-Texts that are to be worked on become marks, so that they stay Chinese and whole.
+Texts to be worked on become marks, so that they stay Chinese and complete.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Clause:
 
     Attributes:
         text: its words, with marks.
-        masked: the request, which says what the marks stand for.
-        signs: its words, letter by letter, with signs for marks and spaces for polite words.
+        masked: the request, with what the marks stand for.
+        signs: the same text with signs for marks and spaces for polite words; positions are equal.
     """
 
     text: str
@@ -35,11 +35,11 @@ class Clause:
 
     @property
     def marks(self) -> list[str]:
-        """Its marks, in its order, each once."""
+        """Its marks, in order, each once."""
         return list(dict.fromkeys(re.findall(MARK, self.text)))
 
     def kinds(self) -> set[str]:
-        """The kinds of what it names or speaks of, "document" among them."""
+        """The kinds of files that it names or mentions, and "document"."""
         rules = load_rules()
         named = {KINDS[sign] for sign in self.signs if sign in KINDS}
         about = clue("wanted").sub("", self.signs)
@@ -50,21 +50,25 @@ class Clause:
         return named | spoken
 
     def original(self) -> str:
-        """Its words as the user wrote them, file names set off by spaces."""
+        """Its words as the user wrote them, with spaces around file names."""
         marks = {c: f" {m.value} " if m.is_file else m.value for c, m in self.masked.marks.items()}
         return "".join(marks.get(character, character) for character in self.text).strip()
 
     def plain(self) -> str:
-        """Its words with quoted texts as they are, and with nouns for files."""
+        """Its words with nouns in place of files, and with quoted texts."""
         words = clue("noun twice").sub(r"\1", "".join(self._called(character) for character in self.text))
         return clue("opener").sub("", words).strip(" ，,。：:！!")
 
-    def quoted(self, text: str, role: str = "") -> str:
-        """A text as a new mark; the mark itself where there is nothing else in it."""
+    def add(self, text: str, role: str = "") -> str:
+        """A text as a new mark."""
+        return self.masked.add(Entity("text", text, role=role))
+
+    def quoted(self, text: str) -> str:
+        """A text as a new mark; its own marks where it has nothing else."""
         marks = re.findall(MARK, text)
         if marks and not re.sub(rf"{MARK}|[\s的是为叫做：:，,]|图[片像]?|内容", "", text):
             return " ".join(marks)
-        return self.masked.add(Entity("text", self.masked.restored(text).strip(" ：:，,。！!"), role=role))
+        return self.add(self.masked.restored(text).strip(" ：:，,。！!"))
 
     def _called(self, character: str) -> str:
         mark = self.masked.marks.get(character)
@@ -75,10 +79,10 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class ClauseMatch:
-    """A rule that fits a clause, with what its groups hold.
+    """A rule that fits a clause.
 
     Attributes:
-        groups: the words of the clause that each group stands for; digits at the end of its name are dropped.
+        groups: the words of the clause by the pattern's group, without digits at the end of the group's name.
     """
 
     rule: Rule
@@ -87,7 +91,7 @@ class ClauseMatch:
 
     @property
     def others(self) -> list[str]:
-        """The marks that no group of labels, prompt or map holds."""
+        """The marks outside the groups of labels, prompt and map."""
         held = "".join(self.groups.get(name, "") for name in ("a", "rest", "labels", "quote"))
         return [mark for mark in self.clause.marks if mark not in held]
 
@@ -100,18 +104,13 @@ class ClauseMatch:
 def clause_of(text: str, masked: MaskedText) -> Clause:
     """A clause with its signs."""
     signs = as_signs(text, masked)
-    if clue("asks politely").search(signs):
-        signs = clue("polite").sub(_blank, signs)
-    signs = clue("aloud").sub(_blank, signs)
+    for cue in ("polite", "aloud") if clue("asks politely").search(signs) else ("aloud",):
+        signs = clue(cue).sub(lambda words: " " * len(words.group()), signs)
     return Clause(text, masked, signs)
 
 
-def _blank(words: re.Match[str]) -> str:
-    return " " * len(words.group())
-
-
 def found(rule: Rule, clause: Clause, kinds: set[str]) -> ClauseMatch | None:
-    """The rule with its groups, if it fits a clause that speaks of things of these kinds."""
+    """The match of a rule with a clause that is about these kinds, if it fits."""
     if rule.kinds and not rule.kinds & kinds:
         return None
     match = rule.pattern.search(clause.signs)
@@ -141,7 +140,7 @@ def _it(hit: ClauseMatch) -> str:
 
 
 def _reference(hit: ClauseMatch) -> str:
-    """What a clause that names nothing speaks of ("把译文…", "它")."""
+    """The English reference of a clause that names nothing ("把译文…", "它")."""
     words = re.search(
         r"(?:把|将|给|对|用|比较|计算|根据|按照?|基于|为|朗读|翻译|总结|[读念])(?P<of>.*)", hit.clause.signs
     )
@@ -162,13 +161,11 @@ def _source(hit: ClauseMatch) -> str:
 def _languages(text: str) -> str:
     rules = load_rules()
     names = re.findall(rules.language, text) or [text]
-    return " and ".join(
-        rules.languages[re.sub(r"[文语]$", "", name) if name not in rules.languages else name]
-        for name in names
-    )
+    known = (name if name in rules.languages else re.sub(r"[文语]$", "", name) for name in names)
+    return " and ".join(map(rules.languages.__getitem__, known))
 
 
-def _tongue(hit: ClauseMatch) -> str:
+def _in_language(hit: ClauseMatch) -> str:
     """The language in which a text is wanted ("用法语描述")."""
     language = load_rules().language
     words = re.search(
@@ -183,7 +180,7 @@ def _number(name: str) -> Callable[[ClauseMatch], str]:
 
 
 def as_number(text: str) -> int:
-    """A number below a thousand in digits or in Chinese ("二十四"); a row of digits is read as such."""
+    """A number below a thousand, in digits or in Chinese ("二十四")."""
     if text.isdecimal():
         return int(text)
     total = digit = 0
@@ -206,7 +203,7 @@ def _labels(hit: ClauseMatch) -> str:
         values = [hit.clause.masked.marks[mark].value for mark in marks]
     else:
         values = [_label(label) for label in clue("and").split(clue("after labels").sub("", text))]
-    return hit.clause.masked.add(Entity("text", ", ".join(value for value in values if value), role="labels"))
+    return hit.clause.add(", ".join(filter(None, values)), "labels")
 
 
 def _label(words: str) -> str:
@@ -216,23 +213,24 @@ def _label(words: str) -> str:
 
 
 def _question(hit: ClauseMatch) -> str:
-    """What is asked: a quoted question, else the clause."""
-    marks = hit.clause.masked.marks
-    asked = next((mark for mark in hit.quotes if clue("question").search(marks[mark].value)), None)
-    return asked or hit.clause.masked.add(Entity("text", hit.clause.plain(), role="question"))
+    """A quoted question, else the clause."""
+    return next(iter(_quoted_questions(hit)), "") or hit.clause.add(hit.clause.plain(), "question")
 
 
 def _asked(hit: ClauseMatch) -> str:
-    """The question about a text: the last quoted one that asks, else the words that ask."""
+    """The question about a text: the last quoted question, else the words that ask."""
+    quoted, words = _quoted_questions(hit), _question_words(hit)
+    if quoted and (len(hit.quotes) > 1 or not words):
+        return quoted[-1]
+    return hit.clause.add(words or hit.clause.plain(), "question")
+
+
+def _quoted_questions(hit: ClauseMatch) -> list[str]:
     marks = hit.clause.masked.marks
-    asking = [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
-    words = _words_that_ask(hit)
-    if asking and (len(hit.quotes) > 1 or not words):
-        return asking[-1]
-    return hit.clause.masked.add(Entity("text", words or hit.clause.plain(), role="question"))
+    return [mark for mark in hit.quotes if clue("question").search(marks[mark].value)]
 
 
-def _words_that_ask(hit: ClauseMatch) -> str:
+def _question_words(hit: ClauseMatch) -> str:
     pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", hit.clause.text)]
     asking = [p for p in pieces if clue("question").search(p)]
     words = clue("before question").sub("", asking[-1]) if asking else ""
@@ -245,7 +243,7 @@ def _about(hit: ClauseMatch) -> str:
 
 
 def _rank(hit: ClauseMatch) -> str:
-    """The texts to be ranked, and the query where the clause names it."""
+    """The texts to be ranked, and the query if the clause has one."""
     cue = clue("query").search(hit.clause.signs)
     place = next((cue.start(name) for name in ("a", "b") if cue and cue[name]), None)
     query = hit.clause.text[place] if place is not None else ""
@@ -255,7 +253,7 @@ def _rank(hit: ClauseMatch) -> str:
 
 
 def _write(hit: ClauseMatch) -> str:
-    """What a language model is asked: the clause with its files, or as it is."""
+    """The request to a language model: the clause, with its files."""
     refers = re.search(
         r"(?:根据|用|把|以|给|按照?|基于|为|围绕)(?:这|那|上|刚|它|其|描述|摘要|译文|文字|内容|结果|故事|标题|诗)",
         hit.clause.text,
@@ -266,7 +264,7 @@ def _write(hit: ClauseMatch) -> str:
 
 
 def _clause(hit: ClauseMatch) -> str:
-    return hit.clause.masked.add(Entity("text", hit.clause.plain()))
+    return hit.clause.add(hit.clause.plain())
 
 
 def _rest(hit: ClauseMatch) -> str:
@@ -280,7 +278,7 @@ SLOTS: Mapping[str, Callable[[ClauseMatch], str]] = {
     "quote": lambda hit: hit.groups.get("quote") or " ".join(hit.quotes) or hit.rule.noun,
     "language": lambda hit: _languages(hit.groups["language"]),
     "source": _source,
-    "tongue": _tongue,
+    "in_language": _in_language,
     "number": _number("number"),
     "width": _number("width"),
     "height": _number("height"),
@@ -294,4 +292,4 @@ SLOTS: Mapping[str, Callable[[ClauseMatch], str]] = {
     "clause": _clause,
     "rest": _rest,
 }
-"""By slot: what fills it. Any other slot is the group of that name, as it is."""
+"""The function that fills each slot. Any other slot is the pattern's group of that name."""

@@ -1,7 +1,7 @@
-"""Cues: what the words of a step say for or against a task, beside its similarity to phrases.
+"""Cues: words of a step that raise or lower the score of a task, beside its similarity to phrases.
 
 cues = Cues(masked, discourse)
-cues.worth_of_words(step, spec)     # 0.15 if only phrases of this task begin with the step's verb
+cues.worth(step, spec)              # 0.15 if only phrases of this task begin with the step's verb
 cues.has_its_map(step, spec)        # whether "it" is the control map that the task takes
 """
 
@@ -24,14 +24,14 @@ _OPENING = re.compile(r"\W*(?:based|using|from|with|in|given|use|take)\b", re.IG
 
 
 class Cues:
-    """What the words of the steps of one request say about tasks."""
+    """The cues in the steps of one request."""
 
     def __init__(self, masked: MaskedText, discourse: Discourse) -> None:
         self._masked = masked
         self._discourse = discourse
 
     def worth(self, step: Step, spec: TaskSpec) -> float:
-        """What the words of a step say for a task, on the scale of a cosine similarity."""
+        """What the words of a step add to a task's cosine similarity."""
         clause = without_lead_in(step.text.rpartition(", ")[2] if _OPENING.match(step.text) else step.text)
         name, words = bank_name(spec), wording(spec)
         share = verbs().get(clause.partition(" ")[0].lower(), {}).get(name or spec.name, 0.0)
@@ -39,7 +39,6 @@ class Cues:
         is_of_map = words.map and words.named and self._says_what_to_make(step, words.named)
         return (
             WEIGHTS.verb * share
-            + WEIGHTS.holds * self._holds(step, spec)
             + WEIGHTS.choice * is_choice
             + WEIGHTS.quantity * _says_amount(step, spec)
             + WEIGHTS.described * (name is None)
@@ -49,13 +48,8 @@ class Cues:
             + WEIGHTS.thing * _knows_thing(step, name)
         )
 
-    def _holds(self, step: Step, spec: TaskSpec) -> bool:
-        holds = wording(spec).holds
-        texts = [m.value for m in self._masked.within(f"{step.text} {step.context}") if not m.is_file]
-        return holds is not None and any(holds.search(text) for text in texts)
-
     def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
-        """Whether a step says what is to be made of a control map that is called by `words`."""
+        """Whether a step says what to make with a control map that `words` name."""
         texts = [mark for mark in self._masked.within(step.text) if not mark.is_file]
         if texts:
             return True
@@ -64,16 +58,14 @@ class Cues:
         return wanted is not None and not re.search(is_map, wanted, re.IGNORECASE)
 
     def is_named(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether the step has the words without which the task is not meant, or "it" is the map it takes."""
+        """Whether the step has the words that the task requires, or "it" is the map that the task takes."""
         words = wording(spec)
-        if words.named is None or words.named.search(step.text) or self._holds(step, spec):
-            return True
-        if step.task and step.task == bank_name(spec):
+        if words.named is None or words.named.search(step.text) or step.task == bank_name(spec):
             return True
         return self.has_its_map(step, spec)
 
     def has_its_map(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether "it" is the map that the task takes, as it was made or named before."""
+        """Whether "it" is the map that the task takes, made or named before."""
         words = wording(spec)
         if words.map is None or words.named is None:
             return False
@@ -88,12 +80,12 @@ class Cues:
 
 @lru_cache(maxsize=1)
 def _detected() -> frozenset[str]:
-    """What models for object-detection know: the classes of COCO, and words for any of them."""
+    """What models for object-detection find: the classes of COCO, and words for any of them."""
     return frozenset((DATA / "detectable.txt").read_text(encoding="utf-8").splitlines())
 
 
 def _is_called(clause: str, spec: TaskSpec) -> bool:
-    """Whether a clause says the whole name of a tool, or begins with its verb, which no other task has."""
+    """Whether a clause has the whole name of a tool, or begins with its verb and no other task's."""
     parts = re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", spec.name.lower())
     verb = clause.partition(" ")[0].lower()
     is_its_verb = verb not in verbs() and verb in (parts[0], spec.description.partition(" ")[0].lower())
@@ -101,12 +93,12 @@ def _is_called(clause: str, spec: TaskSpec) -> bool:
 
 
 def _says_amount(step: Step, spec: TaskSpec) -> bool:
-    """Whether the step says numbers that only some tasks take: a box, a size, how far ahead."""
+    """Whether the step has numbers that the task takes: a box, a size, a horizon."""
     return any(arg.kind == "data" and amount(arg.name, step.text) is not None for arg in spec.inputs)
 
 
 def _knows_thing(step: Step, name: str | None) -> int:
-    """1 if this detector suits what the step looks for in a picture, -1 if the other one does, else 0."""
+    """1 if this detector finds what the step looks for, -1 if the other one does, else 0."""
     sought = thing_sought(step.text) if name in (DETECTOR, FINDER) else None
     if sought is None:
         return 0

@@ -22,12 +22,12 @@ from jarvis_agent.planning.offline.phrases import bank_name
 
 
 class PlanLinker:
-    """Builds up the tasks of a plan.
+    """Builds the tasks of a plan.
 
     Attributes:
-        tasks: the tasks so far; each comes after those that it needs.
-        left_out: how many tasks were too many for a plan.
-        discourse: what the request has spoken of so far.
+        tasks: the tasks so far, each after its dependencies.
+        left_out: the number of tasks beyond the limit of a plan.
+        discourse: what the request has mentioned so far.
         offered: the task types that may be used, by their name in the phrase bank, else their own.
     """
 
@@ -36,7 +36,6 @@ class PlanLinker:
         self.left_out = 0
         self.discourse = Discourse(masked, request)
         self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in specs.values()}
-        self._masked = masked
 
     def missing(self, name: str) -> str:
         """The name of a task that is not offered, and why it is not."""
@@ -47,10 +46,10 @@ class PlanLinker:
     def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
         """Add a task for each set of arguments: several values of an argument are several tasks.
 
-        What is planned already is not planned twice, and what is too much for a plan is left out.
+        An equal task is reused. Tasks beyond the limit of a plan are left out.
 
         Raises:
-            PlanError: nothing of it has room in the plan.
+            PlanError: the plan is full.
         """
         runs = max((len(values) for values in args.values()), default=1)
         found = [self._task(spec.name, _nth(args, number)) for number in range(runs)]

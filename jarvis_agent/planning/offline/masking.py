@@ -1,4 +1,4 @@
-"""Masking: each file and quoted text of a request becomes one character, which no rule cuts through.
+"""Masking: each file and quoted text of a request becomes one character, so that no rule cuts through it.
 
 masked = mask_entities('Translate "Hi. How are you?" and describe cat.jpg', files)
 masked.text         # 'Translate \\ue000 and describe \\ue001'
@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
 from jarvis_agent.core.types import Resource
-from jarvis_agent.planning.offline.pasted_text import Span, above, below
+from jarvis_agent.planning.offline.pasted_text import above, below
 from jarvis_agent.planning.offline.patterns import START, Patterns, word
 
 _RE = Patterns("masking")
@@ -23,41 +23,28 @@ _RE = Patterns("masking")
 FIRST_MARK, LAST_MARK = "\ue000", "\uf8ff"
 MARK = f"[{FIRST_MARK}-{LAST_MARK}]"
 """Pattern of a mark: a character of Unicode's private use area."""
+MAX_READ = 10_000
+"""Characters of a text that are read: half of them from its beginning, half from its end."""
+MAX_SEARCHED = 10_000_000
+"""Characters that are searched for fields, all searches together."""
 
-_PAIRS = word("masking.PAIRS")
-_QUOTES = re.compile(_PAIRS)
-MOST_APOSTROPHES = 2000
-"""In a text of more of them they are no quotation marks: each might end at any of those after it."""
-MOST_FIELDS, MOST_SEARCHED, MOST_NAMES = 100, 10_000_000, 1000
-"""Texts after colons, letters that are searched for their ends, and spellings of files that are looked for;
-more would take time without end."""
-_WORD_BEFORE, _WORD_AFTER = re.compile(r"[\w/\\]", re.ASCII), re.compile(r"\.?\w", re.ASCII)
-_LONGEST_SENTENCE = 1000
+_MAX_APOSTROPHES, _MAX_FIELDS, _MAX_NAMES = 2000, 100, 1000
+"""Bounds on the time of masking. In a text with more apostrophes these are not quotation marks."""
+_MAX_SENTENCE, _MAX_LINE = 1000, 600
+_QUOTES = re.compile(word("masking.PAIRS"))
 _ROLES = {
-    "question": "question",
-    "query": "question",
-    "context": "context",
-    "passage": "context",
-} | dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels")
-
-
-_MOST_LETTERS = 600
-"""What is longer than that without a line break gets one: after a sentence, else between words."""
-
-MOST_READ = 10_000
-"""The most letters of a text that are read: half of them from its beginning, half from its end."""
-
-_BLANKS = re.compile(r"[^\S\n]+")
-_BREAKS = re.compile(r"\n[ \n]+")
-_LONG = re.compile(rf"[^\n]{{{_MOST_LETTERS + 1},}}")
-_PIECE = re.compile(
-    rf"[^\n]{{1,{_MOST_LETTERS}}}(?:(?<=[.!?;])(?=\s)|(?<=[。！？；])|$)"
-    rf"|[^\n]{{{_MOST_LETTERS // 2},{_MOST_LETTERS}}}(?=[\s,，、])"
-    rf"|[^\n]{{{_MOST_LETTERS}}}"
+    **dict.fromkeys(("question", "query"), "question"),
+    **dict.fromkeys(("context", "passage"), "context"),
+    **dict.fromkeys(("label", "labels", "categories", "classes", "thing", "object", "item"), "labels"),
+}
+_LONG_LINE = re.compile(rf"[^\n]{{{_MAX_LINE + 1},}}")
+_LINE_PIECE = re.compile(
+    rf"[^\n]{{1,{_MAX_LINE}}}(?:(?<=[.!?;])(?=\s)|(?<=[。！？；])|$)"
+    rf"|[^\n]{{{_MAX_LINE // 2},{_MAX_LINE}}}(?=[\s,，、])"
+    rf"|[^\n]{{{_MAX_LINE}}}"
 )
-_TORN_LAST, _TORN_FIRST = re.compile(r"\s\S{0,50}\Z"), re.compile(r"\A\S{0,50}\s")
-"""The word that a cut went through. What is longer is no word: Chinese may be thousands of letters without a
-blank."""
+"""A line ends after a sentence, else between words, else anywhere."""
+_CUT_LAST_WORD, _CUT_FIRST_WORD = re.compile(r"\s\S{0,50}\Z"), re.compile(r"\A\S{0,50}\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +64,7 @@ class Entity:
     role: str = ""
 
     def fits(self, kind: Modality) -> bool:
-        """Whether it can stand in an argument of this kind. What a URL without an ending holds is open."""
+        """Whether it can be an argument of this kind. A URL without an extension may be any file."""
         if self.kind == "file":
             return "://" in self.value and kind in MEDIA
         return self.kind == kind or (kind == "text" and self.kind in ("table", "data"))
@@ -98,25 +85,28 @@ class MaskedText:
     @property
     def is_cut(self) -> bool:
         """Whether the middle of an overlong text is left out."""
-        return len(self.whole) > MOST_READ
+        return len(self.whole) > MAX_READ
 
     @property
     def notes(self) -> list[str]:
-        """What a plan says of what is left out."""
+        """A note on what is left out, if anything is."""
         if not self.is_cut:
             return []
         return [
-            f"the request is long: only the first and the last {MOST_READ // 2:,} of its {len(self.whole):,} "
-            "letters are read; put what is to be worked on in quotation marks, or in a file"
+            f"the request is long: only the first and the last {MAX_READ // 2:,} of its {len(self.whole):,} "
+            "characters are read; put what is to be worked on in quotation marks, or in a file"
         ]
 
     def take(self, text: str) -> None:
-        """Let this be the text; of an overlong one only the beginning and the end are read."""
+        """Set the text. Only the beginning and the end of an overlong one are read."""
         self.whole = text
-        self.text = bounded(ends(text))
+        if self.is_cut:
+            half = MAX_READ // 2
+            text = f"{_CUT_LAST_WORD.sub('', text[:half])}\n{_CUT_FIRST_WORD.sub('', text[-half:])}"
+        self.text = _LONG_LINE.sub(lambda line: "\n".join(_LINE_PIECE.findall(line.group())), text)
 
     def add(self, mark: Entity) -> str:
-        """A new mark's character; the value itself if there are no characters left."""
+        """A new mark's character; the value itself if no characters are left."""
         if len(self.marks) > ord(LAST_MARK) - ord(FIRST_MARK):
             return mark.value
         character = chr(ord(FIRST_MARK) + len(self.marks))
@@ -124,7 +114,7 @@ class MaskedText:
         return character
 
     def within(self, text: str) -> list[Entity]:
-        """What the marks in a piece of the text stand for, in its order."""
+        """What the marks in a piece of the text stand for, in order."""
         return [self.marks[character] for character in text if character in self.marks]
 
     def restored(self, text: str) -> str:
@@ -133,27 +123,26 @@ class MaskedText:
 
 
 def mask_entities(request: str, files: Iterable[Resource]) -> MaskedText:
-    """Put every quoted text and every file name of a request as a mark.
+    """Replace each file name and quoted text of a request by a mark.
 
-    What follows a colon after words such as "the following text" counts as quoted too, and so do texts that
-    `pasted` finds.
+    Text after a colon ("the following text: …") and pasted text count as quoted.
     """
     text = re.sub(MARK, " ", without_references(request))
     masked = MaskedText(text)
-    names = dict(islice(_names(files), MOST_NAMES))
-    text = _mark_span(text, below(text), masked)
-    quotes = _RE.APOSTROPHES if text.count("'") <= MOST_APOSTROPHES else _QUOTES
+    names = dict(islice(_names(files), _MAX_NAMES))
+    text = _mark_pasted(text, below(text), masked)
+    quotes = _RE.APOSTROPHES if text.count("'") <= _MAX_APOSTROPHES else _QUOTES
     text = quotes.sub(lambda match: _quoted(match, names, masked), text)
     text = _mark_files(text, names, masked)
     text = _RE.AFTER_COLON.sub(lambda match: _after_colon(match, masked), _mark_fields(text, masked))
     if not names and not masked.marks:
-        text = _mark_span(text, above(text), masked)
-    masked.take(single_spaced(text))
+        text = _mark_pasted(text, above(text), masked)
+    masked.take(re.sub(r"\n[ \n]+", "\n", re.sub(r"[^\S\n]+", " ", text)))
     return masked
 
 
 def without_references(text: str) -> str:
-    """A text that somebody wrote, with nothing in it that would be taken for a reference."""
+    """A text of the user or of a model, without anything that would be read as a reference."""
     return re.sub(r"<resource>(?=-\d)", "resource", text)
 
 
@@ -165,8 +154,7 @@ def spelling(file: Resource) -> str:
 def _names(files: Iterable[Resource]) -> Iterator[tuple[str, Resource]]:
     """The spellings of each file; a word that only looks like a file name is skipped."""
     for file in files:
-        is_real = file.path is not None or "://" in file.name or file.kind in MEDIA - {"file"}
-        if is_real:
+        if file.path is not None or "://" in file.name or file.kind in MEDIA - {"file"}:
             yield spelling(file), file
             yield PurePath(spelling(file)).name, file
 
@@ -181,62 +169,41 @@ def _quoted(match: re.Match[str], names: dict[str, Resource], masked: MaskedText
 def _mark_files(text: str, names: dict[str, Resource], masked: MaskedText) -> str:
     known: dict[str, str] = {}
     for name in sorted(filter(None, names), key=len, reverse=True):
-        file = names[name]
-        around = _around(name, text)
-        if len(around) == 1:
+        if name not in text:
             continue
-        value = spelling(file)
-        character = known.get(value) or masked.add(Entity(file.kind, value, is_file=True))
-        known[value] = character
-        text = character.join(around)
+        start = r"(?<![\w/\\])" if name[0].isalnum() else ""
+        found = re.compile(rf"{start}{re.escape(name)}(?!\.?\w)", re.ASCII)
+        if found.search(text):
+            value = spelling(names[name])
+            if value not in known:
+                known[value] = masked.add(Entity(names[name].kind, value, is_file=True))
+            text = found.sub(known[value].replace("\\", r"\\"), text)
     return text
 
 
-def _around(name: str, text: str) -> list[str]:
-    """The pieces of a text between the places where a name stands by itself; the whole where it does not."""
-    pieces: list[str] = []
-    start, place = 0, text.find(name)
-    while place >= 0:
-        end = place + len(name)
-        is_begun_before = name[0].isalnum() and place > 0 and _WORD_BEFORE.match(text, place - 1)
-        if is_begun_before or _WORD_AFTER.match(text, end):
-            place = text.find(name, place + 1)
-            continue
-        pieces.append(text[start:place])
-        start, place = end, text.find(name, end)
-    return [*pieces, text[start:]]
-
-
-def _mark_span(text: str, span: Span | None, masked: MaskedText) -> str:
-    """A text with a mark in place of what was pasted into it; as it is where that holds marks itself."""
-    value = text[span.start : span.end] if span else ""
-    if span is None or re.search(MARK, value):
+def _mark_pasted(text: str, pasted: slice | None, masked: MaskedText) -> str:
+    """Replace a pasted text by a mark, unless it holds marks itself."""
+    if pasted is None or re.search(MARK, text[pasted]):
         return text
-    character = masked.add(Entity("text", value.strip()))
-    return f"{text[: span.start]}{character}{text[span.end :]}"
+    return f"{text[: pasted.start]}{masked.add(Entity('text', text[pasted].strip()))}{text[pasted.stop :]}"
 
 
 def _mark_fields(text: str, masked: MaskedText) -> str:
-    """`Summarize this text: …` and `Question: …`: what stands after the colon becomes a mark."""
+    """Replace what follows the colon of `Summarize this text: …` or `Question: …` by a mark."""
     start = 0
-    for _ in range(min(MOST_FIELDS, MOST_SEARCHED // (len(text) + 1))):
+    for _ in range(min(_MAX_FIELDS, MAX_SEARCHED // (len(text) + 1))):
         match = _RE.FIELD.search(text, start)
         if match is None:
             break
+        start = match.end("label") + 1
         value = match["value"]
         for stop in (_RE.NEXT_FIELD, _RE.NEXT_STEP):
             if cut := stop.search(value):
                 value = value[: cut.start()]
-        start = match.end("label") + 1
-        word = match["label"].split()[0].lower().rstrip("s")
-        role = _ROLES.get(word) or _ROLES.get(match["label"].split()[-1].lower(), "")
-        is_step = role == "labels" and START.match(value)
-        if (
-            not value.strip()
-            or re.search(MARK, value)
-            or is_step
-            or (not role and _leads_to_order(text, match, value))
-        ):
+        words = match["label"].lower().split()
+        role = _ROLES.get(words[0].rstrip("s")) or _ROLES.get(words[-1], "")
+        is_order = START.match(value) if role == "labels" else not role and _leads_to_order(match, value)
+        if not value.strip() or re.search(MARK, value) or is_order:
             continue
         begin = match.start("value")
         rest = text[begin + len(value) :]
@@ -247,10 +214,10 @@ def _mark_fields(text: str, masked: MaskedText) -> str:
     return text
 
 
-def _leads_to_order(text: str, match: re.Match[str], value: str) -> bool:
-    """Whether what stands before a colon asks for nothing, and what stands after it does."""
+def _leads_to_order(match: re.Match[str], value: str) -> bool:
+    """Whether an order follows a colon, and the sentence before the colon is none."""
     end = match.end("label")
-    sentence = re.split(r"[.!?;\n]\s", text[max(0, end - _LONGEST_SENTENCE) : end])[-1]
+    sentence = re.split(r"[.!?;\n]\s", match.string[max(0, end - _MAX_SENTENCE) : end])[-1]
     return bool(_RE.ORDERS.match(value)) and not START.match(sentence)
 
 
@@ -261,21 +228,3 @@ def _after_colon(match: re.Match[str], masked: MaskedText) -> str:
     if re.search(MARK, asks + value) or is_order or not START.match(asks.strip()) or len(value.split()) < 3:
         return match.group()
     return f"{match['label']}{asks}: {masked.add(Entity('text', value.strip()))}"
-
-
-def bounded(text: str) -> str:
-    """A text with line breaks in its overlong lines."""
-    return _LONG.sub(lambda line: "\n".join(_PIECE.findall(line.group())), text)
-
-
-def single_spaced(text: str) -> str:
-    """A text with single blanks and line breaks."""
-    return _BREAKS.sub("\n", _BLANKS.sub(" ", text))
-
-
-def ends(text: str) -> str:
-    """A text as it is; of one of more than `MOST_READ` letters the beginning and the end, in whole words."""
-    if len(text) <= MOST_READ:
-        return text
-    half = MOST_READ // 2
-    return "\n".join((_TORN_LAST.sub("", text[:half]), _TORN_FIRST.sub("", text[-half:])))

@@ -43,7 +43,6 @@ class Wording:
         phrases: examples of a step that asks for it.
         made: nouns that later steps use for its result.
         named: the task is considered only where this is found in the step; None: everywhere.
-        holds: what a text that the step works on has in it, if the task is meant.
         text: what its argument `text` is: the text it works on, a prompt to create from, a question, an
             instruction for a change, a wish (a question or an order) about a file, or a request to a
             language model.
@@ -53,7 +52,6 @@ class Wording:
     phrases: tuple[str, ...]
     made: tuple[str, ...] = ()
     named: re.Pattern[str] | None = None
-    holds: re.Pattern[str] | None = None
     text: Role = "content"
     map: str | None = None
 
@@ -66,7 +64,6 @@ def load_bank() -> Mapping[str, Wording]:
             phrases=tuple(entry["phrases"]),
             made=tuple(entry.get("made", ())),
             named=_pattern(entry.get("named")),
-            holds=_pattern(entry.get("holds")),
             text=entry.get("text", "content"),
             map=entry.get("map"),
         )

@@ -22,9 +22,7 @@ from jarvis_agent.planning.offline.clauses import Step
 from jarvis_agent.planning.offline.coreference import Discourse
 from jarvis_agent.planning.offline.cues import Cues
 from jarvis_agent.planning.offline.delexicalise import readings
-from jarvis_agent.planning.offline.extraction import (
-    refers_to_text,
-)
+from jarvis_agent.planning.offline.extraction import REFERS_TO_TEXT
 from jarvis_agent.planning.offline.masking import MaskedText
 from jarvis_agent.planning.offline.phrases import (
     OUT_OF_SCOPE,
@@ -164,7 +162,7 @@ class Ranker:
         elif kinds:
             near = scores.as_text
             is_made_of_text = (
-                wording(spec).text != "prompt" or refers_to_text(step.text) or _WORDS.search(step.text)
+                wording(spec).text != "prompt" or REFERS_TO_TEXT.search(step.text) or _WORDS.search(step.text)
             )
             worth += WEIGHTS.needs_bridge * (len(kinds) if is_made_of_text else 3)
         elif not _files_needed(spec) <= at_hand or self._lacks_text(step, spec):

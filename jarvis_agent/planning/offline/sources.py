@@ -1,10 +1,10 @@
-"""The inputs of a step: its own files and texts, what it refers to, and what can be made of these.
+"""The inputs of a step: its own files and texts, what it refers to, and what can be made from these.
 
     supply = StepInputs(Step("translate the summary of \\ue000"), "", masked, linker)
-    supply.made_of_files("translation")      # plans the summary and gives the reference to it
+    supply.made_of_files("translation")      # plans the summary and returns the reference to it
 
-The nearest input is taken: what the step itself names; what its words refer to, or the latest result or file;
-what the request names later, or came with it; earlier turns of the chat.
+Inputs are looked for in this order: what the step names; what its words refer to, or the latest result or
+file; what the request names later, or what is attached; earlier turns of the chat.
 """
 
 from __future__ import annotations
@@ -23,30 +23,29 @@ from jarvis_agent.planning.offline.masking import MARK, Entity, MaskedText
 from jarvis_agent.planning.offline.phrases import bank_name, wording
 
 BRIDGES: Mapping[Modality, str] = {"image": "image-to-text", "audio": "automatic-speech-recognition"}
-"""The task that turns a kind of file into text, where a text is needed and only such a file is there."""
+"""The task that turns a kind of file into text, where a text is needed and only a file is given."""
 
 RENDERERS: Mapping[str, str] = {"image": "text-to-image", "audio": "text-to-speech"}
-"""The task that makes a kind of file of a text."""
+"""The task that makes a kind of file from a text."""
 
 SPEAKER = "text-to-speech"
-"""The task that speaks what was made last, whatever else it was made of."""
 
 TWINS: Mapping[str, str] = {"seg-control": "image-segmentation", "depth-control": "depth-estimation"}
-"""By task that makes a control map: another one whose image serves as such a map."""
+"""By task that makes a control map: another task whose image is such a map too."""
 
-OF_WHOLE = re.compile(r"\b(?:it|its)\b|^(?:give|show|tell) me the\b", re.IGNORECASE)
-GOES_BY = re.compile(
+_OF_WHOLE = re.compile(r"\b(?:it|its)\b|^(?:give|show|tell) me the\b", re.IGNORECASE)
+_GOES_BY = re.compile(
     r"\b(?:based on|according to|accordance with|reflect\w*|using|mentioned|described|given|from|as)\b",
     re.IGNORECASE,
 )
-"""How a step says by what something is to be changed."""
+"""Words before the text that says how something is to be changed."""
 
 DETECTOR, FINDER = "object-detection", "zero-shot-object-detection"
-"""The tasks whose boxes are cut out: of whatever there is, and of the thing that the step names."""
+"""The tasks that find boxes: of any known thing, and of the things that the step names."""
 
 
 class StepInputs:
-    """The things that one step can feed. What is taken is gone."""
+    """The inputs that one step can use. Each of its own marks is taken once."""
 
     def __init__(self, step: Step, text_after: str, masked: MaskedText, plans: PlanLinker) -> None:
         self.text = step.text
@@ -55,19 +54,20 @@ class StepInputs:
         self._text_after = text_after
         self._masked = masked
         self._plans = plans
+        self._discourse = plans.discourse
         self._left = [character for character in dict.fromkeys(step.text) if character in masked.marks]
 
     def own(self, kind: Modality) -> list[str]:
-        """The step's own marks that can stand in an argument of that kind and are not taken yet."""
+        """The step's own marks that fit this kind and are not taken yet."""
         return [c for c in self._left if self.mark(c).fits(kind)]
 
     @property
     def left(self) -> list[str]:
-        """All of the step's own marks that are not taken yet."""
+        """The step's own marks that are not taken yet."""
         return list(self._left)
 
     def mark(self, character: str) -> Entity:
-        """What a mark stands for."""
+        """The entity of a mark."""
         return self._masked.marks[character]
 
     def take(self, characters: list[str]) -> list[str]:
@@ -89,44 +89,42 @@ class StepInputs:
         return self._masked.restored(text)
 
     def elsewhere(self, kind: Modality, task: str = "") -> Referent | None:
-        """Something of a kind that the step does not name itself, for a task."""
-        discourse = self._plans.discourse
-        if known := discourse.resolve(kind, self.text, task=task):
+        """What the step refers to, or the nearest thing of that kind."""
+        if known := self._discourse.resolve(kind, self.text, task=task):
             return known
-        new = discourse.unmentioned(kind, self._text_after) or discourse.earlier(kind, self.text)
+        new = self._discourse.unmentioned(kind, self._text_after) or self._discourse.earlier(kind, self.text)
         if new is not None:
-            discourse.things.append(new)
+            self._discourse.things.append(new)
         return new
 
     def text_beside(self, spec: TaskSpec) -> list[str]:
-        """The text that the step before worked on, where this one is about it too, and not its result."""
-        discourse = self._plans.discourse
-        fed, made = discourse.fed, discourse.made_last("text")
+        """The input of the step before, where this step is about it too and not about the result."""
+        fed, made = self._discourse.fed, self._discourse.made_last("text")
         if fed is None or (made is not None and made.is_called(self.text)) or bank_name(spec) == SPEAKER:
             return []
         is_summary = made is not None and made.maker is not None and bank_name(made.maker) == "summarization"
-        of_whole = is_summary and bank_name(spec) in LABELLING and OF_WHOLE.search(self.text)
+        of_whole = is_summary and bank_name(spec) in LABELLING and _OF_WHOLE.search(self.text)
         return list(fed.values) if self._is_beside or of_whole else []
 
     def made_before(self, kind: Modality) -> list[str]:
-        """The values of the thing of a kind that the step means, of those already spoken of."""
-        known = self._plans.discourse.resolve(kind, self.text)
+        """The values of the thing that the step refers to, among those mentioned before."""
+        known = self._discourse.resolve(kind, self.text)
         return list(known.values) if known else []
 
     def texts_before(self) -> list[str]:
-        """Texts made or given before the step, then those named after it; the latest first."""
-        known = [thing for thing in reversed(self._plans.discourse.things) if thing.kind == "text"]
-        after = self._plans.discourse.unmentioned("text", self._text_after)
-        return list(
-            dict.fromkeys(value for thing in [*known, *([after] if after else [])] for value in thing.values)
-        )
+        """Texts made or given before the step, the latest first, then those named after it."""
+        known = [thing for thing in reversed(self._discourse.things) if thing.kind == "text"]
+        if after := self._discourse.unmentioned("text", self._text_after):
+            known.append(after)
+        return list(dict.fromkeys(value for thing in known for value in thing.values))
 
     def text_just_made(self, text: str) -> list[str]:
-        """The text that a step goes by ("based on the summary"), if a task made one."""
-        made = self._plans.discourse.made_last("text")
-        last = next((t for t in reversed(self._plans.discourse.things) if t.maker), None)
-        is_meant = made is not None and (made.is_called(text) or (made is last and GOES_BY.search(text)))
-        return list(made.values) if made is not None and is_meant else []
+        """The text of a task on which a step is based ("based on the summary")."""
+        made = self._discourse.made_last("text")
+        last = next((t for t in reversed(self._discourse.things) if t.maker), None)
+        if made is None or not (made.is_called(text) or (made is last and _GOES_BY.search(text))):
+            return []
+        return list(made.values)
 
     def question_before(self) -> str | None:
         """The question that the sentence before the step quotes."""
@@ -138,23 +136,22 @@ class StepInputs:
         return next((value for value in questions if value not in asked), None)
 
     def query_before(self) -> str | None:
-        """The text that the sentence before the step calls a query or a question."""
+        """The text that the sentence before the step introduces as a query or a question."""
         for character in re.findall(MARK, self.context):
             if QUERY.search(self.context[: self.context.index(character)]):
                 return self.mark(character).value
         return None
 
     def boxes(self, makers: Collection[str]) -> Referent | None:
-        """What one of the tasks of these names found last in an image, in this request or an earlier turn."""
-        discourse = self._plans.discourse
-        found = (thing for thing in reversed(discourse.things) if thing.kind == "data" and thing.maker)
+        """The latest boxes of one of these tasks, in this request or an earlier turn."""
+        found = (thing for thing in reversed(self._discourse.things) if thing.kind == "data" and thing.maker)
         made = next((thing for thing in found if thing.maker and bank_name(thing.maker) in makers), None)
-        return made or discourse.earlier("data", self.text)
+        return made or self._discourse.earlier("data", self.text)
 
     def made_by(self, maker: str) -> Referent | None:
-        """The latest image that the task of that name made, or one that makes such an image too."""
+        """The latest image of the task of that name, or of its twin."""
         makers = (maker, TWINS.get(maker))
-        made = (t for t in reversed(self._plans.discourse.things) if t.kind == "image" and t.maker)
+        made = (t for t in reversed(self._discourse.things) if t.kind == "image" and t.maker)
         return next((t for t in made if t.maker and bank_name(t.maker) in makers), None)
 
     def values_elsewhere(self, kind: Modality, task: str = "") -> list[str]:
@@ -167,10 +164,10 @@ class StepInputs:
         return self._plans.offered.get(name)
 
     def run(self, name: str, values: list[str], needed_for: str, **more: list[Any]) -> list[str]:
-        """Plan a task for each of the values; returns references to what they make.
+        """Plan a task for each of the values; returns references to the results.
 
         Args:
-            values: of its principal argument; `more` are values of others.
+            values: of its first required argument; `more` are values of others.
 
         Raises:
             PlanError: the task is not offered.
@@ -181,11 +178,11 @@ class StepInputs:
         return self._plans.emit(spec, {principal(spec): values, **more})
 
     def made_of_files(self, needed_for: str, *, only_named: bool = False) -> list[str]:
-        """Texts made of the step's own files that are not taken yet, by the tasks that its words name.
+        """Texts made from the step's own files that are not taken yet, by the tasks that its words name.
 
         Args:
             needed_for: the task that needs the texts.
-            only_named: leave files alone for which the words name no task.
+            only_named: skip files for which the words name no task.
         """
         made: list[str] = []
         for character in self.left:
@@ -197,20 +194,18 @@ class StepInputs:
             if kind in BRIDGES and (maker is None or _takes(maker) != kind):
                 values = self.run(BRIDGES[kind], values, needed_for)
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
-        self._plans.discourse.join("text", made)
+        self._discourse.join("text", made)
         return made
 
     def rendered(self, kind: Modality, needed_for: str) -> list[str]:
-        """An image or a recording made of a text, where there is no file of that kind."""
+        """An image or a recording made from a text, where no file of that kind is given."""
         texts = self.texts_before()[:1]
-        return (
-            self.run(RENDERERS[kind], texts, needed_for)
-            if texts and RENDERERS.get(kind) in self._plans.offered
-            else []
-        )
+        if not texts or RENDERERS.get(kind) not in self._plans.offered:
+            return []
+        return self.run(RENDERERS[kind], texts, needed_for)
 
     def made_elsewhere(self, needed_for: str) -> list[str]:
-        """Texts made of a file that the step does not name itself."""
+        """Texts made from a file that the step does not name."""
         for kind, name in BRIDGES.items():
             if values := self.values_elsewhere(kind):
                 return self.run(name, values, needed_for)

@@ -23,7 +23,7 @@ from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
 from jarvis_agent.planning.offline.patterns import START, Patterns
-from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class
+from jarvis_agent.planning.offline.phrases import OUT_OF_SCOPE, bank_name, clause_class, wording
 from jarvis_agent.planning.offline.ranking import Ranker, Scores
 from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
 from jarvis_agent.planning.offline.weights import WEIGHTS
@@ -137,7 +137,11 @@ class StepPlanner:
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
                 continue
-            note = self._add_implied(step, spec, made) or self._unplanned_tool(step, spec, ranked)
+            note = (
+                self._add_implied(step, spec, made)
+                or self._unplanned_tool(step, spec, ranked)
+                or self._uncounted_text(step, spec)
+            )
             is_repeated = note is None and len(self._linker.tasks) == planned
             return f"{self._quoted(step)} repeats the task {spec.name}" if is_repeated else note
         if not reasons:
@@ -157,6 +161,13 @@ class StepPlanner:
             s.name for s, score in ranked if s.category == "tool" and not bank_name(s) and score >= least
         ]
         return f"{self._quoted(step)} may also need {tools[0]}, which is not planned" if tools else None
+
+    def _uncounted_text(self, step: Step, spec: TaskSpec) -> str | None:
+        """A note where a step counts words, and its task only makes or analyses the text."""
+        is_counted = _RE.COUNTED_TEXT.search(step.original or step.text)
+        if spec.category == "tool" or wording(spec).text != "content" or not is_counted:
+            return None
+        return f"{self._quoted(step)} is planned as {spec.name} only: no task counts words or letters"
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
         """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""

@@ -131,7 +131,7 @@ class TextArguments:
         takes_file = any(arg.kind in MEDIA for arg in self._spec.inputs)
         if found := self._supply.take_texts():
             return found if self._takes_map or not takes_file else found[:1]
-        if extraction.drawn_from_text(self._text) and (made := self._supply.made_before("text")):
+        if extraction.BASED_ON_TEXT.search(self._text) and (made := self._supply.made_before("text")):
             return made
         said = extraction.drawn(self._text) if self._takes_map else extraction.prompt(self._text)
         return (
@@ -155,7 +155,7 @@ class TextArguments:
         if about := self._supply.made_of_files(self._spec.name):
             return [f"{without_lead_in(re.sub(MARK, '', words))}: {value}" for value in about]
         last = clause_class(self._spec) and self._supply.made_before("text")
-        points = last or extraction.refers_to_text(self._text) or extraction.is_rewriting(self._text)
+        points = last or extraction.REFERS_TO_TEXT.search(self._text) or extraction.is_rewriting(self._text)
         if not self._supply.take_texts() and points:
             worked_on = [f"{words}: {value}" for value in self._supply.values_elsewhere("text")]
             if worked_on or extraction.is_rewriting(self._text):

@@ -44,7 +44,7 @@ def tool_argument(spec: TaskSpec, arg: Arg, supply: StepInputs) -> list[Any]:
     if left := supply.left:
         return [supply.take(left)] if arg.many else supply.take(left[:1])
     name = arg.name.lower()
-    is_reference = extraction.refers_to_text(supply.text) and not _IDENTIFIER.search(name)
+    is_reference = extraction.REFERS_TO_TEXT.search(supply.text) and not _IDENTIFIER.search(name)
     if is_reference and (values := supply.values_elsewhere("text")):
         return values
     if name in _FREE_TEXT:

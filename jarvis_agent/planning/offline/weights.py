@@ -36,8 +36,6 @@ class _Weights(NamedTuple):
     """Least score of a task whose control map the sentence before mentions."""
     verb: float = 0.15
     """The step begins with a verb that only phrases of the task begin with."""
-    holds: float = 0.3
-    """A text of the step has the gap that the task fills."""
     choice: float = 0.15
     """The task takes labels, and the step offers a choice."""
     unnamed: float = -0.06
