@@ -100,9 +100,10 @@ class ResponseChain(AsyncRunnable[dict[str, Any], str]):
     ) -> AsyncGenerator[str, None]:
         """The answer in pieces."""
         stage = "respond" if _plan(input).tasks else "chat"
-        template = getattr(self.prompts, stage)
-        stream = self._chain(stage).astream(fill(template, _variables(input), self.window), config)
-        checker = _path_checker(input)
+        request = PlanRequest.of({**input, "tools": None})
+        values = fill(getattr(self.prompts, stage), _variables(input, request), self.window)
+        stream = self._chain(stage).astream(values, config)
+        checker = _path_checker(input, request)
         shown: list[str] = []
         try:
             async with aclosing(cast("AsyncGenerator[str, None]", stream)) as pieces:
@@ -136,8 +137,9 @@ class ResponseChain(AsyncRunnable[dict[str, Any], str]):
         return [self.prompts.respond, self.prompts.chat]
 
     def _chain(self, stage: str) -> Runnable[Any, str]:
-        template = self.prompts.respond if stage == "respond" else self.prompts.chat
-        chain = template | self.client.for_stage(stage) | StrOutputParser()
+        chain: Runnable[Any, str] = (
+            getattr(self.prompts, stage) | self.client.for_stage(stage) | StrOutputParser()
+        )
         return chain.with_config(run_name="respond")
 
 
@@ -150,11 +152,10 @@ def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any
 
     def write(values: Iterator[Any]) -> Iterator[str]:
         for inputs in values:
-            words = phrases(inputs["input"])
-            note = words.set_up if model_missing else ""
             if error := inputs.get("error"):
-                note = words.no_answer.format(error=describe_error(error))
-            yield from report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
+                yield from report_after_failure(inputs, False, describe_error(error))
+            else:
+                yield from _report(inputs, phrases(inputs["input"]).set_up if model_missing else "")
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
         async for inputs in values:
@@ -174,8 +175,11 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
     words = phrases(inputs["input"])
     if begun:
         yield f"\n\n{words.broke_off.format(error=error)}\n\n"
-    note = "" if begun else words.no_answer.format(error=error)
-    yield from report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
+    yield from _report(inputs, "" if begun else words.no_answer.format(error=error))
+
+
+def _report(inputs: Mapping[str, Any], note: str) -> Iterator[str]:
+    return report(inputs["input"], _plan(inputs), inputs.get("results") or (), note)
 
 
 def _plan(inputs: Mapping[str, Any]) -> Plan:
@@ -191,10 +195,9 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     return "" if _TROUBLE.search(answer) else troubles(plan, inputs.get("results") or (), words)
 
 
-def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any]:
     """The values of the prompts' variables, the most important first."""
     results, plan = list(inputs.get("results") or ()), _plan(inputs)
-    turns = PlanRequest.of({**inputs, "tools": None}).turns
     names = file_names(results)
 
     def named(value: Any) -> Any:
@@ -209,13 +212,12 @@ def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
         "model_assignment": shorten_data(model_assignment(results)),
         "tasks": shorten_data(tasks),
         "notes": shorten_lines(f"- {to_json_line(note)}" for note in plan.notes),
-        "chat_log": shorten_history(turns),
-        "chat_history": messages_of(turns),
+        "chat_log": shorten_history(request.turns),
+        "chat_history": messages_of(request.turns),
     }
 
 
-def _path_checker(inputs: Mapping[str, Any]) -> PathChecker:
-    request = PlanRequest.of({**inputs, "tools": None})
+def _path_checker(inputs: Mapping[str, Any], request: PlanRequest) -> PathChecker:
     results: Sequence[TaskResult] = inputs.get("results") or ()
     made = [resource for result in results for resource in result.resources]
     quoted = [

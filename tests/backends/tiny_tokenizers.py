@@ -69,7 +69,7 @@ def sentencepiece(folder: Path, file: str) -> str:
     return str(folder / file)
 
 
-def bpe_tokenizer(folder: Path, limit: int = 64, words: list[str] | None = None, **options: Any) -> Any:
+def bpe_tokenizer(folder: Path, words: list[str] | None = None, **options: Any) -> Any:
     """A byte-level tokenizer without merges, which takes any text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -79,7 +79,7 @@ def bpe_tokenizer(folder: Path, limit: int = 64, words: list[str] | None = None,
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     roles = dict(zip(("pad_token", "bos_token", "eos_token", "unk_token"), special, strict=True))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=limit, **roles, **options)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, **roles, **options)
     tokenizer.add_tokens(words or [])
     return tokenizer
 
