@@ -6,7 +6,7 @@
     chain.with_fallbacks([OfflinePlanner()])
 
 For each request it composes `prompt | chat model | PlanOutputParser`. Tasks that rules cannot repair are sent
-back to the model once, with the errors.
+back to the model once, with the errors and with what the plan leaves out of the request (see `coverage`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
+from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
@@ -157,7 +158,8 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         repair = (
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
-        parser = PlanOutputParser(specs=request.specs, repair=repair)
+        coverage = Coverage.of(request, self.settings)
+        parser = PlanOutputParser(specs=request.specs, coverage=coverage, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 

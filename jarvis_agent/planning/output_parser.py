@@ -22,6 +22,8 @@ from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.coverage import Coverage
+from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
@@ -33,8 +35,10 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     Attributes:
         specs: the task types that the plan may use, by name.
-        repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair. Returns
-            text or a message. None: what is broken is left out, with a note.
+        coverage: what the request asks for. Tasks for what the plan leaves out are asked for, and then added.
+            The default compares the plan with nothing.
+        repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
+            is left out. Returns text or a message. None: what is broken is left out, with a note.
 
     Raises:
         LLMError: the model failed before its first task, or wrote nothing usable. A failure after the first
@@ -44,6 +48,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
+    coverage: Coverage = Field(default=Coverage(), exclude=True)
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
 
     @property
@@ -75,24 +80,27 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         return self._plans(input, repair)
 
     async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs)
+        parser = StreamingPlanParser(self.specs, check=self.coverage.misuse)
+        can_repair = self.repair is not None
         try:
             async for chunk in chunks:
                 if tasks := parser.feed(_text(chunk)):
                     yield Plan(tasks=tasks)
+            rest = parser.finish()
         except LLMError as error:
             rest = parser.finish()
             if not parser.tasks:
                 raise
             parser.note(f"the language model stopped before its plan was complete: {error}")
-            yield Plan(tasks=rest, notes=parser.notes)
-            return
-        if tasks := parser.finish():
-            yield Plan(tasks=tasks)
-        repaired: list[Task] = []
-        if self.repair is not None and parser.errors:
+            can_repair = False
+        if rest:
+            yield Plan(tasks=rest)
+        more: list[Task] = []
+        errors = [*parser.errors, *self.coverage.gaps(parser.tasks)]
+        if can_repair and errors:
             try:
-                repaired = parser.apply_repair(_text(await repair(parser.errors)))
+                reply = _text(await repair(errors))
+                more = parser.apply_repair(reply, lambda draft: self.coverage.lacks(draft, parser.tasks))
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
@@ -100,7 +108,12 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
                 f"{'; '.join(parser.notes)}. "
                 "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
             )
-        yield Plan(tasks=repaired, notes=parser.notes)
+        for task in parser.add(self.coverage.additions(parser.tasks)):
+            parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
+            more.append(task)
+        for gap in self.coverage.gaps(parser.tasks):
+            parser.note(f"“{shorten(gap.raw)}” is not planned")
+        yield Plan(tasks=more, notes=parser.notes)
 
 
 def _text(chunk: str | BaseMessage) -> str:

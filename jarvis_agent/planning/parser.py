@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import bind
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
+    TaskDraft,
     TaskNames,
     in_a_plan,
     is_task,
@@ -66,7 +67,11 @@ class StreamingPlanParser:
     """
 
     def __init__(
-        self, specs: Mapping[str, TaskSpec], done: Iterable[Task] = (), taken: Iterable[int] = ()
+        self,
+        specs: Mapping[str, TaskSpec],
+        done: Iterable[Task] = (),
+        taken: Iterable[int] = (),
+        check: Callable[[TaskDraft], str] = lambda draft: "",
     ) -> None:
         """Start a plan, or additions to one.
 
@@ -74,8 +79,10 @@ class StreamingPlanParser:
             specs: the task types that the plan may use, by name.
             done: existing tasks that others may refer to; they are not returned.
             taken: ids that new tasks cannot get.
+            check: returns what is wrong with a task beyond its form, or "".
         """
         self._names = TaskNames(specs)
+        self._check = check
         self._reader = JsonReader()
         self._pending = PendingTasks()
         self._tasks: list[Task] = []
@@ -105,10 +112,13 @@ class StreamingPlanParser:
             self._bind_ready()
         return self._emit()
 
-    def apply_repair(self, reply: str) -> list[Task]:
+    def apply_repair(
+        self, reply: str, is_missing: Callable[[TaskDraft], bool] = lambda draft: False
+    ) -> list[Task]:
         """Replace broken tasks by what the planner wrote instead. Returns the tasks that became final.
 
-        Tasks are matched by id, and those without one by order. Valid tasks stay.
+        Tasks are matched by id, and those without one by order. Valid tasks stay. Of the others, those are
+        added that are missing in the plan.
         """
         values = read_json(reply)
         if self._is_blank:
@@ -116,8 +126,20 @@ class StreamingPlanParser:
             self._read(values)
             self._ended = True
         else:
-            self._replace([each.value for each in values if each.complete and isinstance(each.value, dict)])
+            written = [each.value for each in values if each.complete and isinstance(each.value, dict)]
+            others = self._replace(written)
+            self._bind_ready()
+            for raw in others:
+                draft = self._read_draft(raw)
+                if isinstance(draft, TaskDraft) and is_missing(draft):
+                    self._add(raw, "")
         self._bind_ready()
+        return self._emit()
+
+    def add(self, tasks: Iterable[dict[str, Any]]) -> list[Task]:
+        """Add tasks to a plan that has ended. Returns those that became final."""
+        for raw in tasks:
+            self._add(raw, "")
         return self._emit()
 
     def note(self, text: str) -> None:
@@ -206,11 +228,14 @@ class StreamingPlanParser:
             self.note(f"{task}: {reason} and it got {task.id}")
         self._bind_ready()
 
-    def _replace(self, values: Iterable[dict[str, Any]]) -> None:
-        """Replace broken tasks by repaired ones: those with their ids, then the others in order."""
+    def _replace(self, values: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Replace broken tasks by repaired ones: those with their ids, then the others in order.
+
+        Returns the tasks that replace none.
+        """
         broken = [task for task in self._pending.all if task.error]
         pairs: list[tuple[PendingTask, dict[str, Any]]] = []
-        unmatched = []
+        unmatched, others = [], []
         for raw in filter(is_task, values):
             label = written_id(raw)
             match = next((task for task in broken if task.label == label), None)
@@ -219,19 +244,27 @@ class StreamingPlanParser:
                 pairs.append((match, raw))
             elif label is None or not self._pending.with_label(label):
                 unmatched.append(raw)
+            else:
+                others.append(raw)
         for task, raw in [*pairs, *zip(broken, unmatched, strict=False)]:
             task.raw = raw
             self._set_draft(task)
             self._pending.update(task)
             self.note(f"{task}: it was repaired by its planner")
+        return [*unmatched[len(broken) :], *others]
 
     def _set_draft(self, task: PendingTask, error: str = "") -> None:
-        task.error, task.draft = error, None
-        if not error:
-            try:
-                task.draft = read_draft(task.raw, self._names)
-            except PlanError as wrong:
-                task.error = str(wrong)
+        read = error or self._read_draft(task.raw)
+        task.draft = None if isinstance(read, str) else read
+        task.error = read if isinstance(read, str) else ""
+
+    def _read_draft(self, raw: dict[str, Any]) -> TaskDraft | str:
+        """The task that an object means, or what is wrong with it."""
+        try:
+            draft = read_draft(raw, self._names)
+        except PlanError as wrong:
+            return str(wrong)
+        return self._check(draft) or draft
 
     def _bind_ready(self) -> None:
         """Bind every task that can be bound."""

@@ -25,5 +25,6 @@ steps for each task), `clauses.json` (templates of clauses), and two fitted mode
 """
 
 from jarvis_agent.planning.offline.planner import OfflinePlanner, split_request
+from jarvis_agent.planning.offline.steps import PlannedStep
 
-__all__ = ["OfflinePlanner", "split_request"]
+__all__ = ["OfflinePlanner", "PlannedStep", "split_request"]

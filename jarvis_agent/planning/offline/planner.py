@@ -33,7 +33,7 @@ from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MaskedText, mask_entities
 from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.offline.ranking import Ranker
-from jarvis_agent.planning.offline.steps import StepPlanner
+from jarvis_agent.planning.offline.steps import PlannedStep, StepPlanner
 from jarvis_agent.planning.plan import Plan
 
 
@@ -83,19 +83,23 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
 
         return await self._acall_with_config(work, input, config)
 
+    def plan_steps(self, request: PlanRequest) -> list[PlannedStep]:
+        """The steps of a request that ask for something, each with its tasks and their scores."""
+        return _plan(request, self._settings)[1] if request.specs else []
+
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
         if given.get("files") is None:
             request = replace(request, files=tuple(map(_named_file, mentions(request.text))))
-        plan = _plan(request, self._settings) if request.specs else Plan(notes=["no task is offered"])
+        plan = _plan(request, self._settings)[0] if request.specs else Plan(notes=["no task is offered"])
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes])
 
 
-def _plan(request: PlanRequest, settings: Settings) -> Plan:
+def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
     classifier = load_classifier(settings)
     specs = classifier.recognise(request.specs)
     masked = mask_entities(request.text, request.files)
@@ -103,8 +107,9 @@ def _plan(request: PlanRequest, settings: Settings) -> Plan:
     steps = _steps(masked, classifier, specs, linker.discourse.at_hand)
     check_cancelled()
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
-    notes = StepPlanner(ranker, linker, masked).add_all(steps)
-    return Plan(tasks=linker.tasks, notes=[*masked.notes, *notes])
+    planner = StepPlanner(ranker, linker, masked)
+    notes = planner.add_all(steps)
+    return Plan(tasks=linker.tasks, notes=[*masked.notes, *notes]), planner.steps
 
 
 def split_request(

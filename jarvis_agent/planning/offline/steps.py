@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
+from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.arguments import add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
@@ -65,10 +67,32 @@ IMPLIED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of a request, and what became of it.
+
+    Attributes:
+        text: the step as the user wrote it.
+        scores: by name, the score of each task that could do it; 0.6 is a clear one.
+        tasks: those planned for it, with what they need; none if an earlier step has made them.
+        note: what of it is not planned and why, or None.
+    """
+
+    text: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    tasks: tuple[Task, ...] = ()
+    note: str | None = None
+
+
 class StepPlanner:
-    """Chooses a task for each step."""
+    """Chooses a task for each step.
+
+    Attributes:
+        steps: the steps that ask for something, in order, as they were planned.
+    """
 
     def __init__(self, ranker: Ranker, linker: PlanLinker, masked: MaskedText) -> None:
+        self.steps: list[PlannedStep] = []
         self._ranker = ranker
         self._linker = linker
         self._masked = masked
@@ -89,8 +113,19 @@ class StepPlanner:
             if self._ranker.is_small_talk(step, scores):
                 asks = START.match(step.text) or place == len(steps) - 1 == 0
                 (notes if asks else talk).append(f"no task type does this: {self._quoted(step)}")
-            elif note := self._add(step, scores, text_after):
-                notes.append(note)
+                continue
+            known = len(self._linker.tasks)
+            ranked = self._ranker.ranked(step, scores, text_after)
+            note = self._add(step, scores, ranked, text_after)
+            notes += [note] if note else []
+            self.steps.append(
+                PlannedStep(
+                    step.original or self._masked.restored(step.text),
+                    {spec.name: score for spec, score in ranked},
+                    tuple(self._linker.tasks[known:]),
+                    note,
+                )
+            )
         if self._linker.left_out:
             notes.append(f"tasks left out: {self._linker.left_out}, since a plan has at most {MAX_TASKS}")
         if not self._linker.tasks and not notes:
@@ -107,11 +142,13 @@ class StepPlanner:
             return True
         if not _RE.AGAIN.match(step.text):
             return False
-        return self._ranker.ranked(step, scores, text_after)[0][1] < WEIGHTS.clear
+        best, score = self._ranker.ranked(step, scores, text_after)[0]
+        return score < WEIGHTS.clear or (last is not None and _are_alike(best, last))
 
-    def _add(self, step: Step, scores: Scores, text_after: str) -> str | None:
+    def _add(
+        self, step: Step, scores: Scores, ranked: Sequence[tuple[TaskSpec, float]], text_after: str
+    ) -> str | None:
         """Add a step's task. Returns why there is none, or None."""
-        ranked = self._ranker.ranked(step, scores, text_after)
         if ranked and self._ranker.asks_for_nothing(step, *ranked[0]):
             self._linker.discourse.mention(step.text)
             return f"no tool does this: {self._quoted(step)}" if START.match(step.text) else None
@@ -217,6 +254,13 @@ class StepPlanner:
     def _quoted(self, step: Step) -> str:
         original = step.original or self._masked.restored(step.text)
         return f"“{shorten(original.strip(' .,;!?'), _MOST_QUOTED)}”"
+
+
+def _are_alike(spec: TaskSpec, other: TaskSpec) -> bool:
+    """Whether two task types make the same of the same, such as depth-estimation and depth-control."""
+    topics = {each.name.partition("-")[0] for each in (spec, other)}
+    same_kinds = (spec.inputs, spec.outputs[:1]) == (other.inputs, other.outputs[:1])
+    return spec.name != other.name and same_kinds and len(topics - {"text", *MEDIA}) == 1
 
 
 def _goes_with(row: Implied, spec: TaskSpec) -> bool:

@@ -1,0 +1,178 @@
+"""Coverage: whether a plan does all that the request asks for.
+
+    coverage = Coverage.of(request, settings)
+    coverage.misuse(draft)        # 'its "text" is only the name of the audio "speech.wav"', or ""
+    coverage.gaps(tasks)          # [PlanParseError("make a canny edge image of it", "no task does this; …")]
+    coverage.additions(tasks)     # [{"task": "canny-control", …}]: the offline planner's tasks for the gaps
+
+A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
+be meant for. Another task than the offline planner's may be meant if it is likely for the step, or takes and
+makes the same kinds. Empty plans have no gaps: they are answered as conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import count
+from typing import Any
+
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.core.languages import find_language
+from jarvis_agent.core.references import ref, refs_in, substitute
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
+from jarvis_agent.core.types import Resource, Task
+from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.normalise import TaskDraft
+from jarvis_agent.planning.offline import OfflinePlanner, PlannedStep
+from jarvis_agent.planning.parser import PlanParseError
+
+_UNDERSTOOD, _CERTAIN = 0.6, 0.7
+"""Scores of a step's task: with less, the step is no gap; with less, nothing is added for it."""
+
+_FAR, _FAR_FOR_TOOLS, _NEAR = 0.35, 0.7, 0.2
+"""How far below the likeliest task another one may score and be meant for the step instead; how far it may be
+if it is also meant for another step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a request names and asks for.
+
+    Attributes:
+        files: the files of the request.
+        steps: its steps for which the offline planner has tasks.
+        specs: the task types that a plan may use, by name.
+        kinds: the kinds of pictures and recordings of the request and its chat, by name.
+    """
+
+    files: Sequence[Resource] = ()
+    steps: Sequence[PlannedStep] = ()
+    specs: Mapping[str, TaskSpec] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, request: PlanRequest, settings: Settings) -> Coverage:
+        """Split a request into steps. Without the weights of the sentence embeddings it has none."""
+        try:
+            offline = OfflinePlanner(settings=settings.model_copy(update={"offline": True}))
+            steps = [step for step in offline.plan_steps(request) if step.tasks]
+        except (MissingExtraError, ConfigError):
+            steps = []
+        files = [*request.files, *(file for turn in request.turns for file in turn.resources)]
+        kinds = {name: f.kind for f in files if f.kind in ("image", "audio", "video") for name in _names(f)}
+        return cls(request.files, steps, request.specs, kinds)
+
+    def misuse(self, draft: TaskDraft) -> str:
+        """What is wrong with the arguments: a text is only the name of a picture or a recording."""
+        for arg in draft.spec.inputs if draft.spec.category != "tool" else ():
+            value = draft.args.get(arg.name)
+            for text in value if isinstance(value, list) else [value]:
+                if arg.kind == "text" and (kind := self.kinds.get(str(text).strip())):
+                    return f'its "{arg.name}" is only the name of the {kind} "{text}", and not a text'
+        return ""
+
+    def gaps(self, tasks: Sequence[Task]) -> list[PlanParseError]:
+        """What the request names or asks for, and no task uses or does."""
+        if not tasks:
+            return []
+        _, left_out = self._compared(tasks)
+        add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
+        files = [f for f in self.files if f.kind != "file" and not any(_is_in(_names(f), t) for t in tasks)]
+        steps = [step for step in self.steps if any(task in left_out for task in step.tasks)]
+        return [
+            *(PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in files),
+            *(PlanParseError(s.text, f"the request asks for this, no task does it; {add}") for s in steps),
+        ]
+
+    def lacks(self, draft: TaskDraft, tasks: Sequence[Task]) -> bool:
+        """Whether a task fills a gap of a plan."""
+        task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
+        return len(self.gaps([*tasks, task])) < len(self.gaps(tasks))
+
+    def additions(self, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
+        """The offline planner's tasks for the gaps of which it is certain. They refer to the plan's tasks.
+
+        Tools are never added, and no task that makes what an unexpected task of the plan may stand for.
+        """
+        twins, left_out = self._compared(tasks) if tasks else ({}, [])
+        expected = {task.task for step in self.steps for task in step.tasks}
+        unexpected = {self._made(task) for task in tasks if task.task not in expected}
+        ids = count(max((task.id for task in tasks), default=-1) + 1)
+        for step in self.steps:
+            for task in step.tasks if _score(step) >= _CERTAIN else ():
+                is_safe = self.specs[task.task].category != "tool" and self._made(task) not in unexpected
+                if task in left_out and is_safe and twins.keys() >= {*refs_in(task.args)}:
+                    twins[task.id] = next(ids)
+                    args = substitute(task.args, lambda number: ref(twins[number]))
+                    yield {"task": task.task, "id": twins[task.id], "dep": refs_in(args), "args": args}
+
+    def _compared(self, tasks: Sequence[Task]) -> tuple[dict[int, int], list[Task]]:
+        """By id, the plan's task for each one of the offline planner, and those of its tasks without one."""
+        pairs = [(step, task) for step in self.steps for task in step.tasks]
+        free, twins = list(tasks), dict[int, int]()
+
+        def match(pool: Sequence[Task], is_twin: Callable[[PlannedStep, Task, Task], bool]) -> None:
+            found = [(step, task, one) for step, task in pairs for one in pool if is_twin(step, task, one)]
+            for _, task, one in sorted(found, key=lambda each: -_likeness(each[1], each[2])):
+                if task.id not in twins and (one in free or pool is tasks):
+                    twins[task.id] = one.id
+                    free[:] = [other for other in free if other is not one]
+
+        match(free, lambda _, task, one: task.task == one.task and self._used(task) == self._used(one))
+        match(free, lambda _, task, one: task.task == one.task and not (self._used(task) and self._used(one)))
+        match(free, self._may_be_meant)
+        match(tasks, lambda step, task, one: task.task != one.task and _is_likely(step, one, _NEAR))
+        left = (task for step, task in pairs if step.note is None and _score(step) >= _UNDERSTOOD)
+        return twins, [task for task in left if task.id not in twins]
+
+    def _may_be_meant(self, step: PlannedStep, task: Task, other: Task) -> bool:
+        """Whether a task of the plan may be meant where the offline planner has another one."""
+        mine, its = self.specs.get(task.task), self.specs.get(other.task)
+        if mine is None or its is None:
+            return False
+        is_likely = _is_likely(step, other, _FAR_FOR_TOOLS if its.category == "tool" else _FAR)
+        return is_likely or (_takes(mine), mine.outputs) == (_takes(its), its.outputs)
+
+    def _used(self, task: Task) -> set[str]:
+        """The names of the request's files in a task."""
+        return {name for file in self.files for name in _names(file) if _is_in([name], task)}
+
+    def _made(self, task: Task) -> object:
+        spec = self.specs.get(task.task)
+        return spec.outputs[:1] if spec else task.task
+
+
+def _score(step: PlannedStep) -> float:
+    return max(step.scores.values(), default=0.0)
+
+
+def _is_likely(step: PlannedStep, task: Task, far: float) -> bool:
+    return step.scores.get(task.task, 0.0) >= _score(step) - far
+
+
+def _takes(spec: TaskSpec) -> set[str]:
+    return {arg.kind for arg in spec.inputs if arg.kind in MEDIA}
+
+
+def _names(file: Resource) -> list[str]:
+    return [name for name in dict.fromkeys((file.name, str(file.path or ""))) if name]
+
+
+def _is_in(names: Iterable[str], task: Task) -> bool:
+    written = json.dumps(task.args, ensure_ascii=False)
+    return any(json.dumps(name, ensure_ascii=False)[1:-1] in written for name in names)
+
+
+def _likeness(task: Task, other: Task) -> float:
+    """How similar the arguments of two tasks are; languages count by their codes."""
+
+    def text(args: Mapping[str, Any]) -> str:
+        found = {name: find_language(str(args[name])) for name in args if name.endswith("_lang")}
+        codes = {name: language.code for name, language in found.items() if language}
+        return json.dumps({**args, **codes}, ensure_ascii=False, sort_keys=True)
+
+    return SequenceMatcher(None, text(task.args), text(other.args)).ratio()

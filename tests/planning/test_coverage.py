@@ -1,0 +1,146 @@
+"""The check of a plan against its request: what is left out is asked for once, and then added."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+
+from jarvis_agent import Plan, planning_chain
+from jarvis_agent.core.errors import LLMError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.evaluation.requests import read_requests
+from jarvis_agent.planning.coverage import Coverage
+from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.output_parser import PlanOutputParser
+from jarvis_agent.testing import ScriptedLLM
+
+pytestmark = pytest.mark.starter
+
+
+def task(name: str, id_: int, *dep: int, **args: Any) -> dict[str, Any]:
+    return {"task": name, "id": id_, "dep": list(dep or (-1,)), "args": args}
+
+
+LOOK = task("image-to-text", 0, image="a.jpg")
+CANNY = task("canny-control", 1, image="a.jpg")
+HEAR = task("automatic-speech-recognition", 0, audio="speech.wav")
+BOTH = "Describe a.jpg. Also make a canny edge image of it."
+
+
+def planned(
+    request: str, plan: list[Any], repair: Any = (), tools: Any = None, **value: Any
+) -> tuple[Plan, ScriptedLLM]:
+    llm = ScriptedLLM(
+        {"plan": json.dumps(plan), "repair": repair if callable(repair) else json.dumps(repair)}
+    )
+    return planning_chain(llm, tools=tools).invoke({"input": request, **value}), llm
+
+
+def calls(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
+    return [(each.task, each.args) for each in plan.tasks]
+
+
+def test_what_is_left_out_is_sent_back_and_its_repair_is_added() -> None:
+    rows: list[tuple[str, list[Any], list[Any], list[str]]] = [
+        (BOTH, [LOOK], [CANNY], ["make a canny edge image of it", "0 (image-to-text)"]),
+        ("Find the dogs in a.jpg and b.jpg", [task("object-detection", 0, image="a.jpg")],
+         [task("object-detection", 1, image="b.jpg")], ['"b.jpg"', "no task uses this image"]),
+        ("把 speech.wav 转成文字，再翻译成法语。", [HEAR],
+         [task("translation", 1, 0, text="<resource>-0", tgt_lang="fr")], ["翻译成法语"]),
+    ]  # fmt: skip
+    for request, first, repair, sent in rows:
+        plan, llm = planned(request, first, repair)
+        assert calls(plan) == [(each["task"], each["args"]) for each in [*first, *repair]], request
+        assert plan.notes == []
+        assert llm.stages() == ["plan", "repair"]
+        assert all(part in llm.calls[1].prompt for part in sent), llm.calls[1].prompt[-500:]
+
+
+def test_what_is_still_left_out_is_added_by_the_offline_planner() -> None:
+    rows = {
+        BOTH: ([LOOK], [("canny-control", {"image": "a.jpg"})]),
+        "Describe a.jpg, then read the description aloud": (
+            [LOOK],
+            [("text-to-speech", {"text": "<resource>-0"})],
+        ),
+        "Translate 'Good morning' into French and into German": (
+            [task("translation", 3, text="Good morning", tgt_lang="German")],
+            [("translation", {"text": "Good morning", "tgt_lang": "fr"})],
+        ),
+        "描述 a.jpg，然后把描述翻译成法语。": (
+            [LOOK],
+            [("translation", {"text": "<resource>-0", "tgt_lang": "fr"})],
+        ),
+    }
+    for request, (first, added) in rows.items():
+        for repair in ([], first, [task("object-detection", 7, image="a.jpg")], LLMError("too busy")):
+            plan, _ = planned(
+                request, first, (lambda _, e=repair: e) if isinstance(repair, LLMError) else repair
+            )
+            assert calls(plan) == [(first[0]["task"], first[0]["args"]), *added], (request, repair)
+            assert sum("was added: the request asks for it" in note for note in plan.notes) == len(added)
+
+
+def test_a_text_that_is_the_name_of_a_recording_is_sent_back_before_its_task_starts() -> None:
+    wrong = task("text-to-speech", 0, text="speech.wav")
+    plan, llm = planned("Transcribe speech.wav.", [wrong], [HEAR])
+    assert calls(plan) == [("automatic-speech-recognition", {"audio": "speech.wav"})]
+    assert 'only the name of the audio \\"speech.wav\\"' in llm.calls[1].prompt
+    with pytest.raises(LLMError, match="only the name of the audio"):
+        planned("Transcribe speech.wav.", [wrong], [wrong])
+    plan, _ = planned("Transcribe speech.wav and describe a.jpg", [wrong, {**LOOK, "id": 1}], [])
+    assert calls(plan) == [(LOOK["task"], LOOK["args"]), (HEAR["task"], HEAR["args"])]
+    chat = [HumanMessage("Draw a zoo"), AIMessage("It is in /out/zoo.png.")]
+    named = task("text-generation", 0, text="report.txt")
+    assert len(planned("Rewrite report.txt", [named], chat_history=chat)[0]) == 1
+
+
+def test_conversation_and_vague_requests_are_left_alone() -> None:
+    for request, tasks in {"Hello, how are you?": [], "What about a.jpg?": [LOOK], BOTH: []}.items():
+        plan, llm = planned(request, tasks)
+        assert calls(plan) == [(each["task"], each["args"]) for each in tasks]
+        assert (llm.stages(), plan.notes) == (["plan"], [])
+
+
+def test_tools_of_the_user_are_never_added_and_may_do_any_step() -> None:
+    ran = []
+
+    @tool
+    def send_email(to: str, text: str) -> str:
+        """Send an email to somebody."""
+        ran.append(to)
+        return "sent"
+
+    @tool
+    def look_at(image: str) -> str:
+        """Tell what is in a picture."""
+        return image
+
+    tools = [send_email, look_at, "text-to-speech"]
+    request = "Describe a.jpg and email it to bob@example.org"
+    plan, _ = planned(request, [task("look_at", 0, image="a.jpg")], tools=tools)
+    assert [each.task for each in plan.tasks] == ["look_at"]
+    whole = [task("look_at", 0, image="a.jpg"), task("send_email", 1, 0, to="bob", text="<resource>-0")]
+    plan, llm = planned(request, whole, tools=tools)
+    assert ([each.task for each in plan.tasks], llm.stages()) == (["look_at", "send_email"], ["plan"])
+    assert ran == []
+
+
+@pytest.mark.timeout(300)
+def test_good_plans_are_left_alone() -> None:
+    """The plans written by hand for the project's own requests: next to no findings, and no change."""
+    found, changed = [], []
+    asked = read_requests("all")
+    for one in asked:
+        coverage = Coverage.of(PlanRequest.of(one.inputs), Settings())
+        gold = Plan(tasks=one.plan)
+        plan = PlanOutputParser(specs=TASKS, coverage=coverage).parse(gold.to_json())
+        found += [(one.request, plan.notes)] if coverage.gaps(one.plan) else []
+        changed += [(one.request, plan.notes)] if len(plan.tasks) != len(one.plan) else []
+    assert len(found) <= 0.02 * len(asked), found
+    assert changed == []
