@@ -80,6 +80,9 @@ PLANS = {
     f"How many words are spoken in {SPEECH}?": plan(
         TRANSCRIBE, ("count_words", [0], {"text": "<resource>-0"})
     ),
+    "Photograph a cat and tell what animal it is.": plan(
+        ("photograph", [], {"animal": "cat"}), ("image-classification", [0], {"image": "<resource>-0"})
+    ),
     f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
 }
 """The plans of the double, by request; `<earlier>` is the image in the chat history."""
