@@ -25,6 +25,7 @@ from shutil import copytree
 from typing import Any
 
 import httpx
+import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and pytest's has no file descriptor
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
