@@ -226,7 +226,7 @@ def test_another_thread_may_not_read_the_files_of_this_one() -> None:
         made = str(image_of(agent.invoke(TURNS[0], ZOO)))
         run = agent.invoke(TURNS[1], {"configurable": {"thread_id": "stranger"}})
     assert run.results == []
-    assert f'there is no file "{made}"' in str(run.plan.notes)
+    assert "there is no file" in str(run.plan.notes)
     assert len(backend.calls) == 1
 
 
