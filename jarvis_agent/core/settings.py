@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     # Files.
     output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
     allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
-        (), description="directories that any request may read"
+        (), description="directories that requests and tools may read; over HTTP only uploads are read"
     )
     allow_request_paths: bool = Field(
         True, description="files that the request names may be read; a server sets this False"
