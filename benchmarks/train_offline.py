@@ -3,9 +3,9 @@
     python benchmarks/train_offline.py            # after a change of phrases.json or clauses.json
     python benchmarks/train_offline.py --check    # exit status 1 if the stored models are of other data
 
-Writes jarvis_agent/offline/data/phrases.npz (vectors of the phrases, and a softmax regression on them) and
-clauses.npz (a linear classifier of clauses, fitted on clauses made from templates). Prints the share of
-held-out templates that are classified correctly. Needs scikit-learn.
+Writes phrases.npz (vectors of the phrases, and a softmax regression on them) and clauses.npz (a linear
+classifier, fitted on clauses made from templates) to jarvis_agent/planning/offline/data. Prints the share of
+held-out clauses that are classified correctly. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -108,24 +108,24 @@ def examples(*, held_out: bool) -> Iterator[tuple[str, str]]:
         for number, template in enumerate(templates):
             if (number % HOLD_OUT == HOLD_OUT - 1) is not held_out:
                 continue
-            dice = random.Random(f"{SEED} {name} {template}")
-            made = {_varied(_filled(template, held["slots"], dice), name, dice) for _ in range(EXAMPLES)}
+            rng = random.Random(f"{SEED} {name} {template}")
+            made = {_varied(_filled(template, held["slots"], rng), name, rng) for _ in range(EXAMPLES)}
             yield from ((text, name) for text in sorted(made))
 
 
-def _filled(template: str, slots: Mapping[str, list[str]], dice: random.Random) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: dice.choice(slots[match[1]]), template)
+def _filled(template: str, slots: Mapping[str, list[str]], rng: random.Random) -> str:
+    return re.sub(r"\{(\w+)\}", lambda match: rng.choice(slots[match[1]]), template)
 
 
-def _varied(text: str, name: str, dice: random.Random) -> str:
+def _varied(text: str, name: str, rng: random.Random) -> str:
     """A clause as it may be left after cutting: as a gerund, or with words around it."""
-    roll = dice.random()
+    roll = rng.random()
     first, _, rest = text.partition(" ")
     if name != NONE and roll < 0.15 and rest and first not in ("a", "an", "the"):
         return f"{first.rstrip('e')}ing {rest}"
     if name != NONE and roll < 0.22:
         return f"I want {text}"
-    return f"{text} {dice.choice(_TAILS)}" if roll < 0.30 else text
+    return f"{text} {rng.choice(_TAILS)}" if roll < 0.30 else text
 
 
 def fit_clauses(embedder: StarterEmbeddings, pairs: list[tuple[str, str]]) -> ClauseModel:

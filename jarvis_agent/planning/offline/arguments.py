@@ -22,18 +22,9 @@ from jarvis_agent.planning.offline.sources import DETECTOR, FINDER, SPEAKER, Ste
 from jarvis_agent.planning.offline.text_arguments import TextArguments
 from jarvis_agent.planning.offline.tool_arguments import tool_argument
 
-_NOUNS: Mapping[str, str] = {
-    "text": "a text",
-    "image": "an image",
-    "audio": "an audio file",
-    "video": "a video",
-    "table": "a table",
-    "data": "a list of labels",
-}
-SOUND = "extract-audio"
-"""The task that gives the sound of a video to what takes audio."""
-JOIN, COMPOSER = "combine-video-audio", "text-to-audio"
-"""The task that adds sound to a video, and the one that makes a sound that is no speech."""
+_NOUNS: Mapping[str, str] = {"image": "an image", "audio": "an audio file", "data": "a list of labels"}
+SOUND, JOIN, COMPOSER = "extract-audio", "combine-video-audio", "text-to-audio"
+"""The tasks that extract the sound of a video, add sound to it, and make a sound other than speech."""
 
 
 def add_task(

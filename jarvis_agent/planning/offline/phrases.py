@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,12 +23,12 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 DATA = Path(__file__).parent / "data"
 
 SMALL_TALK, OUT_OF_SCOPE = "small-talk", "out-of-scope"
-"""The bank's entries for what is no task: greetings and the like, and wishes that no expert model fulfils."""
+"""Entries of the bank that are no tasks: greetings, and requests that no expert model can fulfil."""
 
 UNKNOWN = "unknown"
-"""What stands for the task of a step that is known to be none of the bank's."""
+"""The task of a step that is known to be none of the bank's."""
 
-_TOO_PLAIN = frozenset(
+_SHARED_NOUNS = frozenset(
     {"text", "words", "word", "image", "new image", "picture", "photo", "video", "clip", "movie", "result"}
 )
 
@@ -37,16 +37,15 @@ Role = Literal["content", "prompt", "question", "instruction", "wish", "request"
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a task is put in words.
+    """The words for a task.
 
     Attributes:
         phrases: examples of a step that asks for it.
-        made: nouns that later steps use for its result.
-        named: the task is considered only where this is found in the step; None: everywhere.
-        text: what its argument `text` is: the text it works on, a prompt to create from, a question, an
-            instruction for a change, a wish (a question or an order) about a file, or a request to a
-            language model.
-        map: the task that makes the control map which this one takes as its image.
+        made: nouns for its result in later steps.
+        named: required in the step; None: nothing is required.
+        text: the role of its argument `text`: the text it works on, a prompt, a question, an instruction for
+            a change, a wish (a question or an order) about a file, or a request to a language model.
+        map: the task that makes the control map which is its image.
     """
 
     phrases: tuple[str, ...]
@@ -73,8 +72,8 @@ def load_bank() -> Mapping[str, Wording]:
 
 @lru_cache(maxsize=1)
 def results() -> str:
-    """Pattern of the nouns for what tasks make, but for those that say nothing about the task."""
-    nouns = {noun for entry in load_bank().values() for noun in entry.made} - _TOO_PLAIN
+    """Pattern of the nouns for results, without those that many tasks share."""
+    nouns = {noun for entry in load_bank().values() for noun in entry.made} - _SHARED_NOUNS
     return "|".join(re.escape(noun) for noun in sorted(nouns, key=len, reverse=True))
 
 
@@ -94,7 +93,7 @@ def verbs() -> Mapping[str, Mapping[str, float]]:
 
 @lru_cache(maxsize=1024)
 def wording(spec: TaskSpec) -> Wording:
-    """How a task is put in words; for tasks outside the bank its name and description are the phrases."""
+    """The words for a task. Outside the bank, its name and description are the phrases."""
     known = bank_name(spec)
     if known is not None:
         return load_bank()[known]
@@ -121,19 +120,19 @@ def _catalogue_name(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ClauseClass:
-    """What a tool must be like to be recognised as one of a known class.
+    """A class of tools. It identifies tools whose names are unknown.
 
     Attributes:
         task: the bank's entry for such tools.
-        takes: the kinds of its required inputs.
-        makes: the kinds that it may make.
-        description: what it does.
-        clauses: its class in the clause model.
+        takes: the kinds of the required inputs.
+        makes: the possible kinds of the first output.
+        description: what such tools do.
+        clauses: the class in the clause model.
     """
 
     task: str
-    takes: tuple[str, ...]
-    makes: tuple[str, ...]
+    takes: Sequence[str]
+    makes: Sequence[str]
     description: str
     clauses: str
 
@@ -154,14 +153,7 @@ def load_clauses() -> Mapping[str, Any]:
 def clause_classes() -> Mapping[str, ClauseClass]:
     """The classes of tools that can be recognised, by name."""
     return {
-        name: ClauseClass(
-            entry["task"],
-            tuple(entry["takes"]),
-            tuple(entry["makes"]),
-            entry["description"],
-            entry.get("clauses", name),
-        )
-        for name, entry in load_clauses()["classes"].items()
+        name: ClauseClass(**{"clauses": name, **entry}) for name, entry in load_clauses()["classes"].items()
     }
 
 

@@ -1,6 +1,6 @@
-"""How likely each task is for a step: its nearest phrase, its odds, and what the step names.
+"""Ranking: the score of each task for a step.
 
-The base is the cosine of the nearest phrase. Log-odds, files, questions, numbers and words move it.
+The base is the cosine of the nearest phrase. Log-odds, files and cues in the words are added to it.
 
     ranker = Ranker(classifier, masked, discourse, specs)
     scores = ranker.scores(steps)
@@ -42,7 +42,7 @@ _WHICH = re.compile(r"\b(?:which|find|rank|order|sort|search|among|any of|one of
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Nearness of a step to each task: as it stands, with files as texts, and with videos as recordings."""
+    """Nearness of a step to each task: as is, with files read as texts, and with videos as recordings."""
 
     as_is: Nearness
     as_text: Nearness
@@ -116,7 +116,7 @@ class Ranker:
         return clause_class(spec) is not None and self._tools.asks_for_nothing(step, score)
 
     def not_on_offer(self, step: Step, scores: Scores) -> tuple[str, float]:
-        """What the step is nearest to of all that is not on offer, out-of-scope wishes among it."""
+        """The nearest entry of the bank that is not offered ("out-of-scope" included), and its score."""
         if not scores.as_is.odds:
             return "", 0.0
         if step.task:
@@ -130,7 +130,7 @@ class Ranker:
         return max(others.items(), key=lambda item: item[1], default=("", 0.0))
 
     def _others(self, step: Step, scores: Scores) -> list[str]:
-        """What the bank has beside the tasks on offer, and the step may ask for."""
+        """The entries of the bank that are not offered."""
         left_out = {*self._offered, SMALL_TALK, *([OUT_OF_SCOPE] if self._files(step) else [])}
         return [name for name in scores.as_is.odds if name not in left_out]
 
@@ -195,7 +195,7 @@ class Ranker:
 
 
 def _nearest(readings: Sequence[Nearness]) -> Nearness:
-    """The nearest of several readings, task by task."""
+    """The maximum over several readings, for each task."""
     first = readings[0]
     return Nearness(
         {name: max(near.cosines[name] for near in readings) for name in first.cosines},
@@ -204,7 +204,7 @@ def _nearest(readings: Sequence[Nearness]) -> Nearness:
 
 
 def _behind(log_odds: float, top: float) -> float:
-    """What it costs a task that its odds are behind the likeliest one's."""
+    """The cost of log-odds below the likeliest task's."""
     return WEIGHTS.odds * min(WEIGHTS.most_odds, max(0.0, top - log_odds))
 
 

@@ -1,8 +1,6 @@
-"""Each step gets the likeliest task whose arguments it gives; other steps get a note.
+"""Steps in turn: each gets the likeliest task whose arguments can be filled, or a note.
 
-    StepPlanner(ranker, linker, masked).add_all(steps)     # fills the linker, returns the notes
-
-Steps are taken in their order, since each may speak of what the ones before it make.
+StepPlanner(ranker, linker, masked).add_all(steps)     # adds tasks to the linker, returns the notes
 """
 
 from __future__ import annotations
@@ -32,18 +30,18 @@ _RE = Patterns("steps")
 _IMPLIED = Patterns("implied")
 
 _MOST_QUOTED = 200
-"""Letters of a step that a note repeats."""
+"""Characters of a step that a note quotes."""
 
 
 class Implied(NamedTuple):
-    """A task that words of a step ask for beside its own task ("describe a.jpg in French": translation).
+    """Further tasks that words of a step ask for ("describe a.jpg in French": translation).
 
     Attributes:
-        after: the tasks of the bank that it goes with; empty: every task that makes a text.
+        after: the main tasks to which it applies; empty: every task that makes a text.
         cue: finds the words that ask for it.
-        tasks: the tasks of the bank that are added.
-        on_result: whether they work on the task's result, or on its input.
-        several: only where the task runs for several files.
+        tasks: the tasks that are added.
+        on_result: whether they work on the main task's result, or on its input.
+        several: only where the main task runs for several files.
     """
 
     after: tuple[str, ...]
@@ -68,7 +66,7 @@ IMPLIED = (
 
 
 class StepPlanner:
-    """Chooses tasks for steps, one step after the other."""
+    """Chooses a task for each step."""
 
     def __init__(self, ranker: Ranker, linker: PlanLinker, masked: MaskedText) -> None:
         self._ranker = ranker
@@ -76,13 +74,12 @@ class StepPlanner:
         self._masked = masked
 
     def add_all(self, steps: Sequence[Step]) -> list[str]:
-        """Add the tasks of every step to the linker. Returns a note for each step that came to nothing."""
+        """Add the tasks of every step to the linker. Returns a note for each step without a task."""
         notes: list[str] = []
         talk: list[str] = []
-        planned = first_of(steps)
-        if len(planned) < len(steps):
-            notes.append(f"only the first {len(planned)} of {len(steps)} steps are planned")
-        steps = planned
+        count, steps = len(steps), first_of(steps)
+        if len(steps) < count:
+            notes.append(f"only the first {len(steps)} of {count} steps are planned")
         for place, (step, scores) in enumerate(zip(steps, self._ranker.scores(steps), strict=True)):
             check_cancelled()
             self._linker.discourse.mention(step.context)
@@ -101,7 +98,7 @@ class StepPlanner:
         return notes
 
     def _adds_nothing(self, step: Step, scores: Scores, text_after: str) -> bool:
-        """Whether a step only says again what the one before asks for ("I need it in writing")."""
+        """Whether a step only repeats what the one before asks for ("I need it in writing")."""
         if not self._linker.tasks or self._masked.within(step.text):
             return False
         last = self._linker.discourse.things[-1].maker
@@ -170,14 +167,14 @@ class StepPlanner:
         return f"{self._quoted(step)} is planned as {spec.name} only: no task counts words or letters"
 
     def _repeats_tool(self, step: Step, spec: TaskSpec) -> bool:
-        """Whether a step only speaks of what a recognised tool was planned for ("after editing it")."""
+        """Whether a step only mentions a planned tool's work ("after editing it")."""
         if clause_class(spec) is None or self._masked.within(step.text):
             return False
         planned = [task.task for task in self._linker.tasks]
         return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
 
     def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
-        """Why none of the offered tasks is meant; None if one of them is."""
+        """Why the step fits none of the offered tasks, or None."""
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         is_own = bool(likely) and likely[0][0].category == "tool"
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
@@ -193,7 +190,7 @@ class StepPlanner:
         return None if likely else f"{self._quoted(step)} is not understood"
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
-        """Add the tasks that the step's words ask for beside its own. Returns what is missing, or None."""
+        """Add the further tasks that the step asks for. Returns a note on a missing one, or None."""
         for row in IMPLIED:
             found = row.cue(step.text)
             if found is None or (row.several and len(made) < 2) or not _goes_with(row, spec):

@@ -2,7 +2,7 @@
 
     TextArguments(TASKS["text-to-image"], supply, found).values(arg)      # ["a red fox in the snow"]
 
-What a text is, is said by `Wording.text` in the phrase bank.
+`Wording.text` in the phrase bank states the role of a task's text.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TextArguments:
         return [wanted] if wanted else []
 
     def _prompt(self) -> list[str]:
-        """What is to be made: quoted, in the step's words, or what something says."""
+        """The prompt: quoted, in the step's words, or the text of another result."""
         takes_file = any(arg.kind in MEDIA for arg in self._spec.inputs)
         if found := self._supply.take_texts():
             return found if self._takes_map or not takes_file else found[:1]
@@ -138,17 +138,17 @@ class TextArguments:
             ([said] if said else [])
             or self._supply.made_of_files(self._spec.name)
             or self._supply.values_elsewhere("text")
-            or self._told_before()
+            or self._previous_sentence()
             or self._words_of_step()
         )
 
-    def _told_before(self) -> list[str]:
-        """What the sentence before the step is about ("rain on a roof: can you make that sound?")."""
+    def _previous_sentence(self) -> list[str]:
+        """The sentence before the step ("rain on a roof: can you make that sound?")."""
         words = self._supply.context.strip(" .,;:!?-–—")
         return [words] if len(words.split()) > 1 and not re.search(MARK, words) else []
 
     def _request(self) -> list[str]:
-        """What a language model is asked: a quoted prompt, or the step with the text that it is about."""
+        """The request to a language model: a quoted prompt, or the step with its text."""
         words = without_lead_in(self._text)
         if not extraction.is_rewriting(self._text) and (found := self._supply.take_texts()):
             return found
@@ -169,7 +169,7 @@ class TextArguments:
         return [self._supply.restored(words)]
 
     def _instruction(self) -> list[str]:
-        """How something is to be changed."""
+        """The instruction for a change."""
         if found := self._supply.take_texts():
             return found[:1]
         if clause_class(self._spec) and (made := self._supply.text_just_made(self._text)):
@@ -189,7 +189,7 @@ class TextArguments:
         return [said] if said else []
 
     def _scene(self) -> list[str]:
-        """What happens in the video that is made of an image."""
+        """What happens in the video that is made from an image."""
         if found := self._supply.take_texts():
             return found[:1]
         said = extraction.scene(self._text)
@@ -200,10 +200,9 @@ class TextArguments:
         return _CALLED[kinds[0]] if len(kinds) == 1 else "it"
 
     def _role_of(self, value: str) -> str:
-        character = next(
-            (c for c in re.findall(MARK, self._text) if self._supply.mark(c).value == value), None
-        )
-        if character is None:
-            return ""
-        is_query = extraction.QUERY.search(self._text[: self._text.index(character)])
-        return self._supply.mark(character).role or ("question" if is_query else "")
+        for found in re.finditer(MARK, self._text):
+            mark = self._supply.mark(found.group())
+            if mark.value == value:
+                is_query = extraction.QUERY.search(self._text[: found.start()])
+                return mark.role or ("question" if is_query else "")
+        return ""

@@ -1,9 +1,9 @@
-"""Arguments of tools about which only a name and a description are known. Nothing is guessed.
+"""Arguments of a user's tools. Nothing is guessed.
 
     tool_argument(spec, spec.inputs[0], supply)     # ["4711"] for `order_id` and "refund order 4711"
 
-An argument takes what the step names for it: a file or a quoted text, or a value after the argument's name.
-A single required argument for free text also takes the step's own words.
+An argument is a file, a quoted text, or a value after the argument's name in the step. A single required
+argument for free text may also be the step's own words.
 """
 
 from __future__ import annotations

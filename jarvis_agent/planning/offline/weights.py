@@ -17,7 +17,6 @@ class _Weights(NamedTuple):
     """A step that may only repeat the one before it must score this much to become a task."""
     margin: float = 0.15
     """How far behind the best a task may be and still replace it where the best lacks an input."""
-
     odds: float = 0.05
     """Cost per unit of log-odds that a task is behind the likeliest one."""
     most_odds: float = 6.0
@@ -47,15 +46,13 @@ class _Weights(NamedTuple):
     thing: float = 0.12
     """A detector knows the thing that the step looks for; the other detector loses as much."""
     repeats: float = -0.15
-    """The task made the last result, and the step names nothing else."""
+    """The task made the last result, and the step names no other file."""
     sure: float = 1.0
     """The step is known to mean the task."""
     described: float = 0.12
     """For a tool that has only a description, where other tasks have many phrases."""
-
     tool_name: float = 0.4
     """The step names a tool that has only a description."""
-
     recognise: float = 0.35
     """Least similarity of a tool's description to the class of task it is recognised as."""
     certain: float = 0.6
