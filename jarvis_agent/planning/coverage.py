@@ -1,7 +1,6 @@
 """Coverage: whether a plan does all that the request asks for.
 
-    coverage = Coverage.of(request, settings)
-    coverage.misuse(draft)        # 'its "text" is only the name of the audio "speech.wav"', or ""
+    coverage = Coverage(request.files, request.specs, plan_steps(request, settings))
     coverage.gaps(tasks)          # [PlanParseError("make a canny edge image of it", "no task does this; …")]
     coverage.additions(tasks)     # [{"task": "canny-control", …}]: the offline planner's tasks for the gaps
 
@@ -19,15 +18,12 @@ from difflib import SequenceMatcher
 from itertools import count
 from typing import Any
 
-from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.references import ref, refs_in, substitute
-from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Resource, Task
-from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.normalise import TaskDraft
-from jarvis_agent.planning.offline import OfflinePlanner, PlannedStep
+from jarvis_agent.planning.offline import PlannedStep
 from jarvis_agent.planning.parser import PlanParseError
 
 _UNDERSTOOD, _CERTAIN = 0.6, 0.7
@@ -44,36 +40,13 @@ class Coverage:
 
     Attributes:
         files: the files of the request.
-        steps: its steps for which the offline planner has tasks.
         specs: the task types that a plan may use, by name.
-        kinds: the kinds of pictures and recordings of the request and its chat, by name.
+        steps: its steps with the tasks of the offline planner.
     """
 
     files: Sequence[Resource] = ()
-    steps: Sequence[PlannedStep] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, request: PlanRequest, settings: Settings) -> Coverage:
-        """Split a request into steps. Without the weights of the sentence embeddings it has none."""
-        try:
-            offline = OfflinePlanner(settings=settings.model_copy(update={"offline": True}))
-            steps = [step for step in offline.plan_steps(request) if step.tasks]
-        except (MissingExtraError, ConfigError):
-            steps = []
-        files = [*request.files, *(file for turn in request.turns for file in turn.resources)]
-        kinds = {name: f.kind for f in files if f.kind in ("image", "audio", "video") for name in _names(f)}
-        return cls(request.files, steps, request.specs, kinds)
-
-    def misuse(self, draft: TaskDraft) -> str:
-        """What is wrong with the arguments: a text is only the name of a picture or a recording."""
-        for arg in draft.spec.inputs if draft.spec.category != "tool" else ():
-            value = draft.args.get(arg.name)
-            for text in value if isinstance(value, list) else [value]:
-                if arg.kind == "text" and (kind := self.kinds.get(str(text).strip())):
-                    return f'its "{arg.name}" is only the name of the {kind} "{text}", and not a text'
-        return ""
+    steps: Sequence[PlannedStep] = ()
 
     def gaps(self, tasks: Sequence[Task]) -> list[PlanParseError]:
         """What the request names or asks for, and no task uses or does."""

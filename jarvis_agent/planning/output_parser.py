@@ -23,6 +23,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.coverage import Coverage
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.normalise import shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -35,6 +36,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     Attributes:
         specs: the task types that the plan may use, by name.
+        files: the files that the plan may name; None: any.
         coverage: what the request asks for. Tasks for what the plan leaves out are asked for, and then added.
             The default compares the plan with nothing.
         repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair, and what
@@ -48,6 +50,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
+    files: FileNames | None = Field(default=None, exclude=True)
     coverage: Coverage = Field(default=Coverage(), exclude=True)
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
 
@@ -80,7 +83,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         return self._plans(input, repair)
 
     async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs, check=self.coverage.misuse)
+        parser = StreamingPlanParser(self.specs, files=self.files)
         can_repair = self.repair is not None
         try:
             async for chunk in chunks:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import bind
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
     TaskDraft,
@@ -71,7 +73,7 @@ class StreamingPlanParser:
         specs: Mapping[str, TaskSpec],
         done: Iterable[Task] = (),
         taken: Iterable[int] = (),
-        check: Callable[[TaskDraft], str] = lambda draft: "",
+        files: FileNames | None = None,
     ) -> None:
         """Start a plan, or additions to one.
 
@@ -79,10 +81,10 @@ class StreamingPlanParser:
             specs: the task types that the plan may use, by name.
             done: existing tasks that others may refer to; they are not returned.
             taken: ids that new tasks cannot get.
-            check: returns what is wrong with a task beyond its form, or "".
+            files: the files that the plan may name; None: any.
         """
         self._names = TaskNames(specs)
-        self._check = check
+        self._files = files
         self._reader = JsonReader()
         self._pending = PendingTasks()
         self._tasks: list[Task] = []
@@ -130,9 +132,9 @@ class StreamingPlanParser:
             others = self._replace(written)
             self._bind_ready()
             for raw in others:
-                draft = self._read_draft(raw)
-                if isinstance(draft, TaskDraft) and is_missing(draft):
-                    self._add(raw, "")
+                with suppress(PlanError):
+                    if is_missing(read_draft(raw, self._names, self._files)):
+                        self._add(raw, "")
         self._bind_ready()
         return self._emit()
 
@@ -254,17 +256,12 @@ class StreamingPlanParser:
         return [*unmatched[len(broken) :], *others]
 
     def _set_draft(self, task: PendingTask, error: str = "") -> None:
-        read = error or self._read_draft(task.raw)
-        task.draft = None if isinstance(read, str) else read
-        task.error = read if isinstance(read, str) else ""
-
-    def _read_draft(self, raw: dict[str, Any]) -> TaskDraft | str:
-        """The task that an object means, or what is wrong with it."""
-        try:
-            draft = read_draft(raw, self._names)
-        except PlanError as wrong:
-            return str(wrong)
-        return self._check(draft) or draft
+        task.error, task.draft = error, None
+        if not error:
+            try:
+                task.draft = read_draft(task.raw, self._names, self._files)
+            except PlanError as wrong:
+                task.error = str(wrong)
 
     def _bind_ready(self) -> None:
         """Bind every task that can be bound."""
@@ -274,7 +271,9 @@ class StreamingPlanParser:
 
     def _bind(self, task: PendingTask) -> None:
         try:
-            notes = bind(task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1)
+            notes = bind(
+                task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1, self._files
+            )
         except PlanError as wrong:
             task.error = str(wrong)
             return

@@ -16,6 +16,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.evaluation.requests import read_requests
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline import plan_steps
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.testing import ScriptedLLM
 
@@ -137,7 +138,8 @@ def test_good_plans_are_left_alone() -> None:
     found, changed = [], []
     asked = read_requests("all")
     for one in asked:
-        coverage = Coverage.of(PlanRequest.of(one.inputs), Settings())
+        request = PlanRequest.of(one.inputs)
+        coverage = Coverage(request.files, request.specs, plan_steps(request, Settings()))
         gold = Plan(tasks=one.plan)
         plan = PlanOutputParser(specs=TASKS, coverage=coverage).parse(gold.to_json())
         found += [(one.request, plan.notes)] if coverage.gaps(one.plan) else []

@@ -83,10 +83,6 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
 
         return await self._acall_with_config(work, input, config)
 
-    def plan_steps(self, request: PlanRequest) -> list[PlannedStep]:
-        """The steps of a request that ask for something, each with its tasks and their scores."""
-        return _plan(request, self._settings)[1] if request.specs else []
-
     def _invoke(self, value: str | dict[str, Any]) -> Plan:
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
@@ -97,6 +93,11 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
             return plan
         note = f"the language model could not plan: {given['error']}"
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes])
+
+
+def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
+    """The steps of a request that ask for something, with their tasks. It is no run of its own in traces."""
+    return _plan(request, settings)[1] if request.specs else []
 
 
 def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedStep]]:
@@ -110,6 +111,11 @@ def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedS
     planner = StepPlanner(ranker, linker, masked)
     notes = planner.add_all(steps)
     return Plan(tasks=linker.tasks, notes=[*masked.notes, *notes]), planner.steps
+
+
+def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
+    """The task types, with the Hub's task that each tool performs as its last alias, where there is one."""
+    return load_classifier(settings).recognise(specs)
 
 
 def split_request(
