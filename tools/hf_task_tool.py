@@ -90,7 +90,7 @@ class HFTaskRunner:
 
 
 class HFTaskTool(BaseTool):
-    """One task type as a tool. It reads the working directory or `allowed_dirs`, and `files`.
+    """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
 
     It also reads what tools made together with it produced, and public URLs.
 

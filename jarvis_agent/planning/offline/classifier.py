@@ -42,7 +42,7 @@ _BATCH = 16
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """How near a text is to each task, by name.
+    """The similarity of a text to each task, by name.
 
     Attributes:
         cosines: with the nearest phrase of each task.

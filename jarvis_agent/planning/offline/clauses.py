@@ -1,9 +1,9 @@
-"""A request is split into steps: clauses that each ask for something.
+"""Clauses: a request is split into steps that each ask for one thing.
 
     split("First describe \\ue000, then translate the caption to French. Also detect the objects in it.")
     # [Step("describe \\ue000"), Step("translate the caption to French"), Step("detect the objects in it")]
 
-A clause asks for something if it begins with a verb of action or a question word. One that does not ("Based
+A clause asks for something if it begins with a verb of action or a question word. Another clause ("Based
 on \\ue000, …") belongs to the clause after it, and a whole sentence of that kind ("I have an image \\ue000.")
 is the context of the step after it.
 """
@@ -24,7 +24,7 @@ _RE = Patterns("clauses")
 
 
 MOST_STEPS, MOST_LETTERS = 50, 5000
-"""Steps, and letters of steps, that are planned: no plain request has more, and each letter takes time."""
+"""Steps, and characters of steps, that are planned at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _clauses(sentence: str) -> list[tuple[str, bool]]:
 
 
 def _joined(clauses: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Clauses with a bare verb that says little joined to the next one ("identify and label the objects")."""
+    """Clauses, with a bare verb joined to the next clause ("identify and label the objects")."""
     found: list[tuple[str, bool]] = []
     for clause, asks in clauses:
         if found and _RE.BARE_VERB.fullmatch(without_lead_in(found[-1][0])):
@@ -132,7 +132,7 @@ def _joined(clauses: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
 
 
 def _with_noun(clause: str, context: str) -> str:
-    """A clause that speaks of "one", with what the sentence before it ends with ("a depth map")."""
+    """A clause with "one" replaced by the noun that ends the sentence before ("a depth map")."""
     noun = _RE.LAST_NOUN.search(context)
     return _RE.ONE.sub(noun[1].strip(), clause, count=1) if noun else clause
 

@@ -28,13 +28,13 @@ _WORDS: Mapping[Modality, str] = {
     "table": "the table",
 }
 SPEAKER = word("words.SPEAKER")
-"""The user, who may speak of himself in the third person."""
+"""The user, also in the third person ("the user wants …")."""
 _LONGEST_CLAUSE = 300
 _NOUN = word("delexicalise.NOUN")
 
 _KIND = word("delexicalise.KIND")
 _STOCK_PROMPT = "a zeppelin"
-"""Stands for the prompt of a step. The bank has phrases with it, and hardly anybody asks for one."""
+"""Replaces the prompt of a step. The bank has phrases with it, and few requests have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Readings:
     """A step as it is compared with phrases.
 
     Attributes:
-        as_is: the step with its files called what they are; if it has a prompt, again with a stock prompt, as
-            the subject of a long one would outweigh the rest.
+        as_is: the step with nouns for its files; if it has a prompt, again with a stock prompt, since a long
+            prompt would outweigh the rest.
         as_text: the step as if its files had been turned into texts.
         as_sound: the step as if the sound of its videos had been taken out.
     """
@@ -72,7 +72,7 @@ def readings(text: str, masked: MaskedText, context: str = "") -> Readings:
 
 
 def _several(words: str, masked: MaskedText) -> str:
-    """Marks in a row put as one, or as files of their kind where one is sought ("which of the images")."""
+    """Marks in a row as one noun, in the plural after "of" ("which of the images")."""
     row = rf"({MARK})(?:(?:\s*,\s*|\s*and\s*|\s*or\s*|\s)+{MARK})+"
     return re.sub(
         rf"\bof {row}",
@@ -97,7 +97,7 @@ def _kind_of(mark: Entity) -> str:
 
 
 def clause_words(text: str, masked: MaskedText) -> str:
-    """A clause without what leads to it, and with nouns in place of its marks."""
+    """A clause without its opening words, with nouns in place of its marks."""
     words = _RE.LEFT_OVER.sub("", without_lead_in(text)) or text
     words = _RE.GROUNDS.sub(r"\1", words)
     words = re.sub(rf"\(\s*({MARK})\s*\)", r"\1", words)

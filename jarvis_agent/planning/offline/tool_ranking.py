@@ -59,7 +59,7 @@ class ToolRanker:
         return _as_score(self._log_probs[step.text][NONE]) >= best
 
     def _fit(self, step: Step, spec: TaskSpec) -> float:
-        """How well the kinds that a tool takes go with what a step can work on."""
+        """How well the kinds that a tool takes match the files and results of the request."""
         takes = {str(arg.kind) for arg in spec.inputs if arg.required}
         media = takes & MEDIA
         named = {kind for kind, words in _KINDS.items() if words.search(step.text)}
