@@ -105,7 +105,6 @@ async def test_a_failed_tool_call_tells_the_model_why(tools: list[BaseTool], tmp
     calls = {
         "does not exist": call_of("image-to-text", image=str(EXAMPLES / "no-such.jpg")),
         "may not read '/etc/passwd'": call_of("image-to-text", image="/etc/passwd"),
-        "may not read 'a.jpg'": call_of("image-to-text", image="a.jpg"),  # only `allowed_dirs` are read
         "an image file is needed": call_of("image-to-text", image=str(EXAMPLES / "speech.wav")),
         "picture": call_of("image-to-text", picture=CAT),
         "translation": call_of("translation", text="hello"),
