@@ -54,7 +54,10 @@ def test_existing_files_and_quoted_words_pass(tmp_path: Path) -> None:
     (tmp_path / "real.png").touch()
     text = f"see {tmp_path / 'real.png'} in {tmp_path}"
     assert checked(text, made=[EDGES]) == text
-    quoted = ["put it into out.mp3, as https://x.org/talk.wav", {"text": ["see report.pdf and a.csv:3 on https://x.org/a.zip."]}]
+    quoted = [
+        "put it into out.mp3, as https://x.org/talk.wav",
+        {"text": ["see report.pdf and a.csv:3 on https://x.org/a.zip."]},
+    ]
     text = "No out.mp3 or https://x.org/talk.wav; report.pdf, a.csv:3 and https://x.org/a.zip, as asked."
     assert checked(text, made=[SPEECH], quoted=quoted) == text
 
