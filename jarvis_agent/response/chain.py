@@ -156,7 +156,9 @@ def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any
             if error := inputs.get("error"):
                 yield from report_after_failure(inputs, False, describe_error(error))
             else:
-                yield from _report(inputs, phrases(inputs["input"]).set_up if next(hints, False) else "")
+                # A client of a server cannot set one up.
+                shows_hint = not inputs.get("restricted") and next(hints, False)
+                yield from _report(inputs, phrases(inputs["input"]).set_up if shows_hint else "")
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
         async for inputs in values:
