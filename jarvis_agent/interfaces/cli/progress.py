@@ -31,8 +31,8 @@ from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
 
-PIPE_WIDTH = 160
-"""Columns of output to a pipe or file."""
+PIPE_WIDTH = 10_000
+"""Columns of output to a pipe or file, so that no line is wrapped."""
 
 State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
 
