@@ -199,7 +199,7 @@ class TestRepair:
                 error = f'there is no file "{written}"; {listed}'
                 assert error in prompt_of(llm, 1).replace("\\", "")
             elif meant != written:
-                assert plan.notes == [f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"']
+                assert plan.notes[0] == f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"'
 
     def test_two_close_names_or_none_are_sent_back(self) -> None:
         look = LOOK.replace("a.jpg", "zoo.jpg")

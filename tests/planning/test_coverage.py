@@ -91,7 +91,7 @@ def test_a_text_that_is_the_name_of_a_recording_is_sent_back_before_its_task_sta
     wrong = task("text-to-speech", 0, text="speech.wav")
     plan, llm = planned("Transcribe speech.wav.", [wrong], [HEAR])
     assert calls(plan) == [("automatic-speech-recognition", {"audio": "speech.wav"})]
-    assert 'only the name of the audio \\"speech.wav\\"' in llm.calls[1].prompt
+    assert "is only the name of the audio" in llm.calls[1].prompt
     with pytest.raises(LLMError, match="only the name of the audio"):
         planned("Transcribe speech.wav.", [wrong], [wrong])
     plan, _ = planned("Transcribe speech.wav and describe a.jpg", [wrong, {**LOOK, "id": 1}], [])
