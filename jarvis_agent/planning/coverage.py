@@ -5,8 +5,8 @@
     coverage.additions(tasks)     # [{"task": "canny-control", …}]: the offline planner's tasks for the gaps
 
 A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
-be meant for. Another task than the offline planner's may be meant if it is likely for the step, or takes and
-makes the same kinds. Empty plans have no gaps: they are answered as conversation.
+be meant for. Another task than the offline planner's may be meant if it is likely for the step, takes and
+makes the same kinds, or answers questions about the same kind. Empty plans have no gaps: they are conversation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Coverage:
             return []
         _, left_out = self._compared(tasks)
         add = f"add a task for it to the tasks {', '.join(f'{task.id} ({task.task})' for task in tasks)}"
-        files = [f for f in self.files if f.kind != "file" and not any(_is_in(_names(f), t) for t in tasks)]
+        files = [f for f in self._present() if not any(_is_in(_names(f), task) for task in tasks)]
         steps = [step for step in self.steps if any(task in left_out for task in step.tasks)]
         return [
             *(PlanParseError(f.name, f"no task uses this {f.kind} of the request; {add}") for f in files),
@@ -99,8 +99,9 @@ class Coverage:
         match(free, lambda _, task, one: task.task == one.task and not (self._used(task) and self._used(one)))
         match(free, self._may_be_meant)
         match(tasks, lambda step, task, one: task.task != one.task and _is_likely(step, one, _NEAR))
-        left = (task for step, task in pairs if step.note is None and _score(step) >= _UNDERSTOOD)
-        return twins, [task for task in left if task.id not in twins]
+        absent = [file.name for file in self.files if file not in self._present()]
+        left = [task for step, task in pairs if step.note is None and _score(step) >= _UNDERSTOOD]
+        return twins, [task for task in left if task.id not in twins and not _is_in(absent, task)]
 
     def _may_be_meant(self, step: PlannedStep, task: Task, other: Task) -> bool:
         """Whether a task of the plan may be meant where the offline planner has another one."""
@@ -108,7 +109,15 @@ class Coverage:
         if mine is None or its is None:
             return False
         is_likely = _is_likely(step, other, _FAR_FOR_TOOLS if its.category == "tool" else _FAR)
-        return is_likely or (_takes(mine), mine.outputs) == (_takes(its), its.outputs)
+        takes, answers = _takes(mine), "text" in its.required and {"text"} <= {*mine.outputs} & {*its.outputs}
+        return is_likely or (
+            takes == _takes(its) and bool(mine.outputs == its.outputs or (takes and answers))
+        )
+
+    def _present(self) -> list[Resource]:
+        """The files of a known kind that exist, as far as that is known."""
+        is_known = any(file.path for file in self.files)
+        return [f for f in self.files if f.kind != "file" and (f.path or not is_known or _is_url(f.name))]
 
     def _used(self, task: Task) -> set[str]:
         """The names of the request's files in a task."""
@@ -129,6 +138,10 @@ def _is_likely(step: PlannedStep, task: Task, far: float) -> bool:
 
 def _takes(spec: TaskSpec) -> set[str]:
     return {arg.kind for arg in spec.inputs if arg.kind in MEDIA}
+
+
+def _is_url(name: str | None) -> bool:
+    return bool(name) and "://" in str(name)
 
 
 def _names(file: Resource) -> list[str]:
