@@ -123,11 +123,12 @@ def test_a_broken_task_has_an_error_and_can_be_repaired():
 
 def test_repaired_tasks_are_matched_by_id_and_then_by_order():
     parser = finished(json.dumps([{"task": "x", "id": i} for i in range(3)] + [draw(3)]))
-    reply = [draw(1, "by id"), draw(3, "not asked for"), {**draw(None, "by order")}]
+    reply = [draw(1, "by id"), draw(3, "not asked for"), draw(9, "with a new id"), draw(None, "without one")]
     tasks = parser.apply_repair(json.dumps(reply))
-    assert [(t.id, t.args["text"]) for t in tasks] == [(0, "by order"), (1, "by id")]
+    texts = [(0, "with a new id"), (1, "by id"), (2, "without one")]
+    assert [(t.id, t.args["text"]) for t in tasks] == texts
     assert parser.tasks[0].args == {"text": "a cat"}
-    assert len(parser.errors) == 1
+    assert parser.errors == []
     parser = finished(json.dumps([draw(0), draw(1, "a dog")])[:-6])
     assert [b.error for b in parser.errors] == ["the text ends in the middle of it"]
     assert [t.id for t in parser.apply_repair(json.dumps(draw(1, "a dog")))] == [1]
@@ -135,7 +136,8 @@ def test_repaired_tasks_are_matched_by_id_and_then_by_order():
 
 def test_a_useless_repair_changes_nothing():
     replies = ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
-    for reply in [*replies, json.dumps([look(0, "<resource>-4")])]:
+    cut_off = json.dumps([draw(0, "a cat on a mat")])[:-12]
+    for reply in [*replies, cut_off, json.dumps([look(0, "<resource>-4")])]:
         parser = finished('[{"task": "make-noise", "id": 0}]')
         assert parser.apply_repair(reply) == []
         assert len(parser.errors) == 1, reply
@@ -207,6 +209,12 @@ def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one
     parser.feed(json.dumps([task("video-classification", 0, video="a.mp4", audio="a.wav")]))
     assert parser.finish() == []
     assert [error.raw["task"] for error in parser.errors] == ["video-classification"]
+
+
+def test_a_name_that_only_resembles_a_task_is_an_error():
+    for name in ("leg-text-to-image", "death-estimator", "objectdetector"):
+        (error,) = finished(json.dumps([task(name, 0, text="a cat", image="a.jpg")])).errors
+        assert f'"{name}" is not an available task; similar ones are ' in error.error
 
 
 WEATHER = TaskSpec(
