@@ -43,9 +43,10 @@ class Settings(BaseSettings):
     )
 
     # Prompts and planning.
-    prompts: Literal["default", "paper", "small"] | Path = Field(
-        "default",
-        description="prompt set (small: for models of about 1 billion parameters), or a directory of one",
+    prompts: Literal["default", "paper", "small"] | Path | None = Field(
+        None,
+        description="prompt set, or a directory of one; None: small if the model's name states less than 2 "
+        "billion parameters, else default",
     )
     max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
     context_window: int | None = Field(

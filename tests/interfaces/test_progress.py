@@ -71,6 +71,9 @@ def test_the_tree_shows_each_state() -> None:
     chosen = [*started, selected(SPEECH, "org/voice", "the only one")]
     assert "1 text-to-speech  after 0  waiting" in tree_after(*chosen)
     assert "org/voice: the only one" in tree_after(*chosen)
+    loading = [*chosen, Event(kind="loading", task=SPEECH)]
+    assert "after 0  loading" in tree_after(*loading)
+    assert "after 0  waiting" in tree_after(*loading, Event(kind="loaded", task=SPEECH))
     running = [*chosen, Event(kind="started", task=CAPTION)]
     assert "0 image-to-text  running" in tree_after(*running)
     ended = [*running, Event(kind="finished", task=CAPTION, result=failed(CAPTION, "it does not fit"))]
@@ -93,6 +96,15 @@ def test_a_fallback_is_named_with_the_failure() -> None:
     shown = tree_after(Event(kind="task", task=CAPTION), Event(kind="finished", task=CAPTION, result=result))
     assert "org/second, in place of org/first: most downloaded" in shown
     assert "org/first failed: out of memory" in shown
+
+
+def test_the_only_model_for_a_task_needs_no_reason() -> None:
+    selection = Selection(model="org/one", reason="it is the only model that can do this", chosen_by="only")
+    event = Event(
+        kind="selected", task=CAPTION, result=TaskResult(task=CAPTION, status="ok", selection=selection)
+    )
+    assert str(format_event(event)).endswith("chose org/one")
+    assert "only model" not in tree_after(Event(kind="task", task=CAPTION), event)
 
 
 def test_a_task_is_below_the_last_of_its_dependencies() -> None:

@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import ConfigError, InputError, LLMError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
+from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.testing import ScriptedLLM
@@ -168,6 +169,60 @@ class TestRepair:
         for part in (ASK, SPEAK):
             assert part not in prompt_of(llm, 1)
 
+    def test_a_name_close_to_one_file_of_its_kind_means_that_file(self) -> None:
+        """By extension, case or one letter. Other names are sent back with the list of files."""
+        files = ["photos/example.jpg", "e1.png", "talk.mp4", "notes.csv"]
+        cases = {
+            ("image-to-text", "image", "examples.jpg"): "photos/example.jpg",
+            ("image-to-text", "image", "Example.PNG"): "photos/example.jpg",
+            ("image-to-text", "image", "./exmple.jpg"): "photos/example.jpg",
+            ("automatic-speech-recognition", "audio", "talk.wav"): "talk.mp4",
+            ("tabular-classification", "table", "note.csv"): "notes.csv",
+            ("summarization", "text", "nots.csv"): "notes.csv",
+            ("summarization", "text", "zoo.txt"): "zoo.txt",
+            ("image-to-text", "image", "example.jpg"): "example.jpg",
+            ("image-to-text", "image", "e2.png"): None,
+            ("image-to-text", "image", "talk.jpg"): None,
+            ("image-to-text", "image", "/etc/passwd"): None,
+            ("image-to-text", "image", "http://a.example/zoo.jpg"): None,
+        }
+        for (name, arg, written), meant in cases.items():
+            plan_text = json.dumps(
+                [{"task": name, "id": 0, "dep": [-1], "args": {arg: written}}, json.loads(DEPTH)]
+            )
+            llm = ScriptedLLM({"plan": plan_text.replace("a.jpg", "e1.png"), "repair": "[]"})
+            plan = planning_chain(llm).invoke({"input": "Look at it", "files": files})
+            found = [task.args[arg] for task in plan.tasks if task.task == name]
+            assert found == ([meant] if meant else []), written
+            if meant is None:
+                listed = f"the files are {', '.join(map(json.dumps, files))}"
+                error = f'there is no file "{written}"; {listed}'
+                assert error in prompt_of(llm, 1).replace("\\", "")
+            elif meant != written:
+                assert plan.notes == [f'task 0 ({name}): "{written}" was taken as its {arg} "{meant}"']
+
+    def test_two_close_names_or_none_are_sent_back(self) -> None:
+        look = LOOK.replace("a.jpg", "zoo.jpg")
+        for files, error in (
+            (["zoo.png", "zoos.jpg"], 'the files are "zoo.png", "zoos.jpg"'),
+            ([], "the request has no files"),
+        ):
+            llm = ScriptedLLM({"plan": f"[{look}]", "repair": "[]"})
+            with pytest.raises(LLMError, match=f'there is no file "zoo.jpg"; {error}'):
+                planning_chain(llm).invoke({"input": "Look at it", "files": files})
+
+    def test_files_of_the_chat_and_of_allowed_directories_may_be_named(self, tmp_path: Path) -> None:
+        history = [HumanMessage("Draw cat.jpg as a sketch"), AIMessage("It is /out/sketch-0.png.")]
+        for name in ("cat.jpg", "/out/sketch-0.png", "sketch-0.png"):
+            llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', name)}]"})
+            value = {"input": "Describe it", "files": [], "chat_history": history}
+            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": name}
+        llm = ScriptedLLM({"plan": f"[{LOOK}]"})
+        chain = planning_chain(llm, settings={"allowed_dirs": [tmp_path]})
+        assert chain.invoke({"input": "Describe the picture", "files": []}).tasks[0].args == {
+            "image": "a.jpg"
+        }
+
     def test_what_stays_broken_is_left_out_with_its_dependants(self) -> None:
         llm = ScriptedLLM({"plan": f"[{NOISE}, {SPEAK}, {DEPTH}]", "repair": f"[{NOISE}]"})
         plan = planning_chain(llm).invoke(ASK)
@@ -278,6 +333,28 @@ class TestPrompts:
         llm = ScriptedLLM("[]", profile={"max_input_tokens": 128_000})
         planning_chain(llm).invoke(request)
         assert all(f"- {name}(" in prompt_of(llm) for name in TASKS)
+
+    def test_models_below_two_billion_parameters_get_the_small_prompts_unless_others_are_set(self) -> None:
+        def is_small(name: str, **given: Any) -> bool:
+            settings = Settings(base_url="http://127.0.0.1:9/v1", model=name, **given)
+            return planning_chain(None, settings=settings).get_prompts()[0] == load_prompts("small").plan
+
+        small = "-0.5b llama3.2:1b SmolLM2-135M-Instruct TinyLlama gemma3:270m qwen3:1.7B a/qwen-1.5b.gguf"
+        large = "gpt-5-mini llama3.2:3b mixtral-8x7b qwen3:30b-a1b qwen-7b-1m gpt-4.1-1m destiny tiny-2b"
+        assert {name for name in f"{small} {large}".split() if is_small(name)} == set(small.split())
+        assert not is_small("llama3.2:1b", prompts="default")
+        assert is_small("llama3.2:3b", prompts="small")
+
+    def test_a_model_that_does_not_end_its_plan_is_stopped(self) -> None:
+        tasks = [
+            json.dumps({"task": "text-to-speech", "id": n, "args": {"text": f"{n}"}}) + "," for n in range(99)
+        ]
+        files = [f"{n}.jpg" for n in range(12)]
+        for given, most in (([], 32), (files, 48)):
+            llm = ScriptedLLM(("[", *tasks[: most + 1], DEAD))
+            plan = planning_chain(llm).invoke({"input": "Count aloud", "files": given})
+            assert [task.id for task in plan.tasks] == list(range(most))
+            assert plan.notes == [f"the model was stopped after {most} tasks"]
 
     def test_the_schema_is_sent_and_small_prompts_allow_the_tasks_of_the_examples_only(self) -> None:
         with OpenAIDouble('{"tasks": []}') as server:
