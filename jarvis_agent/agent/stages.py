@@ -34,7 +34,6 @@ from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.response.chain import report_after_failure, response_chain, template_responder
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
-from jarvis_agent.selection.sources.hub import is_of_the_hub
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
 from jarvis_agent.tools.langchain_task import LangChainTask
 
@@ -74,7 +73,7 @@ class PipelineStages:
         if self.tools is not None:
             return self.tools
         available = await self.registry.available_tasks()
-        if not any(map(is_of_the_hub, available.values())):
+        if not any(spec.needs_model for spec in available.values()):
             available = TASKS
         return {name: HFTaskRunner(spec, self.registry) for name, spec in available.items()}
 

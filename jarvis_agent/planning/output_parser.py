@@ -27,9 +27,7 @@ from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
-_LARGER_MODEL = (
-    " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
-)
+_LARGER_MODEL = " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
 
 Repair = Callable[[list[PlanParseError]], Awaitable[Any]]
 
