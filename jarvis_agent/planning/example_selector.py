@@ -101,9 +101,15 @@ class NearestExamples(BaseExampleSelector):
             ranked.sort(key=lambda example: example is not first)
         elif draft := self.similarity.draft(request):
             same = [example for example in ranked if in_same_script(example.input, request.text)]
-            similar = composed_example(draft, [*same, *ranked])
-            others = [example for example in ranked if example.plan and example != similar]
-            ranked = [similar, *others] if similar else others
+            composed = [
+                composed_example(draft, same, n) or composed_example(draft, ranked, n)
+                for n in range(MAX_SAME_TASKS)
+            ]
+            tasks = tuple(task.task for task in draft)
+            others = sorted((one for one in ranked if one.plan), key=lambda one: one.tasks != tasks)
+            place = sum(one.tasks == tasks for one in same)
+            others[place:place] = [one for one in composed if one is not None]
+            ranked = list({one.input: one for one in others}.values())
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:
