@@ -181,7 +181,7 @@ def test_without_any_model_a_plan_says_which_extras_are_missing() -> None:
 
     source = FakeSource([fake_candidate("image-to-text", "org/m")])
     with JarvisAgent(
-        ScriptedLLM({"plan": DESCRIBE, "respond": "I cannot see."}), sources=[source], backends=[Bare({})]
+        ScriptedLLM({"plan": DESCRIBE, "respond": "It is a picture."}), sources=[source], backends=[Bare({})]
     ) as agent:
         run = agent.invoke("Describe a.jpg")
     assert [result.status for result in run.results] == ["failed"]
