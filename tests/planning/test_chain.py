@@ -182,6 +182,7 @@ class TestRepair:
             ("summarization", "text", "zoo.txt"): "zoo.txt",
             ("image-to-text", "image", "example.jpg"): "example.jpg",
             ("image-to-text", "image", "e2.png"): None,
+            ("image-to-text", "image", "example2.jpg"): None,
             ("image-to-text", "image", "talk.jpg"): None,
             ("image-to-text", "image", "/etc/passwd"): None,
             ("image-to-text", "image", "http://a.example/zoo.jpg"): None,

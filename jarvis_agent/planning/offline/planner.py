@@ -36,7 +36,6 @@ from jarvis_agent.planning.offline.ranking import Ranker
 from jarvis_agent.planning.offline.steps import StepPlanner
 from jarvis_agent.planning.plan import Plan
 
-
 _ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
 """The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
 
