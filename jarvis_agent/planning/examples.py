@@ -9,12 +9,13 @@ most similar ones are selected.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
@@ -24,13 +25,25 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.detect import kind_by_name
+
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+"""A character of a Chinese, Japanese or Korean text."""
 
 _VALUES = {"text": "Good morning", "image": "e1.jpg", "audio": "e1.wav", "video": "e1.mp4", "table": "e1.csv"}
 """Values of arguments in the examples of tools, by kind."""
 
+
+class _Words(NamedTuple):
+    """Words of a composed request: for an earlier result, and between two tasks."""
+
+    result: str
+    then: str
+
+
+_ENGLISH, _CHINESE = _Words("the result", ", then "), _Words("结果", "，然后")
 MAX_COMPOSED = 8
 """Number of tasks of a composed example."""
 
@@ -133,17 +146,23 @@ def _args_for(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
 def example_of_tool(spec: TaskSpec) -> Example:
     """An example for a tool that no other example suits: its description, and a value for each argument."""
     needed = [arg for arg in spec.inputs if arg.required]
-    values = [_VALUES.get(arg.kind, "A1") for arg in needed]
+    values = [_VALUES.get(arg.kind) or _value_by_name(arg.name) for arg in needed]
     about = (spec.description or spec.name).split(". ")[0].rstrip(".")
     args = {arg.name: [value] if arg.many else value for arg, value in zip(needed, values, strict=True)}
     plan = [{"task": spec.name, "id": 0, "dep": [-1], "args": args}]
-    return Example.of({"input": f"{about}: {', '.join(values)}", "plan": plan})
+    return Example.of({"input": f"{about}: {', '.join(values)}" if values else about, "plan": plan})
+
+
+def _value_by_name(name: str) -> str:
+    """A value for an argument of any kind: a file for "image_path", "A1" for "order_id"."""
+    words = (ARG_ALIASES.get(word, word) for word in (name.lower(), *name.lower().split("_")))
+    return next((_VALUES[word] for word in words if word in _VALUES), "A1")
 
 
 def _with_words(request: str, old: str, new: str) -> str:
     """The request with other words for a value; a value that is all of the request is kept."""
     is_all = old.rstrip(".") == request.rstrip(".") and new != old
-    return f"{request} Use {new}." if is_all else request.replace(old, new)
+    return f"{request} ({new})" if is_all else request.replace(old, new)
 
 
 def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: int) -> Example | None:
@@ -157,23 +176,27 @@ def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: i
         parts: examples, the best first; those of one task are used.
         variant: another number takes other examples of each task.
     """
+    words = _CHINESE if any(map(CJK.search, (part.input for part in parts[:1]))) else _ENGLISH
     requests, plan, values = [], [], dict[str, Any]()
     for place, task in enumerate(draft[:MAX_COMPOSED]):
         found = [part for part in parts if part.tasks == (task.task,) and not part.chat]
-        if not found:
+        alike = [part for part in found if part.plan[0]["args"].keys() == task.args.keys()] or found
+        if not alike:
             return None
-        part = found[(variant + sum(each.task == task.task for each in draft[:place])) % len(found)]
+        part = alike[(variant + sum(each.task == task.task for each in draft[:place])) % len(alike)]
         args, request = dict(part.plan[0]["args"]), part.input
         for name in [name for name in args if name in task.args]:
             own, value = args[name], task.args[name]
             results = [ref(id_) for id_ in refs_in(value)]
             made = results if isinstance(value, list) else "".join(results[:1])
-            args[name] = made if results else values.setdefault(str(value), own)
-            request = _with_words(request, str(own), "the result" if results else str(args[name]))
+            is_used = own in values.values() and own in {file.name for file in part.files}
+            args[name] = made or values.setdefault(str(value), f"{place}{own}" if is_used else own)
+            request = _with_words(request, str(own), words.result if results else str(args[name]))
         requests.append(request[:1].lower() + request[1:] if place else request)
         plan.append({**task.model_dump(), "args": args})
     *first, last = requests
-    return Example.of({"input": ", then ".join([*(each.rstrip(".?") for each in first), last]), "plan": plan})
+    text = words.then.join([*(each.rstrip(".?。？") for each in first), last])
+    return Example.of({"input": text, "plan": plan})
 
 
 @lru_cache

@@ -125,7 +125,7 @@ def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
 
 def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     @tool
-    def refund_order(order_id: str, reason: str = "") -> str:
+    def refund_order(order_id: str, picture_file: str, reason: str = "") -> str:
         """Refund an order of the shop."""
         return order_id
 
@@ -146,8 +146,33 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     ]
     chain.invoke("Refund the order 4711")
     shown = [m.text for m in llm.calls[1].messages]
-    place = shown.index("Refund an order of the shop: A1")
-    assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1"}
+    place = shown.index("Refund an order of the shop: A1, e1.jpg")
+    assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1", "picture_file": "e1.jpg"}
+
+
+def test_the_last_examples_have_the_tasks_and_links_of_the_request():
+    requests = {
+        "Turn a.jpg and b.jpg into paintings": ("image-to-image", "image-to-image"),
+        "把 a.jpg 描述一下，再把描述翻译成英文，最后念出来": (
+            "image-to-text",
+            "translation",
+            "text-to-speech",
+        ),
+        "Clean a.wav, write down what is said and shorten it": (
+            "audio-to-audio",
+            "automatic-speech-recognition",
+            "summarization",
+        ),
+    }
+    for request, tasks in requests.items():
+        example = nearest(BANK, brief(request), TextSimilarity(), 3)[-1]
+        assert example.tasks == tasks
+        assert example.input not in {demo.input for demo in BANK}
+        plan = Plan.parse(example.to_json())
+        assert plan.notes == []
+        files = [value for task in plan.tasks for value in task.args.values() if value in example.input]
+        assert len(set(files)) == (2 if "paintings" in request else 1)
+        assert bool(re.search("[\u4e00-\u9fff]", example.input)) == ("把" in request)
 
 
 def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(by_words):
