@@ -100,8 +100,9 @@ _CATEGORIES = {
 _CASES: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[1] / "tests" / "data" / "task_cases.yaml").read_text(encoding="utf-8")
 )
+_STARTED = {task for model in STARTERS.values() for task in model.tasks}
 _RUN_BY: dict[str, Iterable[str]] = {
-    "starter": {task for model in STARTERS.values() for task in model.tasks},
+    "starter": _STARTED,
     "algorithm": ALGORITHMS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
@@ -156,10 +157,12 @@ def _task_row(spec: TaskSpec) -> str:
 
 
 def _tested_with(spec: TaskSpec) -> str:
-    """What tests/backends/test_every_task.py runs for a task."""
+    """What tests/backends runs for a task; every starter model and algorithm has a test."""
     cases = _CASES[spec.name]
-    own = "algorithm" if spec.name in ALGORITHMS else "pretrained"
-    return ", ".join(sorted({"tiny" if "models" in case else own for case in cases}))
+    found = {
+        word for word, tasks in (("algorithm", ALGORITHMS), ("pretrained", _STARTED)) if spec.name in tasks
+    }
+    return ", ".join(sorted(found | {"tiny" for case in cases if "models" in case}))
 
 
 def _size(model: RecommendedModel | None) -> tuple[str, str]:
