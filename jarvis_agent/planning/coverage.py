@@ -6,7 +6,7 @@
 
 A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
 be meant for. Another task than the offline planner's may be meant if it is likely for the step, takes and
-makes the same kinds, or answers questions about the same kind. Empty plans have no gaps: they are conversation.
+makes the same kinds, or answers questions about the same kind. Empty plans, as of conversation, have no gaps.
 """
 
 from __future__ import annotations

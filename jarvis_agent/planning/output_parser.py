@@ -24,9 +24,11 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.coverage import Coverage
 from jarvis_agent.planning.file_names import FileNames
-from jarvis_agent.planning.normalise import shorten
+from jarvis_agent.planning.normalise import WHAT_IT_NEEDS, shorten
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
+
+_LARGER_MODEL = " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
 
 Repair = Callable[[list[PlanParseError]], Awaitable[Any]]
 
@@ -107,10 +109,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
-            raise LLMError(
-                f"{'; '.join(parser.notes)}. "
-                "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
-            )
+            is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
+            raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
         for task in parser.add(self.coverage.additions(parser.tasks)):
             parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
             more.append(task)
