@@ -243,7 +243,7 @@ def test_every_extra_that_a_text_names_exists() -> None:
     found = []
     for parent, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if not name.startswith((".", "__")) and "egg" not in name]
-        for path in (Path(parent, name) for name in names if name.endswith((".py", ".md", ".ipynb", ".toml"))):
+        for path in (Path(parent, name) for name in names if name.endswith((".py", ".md", ".ipynb"))):
             named = re.findall(r"langchain-hugginggpt\[([a-z,-]+)\]", path.read_text("utf-8"))
             found += [f"{path}: {extra}" for one in named for extra in one.split(",") if extra not in extras]
     assert found == []
