@@ -1,0 +1,50 @@
+"""RepetitionFilter: end a reply that repeats one block of text over and over, as small models do.
+
+repetition = RepetitionFilter()
+repetition.feed("I see a cat. " * 40)    # 24 times "I see a cat. "
+repetition.found                         # True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+_COPIES = 3
+_SHORTEST = 300
+"""Characters that all copies of a block have at least, so that "ha ha ha" and a row of dashes pass."""
+
+_LONGEST_BLOCK = 2000
+_STEP = 50
+"""Characters between two checks, and the length of the text that is looked for."""
+
+
+class RepetitionFilter:
+    """Filters one reply. `found` is true once its end repeats one block at least three times."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self._tail = ""
+        self._unchecked = 0
+
+    def feed(self, text: str) -> str:
+        """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
+        place = 0
+        while place < len(text) and not self.found:
+            piece = text[place : place + _STEP - self._unchecked]
+            place += len(piece)
+            self._tail = (self._tail + piece)[-_COPIES * _LONGEST_BLOCK :]
+            self._unchecked = (self._unchecked + len(piece)) % _STEP
+            self.found = self._unchecked == 0 and any(map(self._repeats, self._periods()))
+        return text[:place]
+
+    def _periods(self) -> Iterator[int]:
+        """The distances at which the last characters occur before."""
+        end = len(self._tail) - _STEP
+        place = end
+        while (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
+            yield end - place
+
+    def _repeats(self, period: int) -> bool:
+        length = max(_COPIES * period, _SHORTEST)
+        last = self._tail[-length:]
+        return len(last) == length and last[period:] == last[:-period]
