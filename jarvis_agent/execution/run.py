@@ -68,8 +68,8 @@ class Run(Frozen):
 
     @property
     def ok(self) -> bool:
-        """Whether every task of the plan succeeded."""
-        return all(result.status == "ok" for result in self.results)
+        """Whether every task succeeded, and the plan lacks nothing that the request asks for."""
+        return not self.plan.removed and all(result.status == "ok" for result in self.results)
 
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, and the files."""

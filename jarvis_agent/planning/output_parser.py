@@ -84,8 +84,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             rest = parser.finish()
             if not parser.tasks:
                 raise
-            parser.note(f"the language model stopped before its plan was complete: {error}")
-            yield Plan(tasks=rest, notes=parser.notes)
+            parser.note(f"the language model stopped before its plan was complete: {error}", is_removal=True)
+            yield Plan(tasks=rest, notes=parser.notes, removed=parser.removed)
             return
         if tasks := parser.finish():
             yield Plan(tasks=tasks)
@@ -100,7 +100,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
                 f"{'; '.join(parser.notes)}. "
                 "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
             )
-        yield Plan(tasks=repaired, notes=parser.notes)
+        yield Plan(tasks=repaired, notes=parser.notes, removed=parser.removed)
 
 
 def _text(chunk: str | BaseMessage) -> str:

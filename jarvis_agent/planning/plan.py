@@ -22,10 +22,12 @@ class Plan(Frozen):
     Attributes:
         tasks: the tasks; an empty list is a valid plan.
         notes: what was repaired and what was left out.
+        removed: the notes on what the request asks for and the plan lacks, such as tasks that were left out.
     """
 
     tasks: list[Task] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    removed: list[str] = Field(default_factory=list)
 
     @classmethod
     def parse(cls, text: str, tools: Tools = None) -> Plan:
@@ -39,7 +41,7 @@ class Plan(Frozen):
         parser = StreamingPlanParser({**TASKS, **task_specs(tools or (), any_name=True)})
         parser.feed(text)
         parser.finish()
-        return cls(tasks=parser.tasks, notes=parser.notes)
+        return cls(tasks=parser.tasks, notes=parser.notes, removed=parser.removed)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -49,7 +51,11 @@ class Plan(Frozen):
         if not isinstance(other, Plan):
             return NotImplemented
         tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
-        return Plan(tasks=list(tasks.values()), notes=list(dict.fromkeys([*self.notes, *other.notes])))
+        return Plan(
+            tasks=list(tasks.values()),
+            notes=list(dict.fromkeys([*self.notes, *other.notes])),
+            removed=list(dict.fromkeys([*self.removed, *other.removed])),
+        )
 
     def task(self, task_id: int) -> Task:
         """The task with this id. Raises KeyError if there is none."""
