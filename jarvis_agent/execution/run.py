@@ -6,14 +6,17 @@ The chunks of a streamed run add up to the whole: `sum(agent.stream("…"), Run(
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Literal
 
 from langchain_core.messages import AIMessage
 from pydantic import Field
 
-from jarvis_agent.core.types import Frozen, Resource, Task, TaskResult, Usage
+from jarvis_agent.core.types import Frozen, Resource, Status, Task, TaskResult, Usage
 from jarvis_agent.planning.plan import Plan
+
+_GANTT_TAGS: dict[Status, str] = {"ok": "done", "failed": "crit", "skipped": "milestone"}
 
 
 class Run(Frozen):
@@ -71,12 +74,27 @@ class Run(Frozen):
         """Whether every task succeeded, and the plan lacks nothing that the request asks for."""
         return not self.plan.removed and all(result.status == "ok" for result in self.results)
 
+    def to_gantt(self) -> str:
+        """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""
+        lines = ["gantt", "    dateFormat x", "    axisFormat %M:%S.%L"]
+        for result in self.results:
+            start, end = round(result.started * 1000), round(result.ended * 1000)
+            lines.append(f"    section {_gantt_text(f'{result.task.id} {result.task.task}')}")
+            name = _gantt_text(result.model or result.status)
+            lines.append(f"    {name} :{_GANTT_TAGS[result.status]}, {start}, {max(end, start + 1)}")
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         """The answer, a table of the tasks, and the files."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
         rows = "".join(_html_row(result) for result in self.results)
         table = f"<table>{rows}</table>" if rows else ""
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
+
+
+def _gantt_text(text: str) -> str:
+    """Text without the characters that have a meaning in a Mermaid gantt chart."""
+    return " ".join(re.sub(r"[^\w./@ -]+", " ", text).split()) or "-"
 
 
 def _html_row(result: TaskResult) -> str:

@@ -133,7 +133,7 @@ class PendingTasks:
         return [task for task in self.all if task.is_blocked and _is_ready(task, ended)]
 
     def _break_cycles(self, task: PendingTask, referrers: Iterable[PendingTask]) -> None:
-        """Invalidate the forward references to and from a task by which it would wait for itself."""
+        """Invalidate the forward references that would make a task wait for itself."""
         earlier = {other for other in referrers if other.index < task.index}
         later = {other for other in task.all_targets() if other and other.index > task.index}
         for other in earlier and earlier & _reachable(task, _awaited):

@@ -1,4 +1,4 @@
-"""A Run as text, messages, HTML and JSON."""
+"""A Run as text, messages, a gantt chart, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def with_image(path: Path) -> Run:
     return RUN.model_copy(
         update={"results": [RESULTS[0].model_copy(update={"resources": [image]}), RESULTS[1]]}
     )
+
+
+def test_the_gantt_chart_has_a_section_and_a_bar_for_each_task() -> None:
+    assert RUN.to_gantt().splitlines()[3:] == [
+        "    section 0 openpose-control",
+        "    org/model :done, 0, 1000",
+        "    section 2 object-detection",
+        "    failed :crit, 1000, 3500",
+    ]
+    task = Task(task="odd: name\n    click x href \x1b[31m;", id=0)
+    assert len(Run(results=[result(task, 0, 1)]).to_gantt().splitlines()) == 5
 
 
 def test_html_escapes_what_models_wrote_and_shows_files(tmp_path: Path) -> None:

@@ -265,11 +265,11 @@ def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], policy: str | No
 
     from jarvis_agent.selection.model_registry import ModelRegistry
 
-    async def asking() -> T:
+    async def run() -> T:
         async with aclosing(ModelRegistry(_settings(policy))) as registry:
             return await ask(registry)
 
-    return asyncio.run(asking())
+    return asyncio.run(run())
 
 
 def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> None:

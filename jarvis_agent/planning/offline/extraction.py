@@ -24,7 +24,7 @@ _PROMPTS = patterns("extraction.PROMPTS")
 _NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "eight": 8, "ten": 10, "twelve": 12}
 
 QUERY = _RE.QUERY
-"""Words before a text by which others are to be ranked."""
+"""Words before the text that others are ranked by."""
 REFERS_TO_TEXT = _RE.REFERS
 """Words that refer to a text ("a story about it", "from the caption")."""
 REFERS_TO_FOUND = _RE.FOUND

@@ -120,7 +120,7 @@ def _catalogue_name(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ClauseClass:
-    """A class of tools, by which a tool of any name is recognised.
+    """A class of tools. It identifies tools whose names are unknown.
 
     Attributes:
         task: the bank's entry for such tools.
