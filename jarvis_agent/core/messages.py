@@ -6,7 +6,8 @@ phrases("这张图片里有什么？").failed      # "失败"
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
@@ -23,6 +24,11 @@ class Phrases:
     troubles: str = "What did not work:"
     failed: str = "failed"
     skipped: str = "skipped"
+    trouble: str = "{titles}: {state}{kind}: {reason}"
+    skipped_too: str = "so this was skipped: {tasks}"
+    no_reason: str = "no reason is known"
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    helps: str = "What helps: {advice}"
     notes: str = "About the plan:"
     note: str = "Note: {text}"
     empty: str = "(no text)"
@@ -56,6 +62,21 @@ CHINESE = Phrases(
     troubles="未完成的任务：",
     failed="失败",
     skipped="已跳过",
+    trouble="{titles}：{state}{kind}（{reason}）",
+    skipped_too="因此也跳过了：{tasks}",
+    no_reason="原因不明",
+    kinds={
+        "NoCandidateError": "，没有可用的模型",
+        "AllCandidatesFailedError": "，所有候选模型都失败了",
+        "AttemptTimeoutError": "，超时",
+        "DeadlineError": "，超时",
+        "BadInputError": "，输入无法使用",
+        "InputError": "，输入无法使用",
+        "ForbiddenError": "，不允许读取这个文件或网址",
+        "OutOfMemoryError": "，内存不足",
+        "ToolError": "，工具出错",
+    },
+    helps="可以这样解决：{advice}",
     notes="关于计划：",
     note="说明：{text}",
     empty="（没有文字）",

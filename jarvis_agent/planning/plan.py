@@ -23,11 +23,12 @@ class Plan(Frozen):
         tasks: the tasks; an empty list is a valid plan.
         notes: what was repaired and what was left out.
         removed: the notes on what the request asks for and the plan lacks, such as tasks that were left out.
+            JSON has it only if there are any.
     """
 
     tasks: list[Task] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-    removed: list[str] = Field(default_factory=list)
+    removed: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
 
     @classmethod
     def parse(cls, text: str, tools: Tools = None) -> Plan:
