@@ -74,7 +74,8 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
     for result in results:
         if result.status == "ok":
             continue
-        task, cause = result.task, (result.status, result.error or "")
+        task = result.task
+        cause: tuple[str, str] = (result.status, result.error or "")
         of_others = [causes[i] for i in task.deps if i in causes] if result.status == "skipped" else []
         causes[task.id] = of_others[0] if of_others else cause
         (waiting if of_others else alike).setdefault(causes[task.id], []).append(result)

@@ -45,9 +45,9 @@ def test_the_agent_is_a_node_that_streams_and_whose_run_a_checkpoint_keeps() -> 
         streamed = list(compiled.stream(message(f"Draw {CAT}"), IN_THREAD, stream_mode="messages"))
     pieces = [chunk.text for chunk, metadata in streamed if metadata.get("jarvis_stage") == "respond"]
     assert len([piece for piece in pieces if piece]) > 1
-    assert "".join(pieces) == "It is done."
+    assert "".join(pieces) == "A cat on a mat."
     state = compiled.get_state(IN_THREAD).values
-    assert state["messages"][-1].text == "It is done."
+    assert state["messages"][-1].text.startswith("A cat on a mat.")
     assert Run.model_validate(state["run"]).results[0].resources[0].to_pil().size == (8, 8)
 
 

@@ -146,7 +146,8 @@ def test_the_prompts_of_the_paper_lead_to_the_same_run() -> None:
     settings = Settings(prompts="paper")
     with JarvisAgent(model=llm, sources=[source], backends=[backend], settings=settings) as agent:
         run = agent.invoke(GIRL.request)
-    assert (graph(run.plan), run.answer) == (expected_graph(GIRL, GIRL.printed), "Done.")
+    assert graph(run.plan) == expected_graph(GIRL, GIRL.printed)
+    assert run.answer.startswith("Done.\n\nHere is what came out:\n- ")
     assert llm.calls[0].prompt.startswith("#1 Task Planning Stage - The AI assistant performs task parsing")
 
 
