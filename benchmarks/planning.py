@@ -43,14 +43,14 @@ from jarvis_agent.planning.plan import Plan
 
 REQUESTS = Path(__file__).parent / "data" / "plain_requests.json"
 
-OURS = {"structured_output": "never", "context_window": 128_000}
+OURS = {"structured_output": "never", "prompts": "default", "context_window": 128_000}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "paper": ("the paper's prompt, free text", {**OURS, "prompts": "paper"}),
     "default": ("our prompt, nearest demonstrations, free text", OURS),
     "narrow": ("+ narrowed tools", {**OURS, "context_window": 8192}),
     "schema": (
         "+ schema of the request",
-        {"structured_output": "always", "context_window": 8192},
+        {"structured_output": "always", "prompts": "default", "context_window": 8192},
     ),
     "small": (
         "the small prompt, nearest demonstrations, free text",

@@ -25,6 +25,7 @@ from shutil import copytree
 from typing import Any
 
 import httpx
+import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and pytest's has no file descriptor
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
@@ -79,6 +80,9 @@ PLANS = {
     "Now turn that image into a scribble drawing.": plan(("scribble-control", [], {"image": "<earlier>"})),
     f"How many words are spoken in {SPEECH}?": plan(
         TRANSCRIBE, ("count_words", [0], {"text": "<resource>-0"})
+    ),
+    "Photograph a cat and tell what animal it is.": plan(
+        ("photograph", [], {"animal": "cat"}), ("image-classification", [0], {"image": "<resource>-0"})
     ),
     f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
 }

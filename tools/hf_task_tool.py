@@ -9,7 +9,7 @@ HFTaskRunner is the same task for the executor, which selects the model before t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
@@ -19,9 +19,11 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from jarvis_agent.backends.memory import Notify
 from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
@@ -52,6 +54,19 @@ class HFTaskRunner:
         """
         return await self.registry.selector.select(task, self.spec, context)
 
+    def prepare(
+        self, selection: Selection, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None] | None:
+        """Have the chosen model loaded while the task waits; returns the function that ends this."""
+        chosen = selection.candidates[0] if selection.candidates else None
+        backend = self.registry.backends.get((chosen and chosen.backend) or "")
+        prepare = getattr(backend, "prepare", None)
+        return prepare and prepare(self._spec_of(selection), chosen, settings, depth, notify)
+
+    def _spec_of(self, selection: Selection) -> TaskSpec:
+        """The task type that runs: a selection may name a similar one."""
+        return (find_task(selection.task) if selection.task else None) or self.spec
+
     async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
         """Run the candidates of a selection until one succeeds. A failure is in the result."""
         config = call.context.config
@@ -64,7 +79,7 @@ class HFTaskRunner:
     ) -> TaskResult:
         """`run` below an open tool run, whose config is given."""
         selection = selection or await self.select(call.task, call.context)
-        spec = find_task(selection.task) or self.spec if selection.task else self.spec
+        spec = self._spec_of(selection)
         chain = FallbackChain(
             spec=spec,
             selection=selection,
@@ -90,7 +105,7 @@ class HFTaskRunner:
 
 
 class HFTaskTool(BaseTool):
-    """One task type as a tool. It reads the working directory or `allowed_dirs`, and `files`.
+    """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
 
     It also reads what tools made together with it produced, and public URLs.
 

@@ -43,6 +43,8 @@ from jarvis_agent.tools.injection import injected_arguments
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
 
+_MCP_BLOCKS = ("text", "image", "audio", "resource", "resource_link")
+
 
 class LangChainTask:
     """Runs a LangChain tool as a task of a plan."""
@@ -78,7 +80,7 @@ class LangChainTask:
         if reply.status == "error":
             return TaskResult(task=call.task, status="failed", error=redact(str(reply.text)))
         media = _media_blocks(reply.artifact)
-        output = to_jsonable_python(reply.artifact, fallback=str) if not media else None
+        output = to_jsonable_python(_plain(reply.artifact), fallback=str) if not media else None
         if output is None:
             output = _parsed(str(reply.text))
         resources = await _resources([*reply.content_blocks, *media], call)
@@ -122,6 +124,17 @@ def _invalid_arguments(error: ValidationError) -> str:
             problem += f", not {brief_text(redact(repr(one['input'])), 60)}"
         found.setdefault(place, f"argument {place}: {problem}")
     return "; ".join(list(found.values())[:3])
+
+
+def _plain(artifact: Any) -> Any:
+    """An artifact as it is; of an MCP tool, its structured content, unless that repeats content blocks."""
+    if not (isinstance(artifact, Mapping) and artifact.keys() == {"structured_content"}):
+        return artifact
+    content = artifact["structured_content"]
+    if isinstance(content, Mapping) and content.keys() == {"result"}:  # the MCP SDK wraps what is no object
+        content = content["result"]
+    first = content[0] if isinstance(content, list) and content else content
+    return None if isinstance(first, Mapping) and first.get("type") in _MCP_BLOCKS else content
 
 
 def _parsed(text: str) -> Any:

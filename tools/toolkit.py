@@ -47,7 +47,7 @@ def hf_tools(
         models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         sources, backends: instead of those that the settings give.
         settings: a dict of some is enough; None: from the environment.
-        files: files that the tools may read, beside the working directory or `settings.allowed_dirs`.
+        files: files that the tools may read, beside the working directory and `settings.allowed_dirs`.
 
     Raises:
         ConfigError: an unknown task name.

@@ -256,14 +256,14 @@ class JarvisAgent(Runnable[Any, Run]):
     def restricted(self, *dirs: Path, output_dir: Path | None = None) -> Self:
         """Return a copy of this agent for untrusted requests, e.g. behind a server.
 
-        File paths in a request are ignored unless they lie below `dirs` or `Settings.allowed_dirs`. The copy
-        shares loaded models with this agent (close this one, not the copy), has its own chat memory, and
-        writes below `output_dir`.
+        File paths in a request are ignored unless they lie below `dirs`, also those below
+        `Settings.allowed_dirs`, which are for the owner of this machine. The copy shares loaded models with
+        this agent (close this one, not the copy), has its own chat memory, and writes below `output_dir`.
         """
         settings = self.settings.model_copy(
             update={
                 "allow_request_paths": False,
-                "allowed_dirs": (*self.settings.allowed_dirs, *dirs),
+                "allowed_dirs": dirs,
                 "output_dir": output_dir or self.settings.output_dir,
             }
         )

@@ -16,6 +16,7 @@ from typing import Any
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import is_out_of_memory
+from jarvis_agent.backends.memory import Reservation
 from jarvis_agent.core.errors import ExpertError, JarvisError, OutOfMemoryError, describe_error
 from jarvis_agent.core.types import Resource
 
@@ -55,17 +56,17 @@ class Job:
             self.done.set_exception(error)
 
 
-_current: ContextVar[Sequence[Job]] = ContextVar("jarvis_pool_jobs", default=())
+_current: ContextVar[Sequence[Job | Reservation]] = ContextVar("jarvis_pool_jobs", default=())
 
 
 def is_cancelled() -> bool:
-    """Whether every call that this worker thread runs was cancelled. Long computations poll it and stop."""
+    """Whether all that this worker thread works for was cancelled. Long computations poll it and stop."""
     jobs = _current.get()
     return bool(jobs) and all(job.cancelled for job in jobs)
 
 
 @contextmanager
-def running(jobs: Sequence[Job]) -> Iterator[None]:
+def running(jobs: Sequence[Job | Reservation]) -> Iterator[None]:
     """Within the block, `is_cancelled` speaks of these jobs."""
     token = _current.set(jobs)
     try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.memory import Notify
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.settings import Settings
@@ -54,18 +56,30 @@ class LocalBackend(ABC):
 
     async def run(self, call: Call) -> Any:
         """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
-        candidate, settings = call.candidate, call.settings
+        spec, candidate, settings = call.spec, call.candidate, call.settings
+        key = self._pool_key(spec, candidate, settings)
+        return await self.pool.run(key, lambda: self.load(spec, candidate, settings), call)
+
+    def prepare(
+        self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None]:
+        """Load the model before its call; see `ModelPool.reserve`."""
+        key = self._pool_key(spec, candidate, settings)
+        return self.pool.reserve(
+            key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
+        )
+
+    def _pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
         metadata = {name: value for name, value in candidate.metadata.items() if name not in _CALL_OPTIONS}
         trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
-        key = (
-            *self.key(call.spec, candidate),
+        return (
+            *self.key(spec, candidate),
             str(candidate.path or ""),
             settings.device,
             settings.dtype,
             trust,
             json.dumps(metadata, sort_keys=True, default=str),
         )
-        return await self.pool.run(key, lambda: self.load(call.spec, candidate, settings), call)
 
     async def close(self) -> None:  # noqa: B027
         """Do nothing: the pool frees the models."""

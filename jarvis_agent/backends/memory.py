@@ -2,7 +2,7 @@
 
     table = ModelTable(limit_bytes=8_000_000_000)
     entry = table.entry(("transformers", "org/model"), load, size=500_000_000)
-    table.can_load(entry.size)      # evicts idle models, least recently used first, to make room
+    table.can_load(entry)      # evicts idle models to make room, those first that are needed last
 
 RAM is the device "cpu". A GPU is added, with its own limit, when the first model is placed on one.
 """
@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from math import inf
+from typing import Any, Literal
 
 from jarvis_agent.backends.base import Expert
 from jarvis_agent.backends.devices import bytes_by_device
@@ -24,12 +25,28 @@ Bytes = Mapping[str, int]
 """Bytes of weights by device."""
 
 
+Notify = Callable[[Literal["loading", "loaded"]], None]
+"""Told when the load of a reserved model begins and ends. Called in any thread; must not block."""
+
+
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """A task that waits for its inputs and will call a model, which is loaded meanwhile if memory allows.
+
+    `depth`: tasks that run before it, one after the other. `cancelled`: the load for it has to stop.
+    """
+
+    depth: int
+    notify: Notify
+    cancelled: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class ModelEntry:
-    """A model of the pool: its queue of jobs, and the expert once it is loaded.
+    """A model of the pool: its queue of jobs, its reservations, and the expert once it is loaded.
 
-    `running` are the jobs of the worker that uses or loads it. `placed` are its bytes by device; while it is
-    being loaded, the bytes reserved for it on a GPU.
+    `running` are the jobs of the worker that uses or loads it, or the reservation for which it is loaded.
+    `placed` are its bytes by device; while it is being loaded, the bytes reserved for it on a GPU.
     """
 
     key: Key
@@ -39,6 +56,7 @@ class ModelEntry:
     expert: Expert | None = None
     placed: Bytes = field(default_factory=dict)
     running: list[Any] = field(default_factory=list)
+    reserved: list[Reservation] = field(default_factory=list)
 
     @property
     def loading(self) -> bool:
@@ -50,6 +68,23 @@ class ModelEntry:
         """Whether it is loaded and unused, so that it may be evicted."""
         return self.expert is not None and not self.running and not self.jobs
 
+    @property
+    def prefetching(self) -> bool:
+        """Whether a worker is loading it for a reservation."""
+        return any(isinstance(one, Reservation) for one in self.running)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it has a reservation, or a caller waits for it."""
+        return bool(self.reserved) or any(not job.cancelled for job in self.jobs)
+
+    @property
+    def needed(self) -> float:
+        """When it is needed: -1 is now, then by the depth of its reservations; infinity if it has none."""
+        if self.jobs or (self.running and not self.prefetching):
+            return -1
+        return min((one.depth for one in self.reserved), default=inf)
+
 
 class ModelTable:
     """Models by key, least recently used first. Not thread-safe: the pool holds its lock."""
@@ -58,7 +93,7 @@ class ModelTable:
         """`limit_bytes`: weights that may stay loaded in RAM."""
         self.limits = {RAM: limit_bytes}
         self.entries: OrderedDict[Key, ModelEntry] = OrderedDict()
-        self.evicted: list[Expert] = []
+        self.evicted: list[Any] = []
 
     def entry(self, key: Key, load: Callable[[], Expert], size: int | None) -> ModelEntry:
         """The model of a key, added if it is new, as the most recently used."""
@@ -70,23 +105,27 @@ class ModelTable:
         """Bytes by device, including those reserved for models that are being loaded."""
         return total(entry.placed for entry in self.entries.values())
 
-    def can_load(self, size: int | None) -> bool:
-        """Whether a model of `size` bytes may be loaded now; idle models are evicted to make room.
+    def can_load(self, entry: ModelEntry) -> bool:
+        """Whether a model may be loaded now; idle models that are needed later are evicted to make room.
 
         A model is loaded beside others only if it is known to fit. Otherwise it waits until no other is being
-        loaded, so that a limit is exceeded by at most one model.
+        loaded, so that a limit is exceeded by at most one model. One that is only reserved must fit.
         """
-        loading = [entry for entry in self.entries.values() if entry.loading]
-        expected = sum(entry.size or 0 for entry in loading)
-        self.make_room({RAM: expected + (size or 0)})
+        size = entry.size
+        loading = [other for other in self.entries.values() if other.loading]
+        expected = sum(other.size or 0 for other in loading)
+        wanted = {RAM: expected + (size or 0)}
+        if entry.needed >= 0 and (not size or self._over(total([self._kept(entry), wanted]))):
+            return False
+        self.make_room(wanted, entry.needed)
         used = self.used()
         if self._over(used):
             return False
         if not loading:
             return True
-        if size is None or any(entry.size is None for entry in loading):
+        if size is None or any(other.size is None for other in loading):
             return False
-        unplaced = sum(entry.size or 0 for entry in loading if not entry.placed)
+        unplaced = sum(other.size or 0 for other in loading if not other.placed)
         gpus = [device for device in self.limits if device != RAM]
         fits_a_gpu = not gpus or any(self._fits(gpu, used, unplaced + size) for gpu in gpus)
         return fits_a_gpu and self._fits(RAM, used, expected + size)
@@ -94,40 +133,53 @@ class ModelTable:
     def choose_gpu(self, entry: ModelEntry, limits: Bytes, size: int | None) -> str | None:
         """Reserve the GPU with the most room for `size` bytes (None: unknown); idle models make way.
 
-        Returns None if the model is larger than every limit.
+        Returns None if the model is larger than every limit, or is only reserved and has no room yet.
         """
         self.limits.update(limits)
         entry.placed = {}
         used = self.used()
-        busy = total(other.placed for other in self.entries.values() if not other.idle)
-        able = [gpu for gpu in limits if size is None or size <= self.limits[gpu]]
+        busy = self._kept(entry)
+        kept = busy if entry.needed >= 0 else {}
+        able = [gpu for gpu in limits if self._fits(gpu, kept, size or 0)]
         fits = [gpu for gpu in able if self._fits(gpu, used, size or 0)]
         taken = used if fits else busy
         chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)
         if chosen is not None:
-            self.make_room({chosen: size or 0})
+            self.make_room({chosen: size or 0}, entry.needed)
             entry.placed = {chosen: size or 0}
         return chosen
 
-    def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
-        """Evict idle models, least recently used first, until `wanted` bytes fit on every device."""
-        for entry in list(self.entries.values()):
+    def make_room(self, wanted: Bytes, needed: float = -1, keep: ModelEntry | None = None) -> None:
+        """Evict idle models that are needed later than `needed`, until `wanted` bytes fit on every device.
+
+        First go those without a reservation, least recently used first, then those that are needed last.
+        """
+        for entry in sorted(self.entries.values(), key=lambda entry: -entry.needed):
             crowded = self._over(total([self.used(), wanted]))
             if not crowded:
                 return
-            if entry.idle and entry is not keep and any(entry.placed.get(device) for device in crowded):
-                self._evict(entry)
+            makes_way = entry.idle and entry.needed > needed and entry is not keep
+            if makes_way and any(entry.placed.get(device) for device in crowded):
+                self.evict(entry)
 
     def evict_idle(self) -> None:
-        """Evict every idle model."""
-        for entry in [entry for entry in self.entries.values() if entry.idle]:
-            self._evict(entry)
+        """Evict every idle model, and give up every reservation."""
+        for entry in list(self.entries.values()):
+            entry.reserved.clear()
+            if entry.idle:
+                self.evict(entry)
 
-    def _evict(self, entry: ModelEntry) -> None:
-        assert entry.expert is not None
+    def evict(self, entry: ModelEntry) -> None:
+        """Unload a model. It stays in the table as long as it is reserved."""
         self.evicted.append(entry.expert)
-        entry.expert = None
-        del self.entries[entry.key]
+        entry.expert, entry.placed = None, {}
+        if not entry.reserved:
+            del self.entries[entry.key]
+
+    def _kept(self, entry: ModelEntry) -> dict[str, int]:
+        """Bytes by device of the models that do not make way for this one."""
+        others = self.entries.values()
+        return total(other.placed for other in others if not (other.idle and other.needed > entry.needed))
 
     def _over(self, used: Bytes) -> list[str]:
         """The devices whose limit is exceeded."""

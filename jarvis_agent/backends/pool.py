@@ -5,8 +5,9 @@
     await pool.close()
 
 Each model has a queue. Its first call loads it while the others wait in the queue; no worker thread waits for
-another. Calls that wait together are computed in one batch if the model can. One lock guards the state, so
-that a pool serves several event loops.
+another. Calls that wait together are computed in one batch if the model can. A reserved model is loaded as
+soon as memory allows, before its first call. One lock guards the state, so that a pool serves several event
+loops.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from jarvis_agent.backends.base import Call, Expert
 from jarvis_agent.backends.devices import choosing, free_caches, is_out_of_memory
@@ -30,15 +31,28 @@ from jarvis_agent.backends.jobs import (
     run_jobs,
     running,
 )
-from jarvis_agent.backends.memory import RAM, Bytes, Key, ModelEntry, ModelTable, measure, total
+from jarvis_agent.backends.memory import (
+    RAM,
+    Bytes,
+    Key,
+    ModelEntry,
+    ModelTable,
+    Notify,
+    Reservation,
+    measure,
+    total,
+)
 from jarvis_agent.backends.worker_threads import WorkerThreads
 from jarvis_agent.core.concurrency import limits
-from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.errors import ExpertError, JarvisError, describe_error
 
 logger = logging.getLogger(__name__)
 
 MAX_BATCH = 8
 """Calls of one model that are computed as one batch at most."""
+
+MAX_PREFETCHES = 3
+"""Models that are loaded at once before they are called."""
 
 T = TypeVar("T")
 
@@ -90,7 +104,10 @@ class ModelPool:
         """
         job = Job(call)
         with self._lock:
-            self._models.entry(key, load, call.candidate.size).jobs.append(job)
+            entry = self._models.entry(key, load, call.candidate.size)
+            entry.jobs.append(job)
+            if entry.reserved:  # the call takes its place
+                entry.reserved.remove(min(entry.reserved, key=lambda one: one.depth))
             self._schedule()
         try:
             return await asyncio.wrap_future(job.done)
@@ -98,7 +115,34 @@ class ModelPool:
             job.cancelled = True
             if not job.done.cancel():
                 job.done.add_done_callback(lambda _: call.sweep())
+            with self._lock:
+                self._schedule()
             raise
+
+    def reserve(
+        self, key: Key, load: Callable[[], Expert], size: int | None, depth: int, notify: Notify
+    ) -> Callable[[], None]:
+        """Load a model before it is called, as soon as it fits; returns the function that gives it up.
+
+        `depth` is the number of tasks that run before the call; models with less of it are loaded first, and
+        evicted last. The first call of the model takes the place of a reservation. It precedes all reserved
+        models, and reports the error of a load that failed. A model of unknown `size` is not loaded.
+        """
+        reservation = Reservation(depth, notify)
+        with self._lock:
+            entry = self._models.entry(key, load, size)
+            entry.reserved.append(reservation)
+            if entry.prefetching:
+                notify("loading")
+            self._schedule()
+
+        def release() -> None:
+            with self._lock:
+                if reservation in entry.reserved:
+                    entry.reserved.remove(reservation)
+                    self._schedule()
+
+        return release
 
     async def close(self) -> None:
         """Shut down the pool: reject queued calls, cancel running ones, free models and threads.
@@ -112,6 +156,7 @@ class ModelPool:
             queued = [job for entry in entries for job in entry.jobs]
             for entry in entries:
                 entry.jobs.clear()
+                entry.reserved.clear()
             self._cancel_running()
             threads, self._threads = self._threads, None
         fail_jobs(queued, closed_error("not run"))
@@ -142,24 +187,61 @@ class ModelPool:
             self._threads.stop(2 * limits.CANCEL_GRACE_S)
 
     def _schedule(self) -> None:
-        """Submit every job that may run now to a worker. The lock is held."""
-        for entry in list(self._models.entries.values()):
+        """Submit every job, and then every load of a reserved model, that may run now. The lock is held."""
+        entries = list(self._models.entries.values())
+        for entry in entries:
             while entry.jobs and (entry.jobs[0].cancelled or self._may_start(entry)):
                 job = entry.jobs.popleft()
                 if not job.cancelled:
-                    self._submit(entry, job)
-            if entry.expert is None and not entry.jobs and not entry.running:
+                    self._submit(entry, job, self._run_next)
+            if entry.expert is None and not (entry.jobs or entry.running or entry.reserved):
                 self._models.entries.pop(entry.key, None)
+        prefetches = [entry for entry in entries if entry.prefetching]
+        is_short = any(entry.jobs and not entry.running for entry in entries)  # a call waits for memory
+        for entry in prefetches:
+            entry.running[0].cancelled = not entry.wanted or (is_short and not entry.jobs)
+        unloaded = [entry for entry in entries if entry.reserved and entry.expert is None]
+        for entry in [] if is_short else sorted(unloaded, key=lambda entry: entry.needed):
+            if len(prefetches) < MAX_PREFETCHES and self._may_start(entry):
+                prefetches.append(entry)
+                entry.reserved[0].cancelled = False
+                self._notify(entry, "loading")
+                self._submit(entry, entry.reserved[0], self._prefetch)
 
     def _may_start(self, entry: ModelEntry) -> bool:
-        return not entry.running and (entry.expert is not None or self._models.can_load(entry.size))
+        return not entry.running and (entry.expert is not None or self._models.can_load(entry))
 
-    def _submit(self, entry: ModelEntry, job: Job) -> None:
-        entry.running = [job]
+    def _submit(self, entry: ModelEntry, first: Any, work: Callable[[ModelEntry, Any], None]) -> None:
+        entry.running = [first]
         if self._threads is None:
             self._threads = WorkerThreads(self.workers)
             atexit.register(self._stop_at_exit)
-        self._threads.submit(lambda: self._run_next(entry, job))
+        self._threads.submit(lambda: work(entry, first))
+
+    def _prefetch(self, entry: ModelEntry, reservation: Reservation) -> None:
+        """Load a reserved model in a worker thread. A failed load is left to the call."""
+        try:
+            with running((reservation,)):
+                self._load(entry)
+        except BaseException as error:
+            logger.debug("%s is not loaded before its call: %s", entry.key, describe_error(error))
+        with self._lock:
+            entry.running = []
+            self._notify(entry, "loaded")
+            if entry.expert is None:
+                entry.placed = {}
+                if not reservation.cancelled:
+                    entry.reserved.clear()
+            elif not entry.wanted:
+                self._models.evict(entry)
+            self._models.make_room({})
+            self._schedule()
+        self._free()
+
+    @staticmethod
+    def _notify(entry: ModelEntry, what: Literal["loading", "loaded"]) -> None:
+        for reservation in entry.reserved:
+            reservation.notify(what)
 
     def _run_next(self, entry: ModelEntry, first: Job) -> None:
         """Run a job in a worker thread, in one batch with queued jobs of the same model where possible.
@@ -172,7 +254,7 @@ class ModelPool:
         try:
             if jobs:
                 with running(jobs):
-                    expert = self._load(entry, first.call) if entry.expert is None else entry.expert
+                    expert = self._load(entry) if entry.expert is None else entry.expert
                 jobs += self._take_batch(entry, expert, first)
                 outcomes = run_jobs(expert, jobs, self._with_room)
         except BaseException as caught:
@@ -211,20 +293,22 @@ class ModelPool:
             entry.running += found
         return [job for job in found if job.start()]
 
-    def _load(self, entry: ModelEntry, call: Call) -> Expert:
+    def _load(self, entry: ModelEntry) -> Expert:
         self._free()
         with choosing(lambda gpus, size: self._choose_gpu(entry, gpus, size)):
-            expert = self._with_room(entry.load)
-        placed = measure(expert, call.candidate.size, next(iter(entry.placed), RAM))
+            expert = entry.load() if entry.prefetching else self._with_room(entry.load)
+        placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
-            entry.expert, entry.placed = expert, placed
-            self._models.make_room({})
+            entry.expert, entry.placed, entry.size = expert, placed, sum(placed.values())
+            self._models.make_room({}, entry.needed)
             self._schedule()
         return expert
 
     def _choose_gpu(self, entry: ModelEntry, gpus: Bytes, size: int | None) -> str | None:
         with self._lock:
             chosen = self._models.choose_gpu(entry, gpus, size)
+            if chosen is None and entry.needed >= 0:
+                raise ExpertError("no GPU has room for it yet")
         self._free()
         return chosen
 

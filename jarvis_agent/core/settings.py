@@ -43,9 +43,10 @@ class Settings(BaseSettings):
     )
 
     # Prompts and planning.
-    prompts: Literal["default", "paper", "small"] | Path = Field(
-        "default",
-        description="prompt set (small: for models of about 1 billion parameters), or a directory of one",
+    prompts: Literal["default", "paper", "small"] | Path | None = Field(
+        None,
+        description="prompt set, or a directory of one; None: small if the model's name states less than 2 "
+        "billion parameters, else default",
     )
     max_replans: int = Field(1, ge=0, description="how often the LLM may plan again for what failed in a run")
     context_window: int | None = Field(
@@ -105,7 +106,7 @@ class Settings(BaseSettings):
     # Files.
     output_dir: Path = Field(Path("outputs"), description="where each run makes its directory")
     allowed_dirs: Annotated[tuple[Path, ...], NoDecode] = Field(
-        (), description="directories that any request may read"
+        (), description="directories that requests and tools may read; over HTTP only uploads are read"
     )
     allow_request_paths: bool = Field(
         True, description="files that the request names may be read; a server sets this False"

@@ -14,11 +14,12 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from time import perf_counter
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from jarvis_agent.core.concurrency import StageTimeoutError, cancel_and_wait, run_with_timeout
 from jarvis_agent.core.context import RunContext
@@ -43,7 +44,11 @@ Emit = Callable[[Event], None]
 
 
 class TaskRunner(Protocol):
-    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool."""
+    """Runs the tasks of one type: an HFTaskRunner, or a LangChainTask around any other tool.
+
+    A runner may have `prepare(selection, settings, depth, notify)`, as HFTaskRunner has. It is called while a
+    task with a model waits for its inputs; the function that it returns is called when the task ends.
+    """
 
     @property
     def spec(self) -> TaskSpec:
@@ -72,13 +77,14 @@ class ResultStore(Protocol):
 
 @dataclass(slots=True)
 class _TaskState:
-    """The progress of one task."""
+    """The progress of one task. `depth` is the number of tasks that run before it, one after the other."""
 
     task: Task
     clock: Callable[[], float]
     running: asyncio.Task[None] | None = None
     selection: Selection | None = None
     started: float | None = None
+    depth: int = 0
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -149,6 +155,8 @@ class Executor:
             return
         loop, variables = asyncio.get_running_loop(), self._variables.copy()
         state = self._states[task.id] = _TaskState(task, self._clock)
+        known = [self._states[i].depth for i in state.needs if i in self._states]
+        state.depth = 1 + max(known, default=-1)
         state.running = loop.create_task(self._settle(state), name=f"task {task.id}", context=variables)
         self._emit(Event(kind="task", seconds=self._clock(), task=task))
 
@@ -181,7 +189,8 @@ class Executor:
 
     async def _select_and_run(self, state: _TaskState) -> TaskResult:
         """Select while the dependencies run, then run. Errors are in the result."""
-        selecting = asyncio.create_task(self._select(state))
+        prepared = ExitStack()
+        selecting = asyncio.create_task(self._select(state, prepared))
         try:
             needed = await self._dependencies(state)
             if failed := next((result for result in needed.values() if result.status != "ok"), None):
@@ -203,9 +212,10 @@ class Executor:
             return state.result("failed", describe_error(error))
         finally:
             selecting.cancel()
-            await asyncio.gather(selecting, return_exceptions=True)
+            with prepared:
+                await asyncio.gather(selecting, return_exceptions=True)
 
-    async def _select(self, state: _TaskState) -> None:
+    async def _select(self, state: _TaskState, prepared: ExitStack) -> None:
         task, name = state.task, f"model selection for {state.task.task}"
         chosen = await self._limited(self._runner(task).select(task, self._context), name)
         if not (chosen is None or isinstance(chosen, Selection)):
@@ -213,6 +223,27 @@ class Executor:
         state.selection = chosen
         selected = TaskResult(task=task, status="ok", selection=chosen)
         self._emit(Event(kind="selected", seconds=self._clock(), task=task, result=selected))
+        if chosen is not None and not all(self._ended[i].done() for i in state.needs):
+            self._prepare(state, chosen, prepared)
+
+    def _prepare(self, state: _TaskState, chosen: Selection, prepared: ExitStack) -> None:
+        """Have the runner load the model while the task waits for its inputs, if it can."""
+        loop = asyncio.get_running_loop()
+
+        def emit(kind: Literal["loading", "loaded"]) -> None:
+            if state.started is None and not self._ended[state.task.id].done():
+                self._emit(Event(kind=kind, seconds=self._clock(), task=state.task))
+
+        def notify(kind: Literal["loading", "loaded"]) -> None:
+            with suppress(RuntimeError):  # the event loop was closed
+                loop.call_soon_threadsafe(emit, kind)
+
+        try:
+            prepare = getattr(self._runner(state.task), "prepare", None)
+            if release := prepare and prepare(chosen, self._settings, state.depth, notify):
+                prepared.callback(release)
+        except Exception as error:
+            logger.debug("the model of task %s is not prepared: %s", state.task.id, describe_error(error))
 
     async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:
         """The results of the task's dependencies, once all have ended."""

@@ -1,10 +1,12 @@
-"""What a chat model and its server support: a JSON schema for the reply, a limit on its tokens, event loops.
+"""What a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 
+is_small(model)     # True for "llama3.2:1b"
 schema_options(model, settings, "plan", {…})    # {"response_format": {"type": "json_schema", …}}
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,27 @@ from jarvis_agent.llm.budget import context_window
 SCHEMA = "response_format"
 MAX_TOKENS = "max_tokens"
 _LIMITS = {MAX_TOKENS, "max_completion_tokens"}
+
+_SMALL = 2_000_000_000
+_SIZES = {"m": 1_000_000, "b": 1_000_000_000}
+_SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?b|\d{2,}m)(?![a-z\d])", re.IGNORECASE)
+"""A number of parameters in a name: "0.5b", "135M". A single digit with "m" is a context window."""
+_TINY = re.compile(r"(?<![a-z])tiny", re.IGNORECASE)
+
+
+def model_name(model: Any) -> str:
+    """The name of a chat model, or its class if it has none."""
+    model = getattr(model, "bound", model)
+    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id", "repo_id"))
+    return next((name for name in names if isinstance(name, str) and name), type(model).__name__)
+
+
+def is_small(model: Any) -> bool:
+    """Whether a model's name states less than 2 billion parameters ("-0.5b", ":1b", "135m", "tiny")."""
+    name = model_name(model)
+    if sizes := [float(size[:-1]) * _SIZES[size[-1].lower()] for size in _SIZE.findall(name)]:
+        return max(sizes) < _SMALL
+    return _TINY.search(name) is not None
 
 
 def schema_options(

@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.redaction import redact, register_secret
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.llm.capabilities import model_name
 
 _KEY_LIKE = re.compile(r"\b(?:sk|hf|gsk|xai|pk|rk)[-_][\w*.-]{4,}")
 _MAX_DETAIL_CHARS = 300
@@ -112,9 +113,7 @@ def describe_model(model: Any) -> str:
     """The name of a language model and its address if known, such as "gpt-5-mini at https://…"."""
     if model is None:
         return "no language model"
-    model = getattr(model, "bound", model)
-    names = (getattr(model, field, None) for field in ("model_name", "model", "model_id", "repo_id"))
-    name = next((n for n in names if isinstance(n, str) and n), type(model).__name__)
+    name = model_name(model)
     url = base_url_of(model)
     return f"{name} at {url}" if url else name
 

@@ -86,11 +86,12 @@ PromptSource = str | Path | Prompts | BasePromptTemplate[Any]
 """What stages take as `prompts`: a set, its name or directory, or the template of the stage alone."""
 
 
-def load_prompts(source: PromptSource = "default", stage: str = "plan") -> Prompts:
+def load_prompts(source: PromptSource | None = None, stage: str = "plan") -> Prompts:
     """The prompt set "default", "paper" or "small", or the one in a directory.
 
     Args:
-        source: name or directory. A Prompts is returned unchanged; a template replaces that of `stage`.
+        source: name or directory; None: "default". A Prompts is returned unchanged; a template replaces that
+            of `stage`.
         stage: the stage of a single template.
 
     Raises:
@@ -105,7 +106,7 @@ def load_prompts(source: PromptSource = "default", stage: str = "plan") -> Promp
     examples: str | Path | None = "paper" if source == "paper" else None
     if source in ("paper", "small"):
         folders.insert(0, folders[0] / str(source))
-    elif source != "default":
+    elif source not in (None, "default"):
         own = Path(source).expanduser()
         if not own.is_dir():
             raise ConfigError(

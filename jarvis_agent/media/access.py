@@ -29,7 +29,7 @@ _REFUSED = {
     False: "the plan names {name!r}, which neither the request nor the settings allow; name it in the "
     "request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS",
     True: "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
-    "`files=`, or one in the working directory (or in JARVIS_ALLOWED_DIRS, if that is set)",
+    "`files=`, or one in the working directory or in JARVIS_ALLOWED_DIRS",
 }
 """Why a file or URL is not read, by `for_tool`."""
 QUOTES = " !'\"`<>[]()"
@@ -40,10 +40,10 @@ class AccessPolicy:
     """The names that a run may read, and the file behind each of them."""
 
     def __init__(self, settings: Settings, *, for_tool: bool = False) -> None:
-        """A tool called outside a plan reads the working directory, unless `allowed_dirs` are set."""
+        """A tool called outside a plan reads the working directory too."""
         self.for_tool = for_tool
         self._settings = settings
-        self._allowed = settings.allowed_dirs or ((Path.cwd(),) if for_tool else ())
+        self._allowed = (*settings.allowed_dirs, *([Path.cwd()] if for_tool else []))
         self._granted: dict[str, Resource] = {}
 
     @cached_property

@@ -27,6 +27,7 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.llm.budget import context_window
+from jarvis_agent.llm.capabilities import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.example_selector import open_selector
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
 """Number of nearest examples: beside the list of tasks, and instead of it."""
+
+MAX_TASKS = 32
+"""Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
 
 
 def planning_chain(
@@ -66,7 +70,8 @@ def planning_chain(
         llm: a chat model, an `init_chat_model` string, or an LLMClient; None: the configured model.
         tools: the task types that a plan may use: LangChain tools, TaskSpecs or names. None: all task
             types of the Hub.
-        prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured.
+        prompts: a set's name ("default", "paper", "small"), a directory, or a template; None: as configured,
+            otherwise "small" if the model's name states less than 2 billion parameters, else "default".
         examples: "paper", "default", "nearest", a BaseExampleSelector, or a list of examples. None: those of
             the prompt set, or else the nearest ones.
         embeddings: compare requests with examples and task types. None: MiniLM if its weights are installed,
@@ -80,7 +85,7 @@ def planning_chain(
     """
     settings = read_settings(settings)
     client = open_client(llm, settings)
-    prompts = load_prompts(settings.prompts if prompts is None else prompts)
+    prompts = load_prompts(prompts or settings.prompts or ("small" if is_small(client.model) else None))
     similarity = TextSimilarity(embeddings, settings)
     selector = open_selector(
         prompts.examples if examples is None else examples,
@@ -123,8 +128,13 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
+        left = most = max(MAX_TASKS, 4 * len(request.files))
         async with aclosing(chunks):
             async for chunk in chunks:
+                if len(chunk.tasks) > left:
+                    yield Plan(tasks=chunk.tasks[:left], notes=[f"the model was stopped after {most} tasks"])
+                    return
+                left -= len(chunk.tasks)
                 yield chunk
 
     def join(self, chunks: list[Plan]) -> Plan:
@@ -142,6 +152,7 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
+        request = self.similarity.recognise(request)
         examples = self._select_examples(request)
         shown = replace(request, specs=self._shown_specs(request, examples))
         prompts, window = self.prompts, self.window

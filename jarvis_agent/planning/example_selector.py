@@ -19,9 +19,15 @@ from langchain_core.example_selectors import BaseExampleSelector
 
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.tasks.spec import Modality
-from jarvis_agent.planning.examples import Example, load_examples, read_examples
+from jarvis_agent.planning.examples import (
+    Example,
+    composed_example,
+    example_of_tool,
+    load_examples,
+    read_examples,
+)
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity
+from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity, in_same_script
 
 MAX_SAME_TASKS = 2
 """Number of selected examples with the same tasks."""
@@ -76,20 +82,28 @@ class NearestExamples(BaseExampleSelector):
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
         """The nearest examples to the input of a planning chain."""
-        request = PlanRequest.of(input_variables)
+        request = self.similarity.recognise(PlanRequest.of(input_variables))
         known = [example for example in self.examples if request.turns or not example.chat]
+        known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
+        covered = {example.tasks for example in known}
+        tools = [spec for spec in request.specs.values() if spec.category == "tool"]
+        known += [example_of_tool(spec) for spec in tools if (spec.name,) not in covered]
         scores = self.similarity.scores(request.text, [example.input for example in known])
         steps = self.similarity.task_scores(request)
         kinds = Counter(file.kind for file in request.files)
         scored = [
-            (_score(example, score, steps, kinds), adapted)
+            (_score(example, score, steps, kinds), example)
             for example, score in zip(known, scores, strict=True)
-            if (adapted := example.adapted_to(request.specs))
         ]
         ranked = [example for _, example in sorted(scored, key=lambda each: -each[0])]
         if request.turns:
             first = next((example for example in ranked if example.chat), None)
             ranked.sort(key=lambda example: example is not first)
+        elif draft := self.similarity.draft(request):
+            same = [example for example in ranked if in_same_script(example.input, request.text)]
+            similar = composed_example(draft, [*same, *ranked])
+            others = [example for example in ranked if example.plan and example != similar]
+            ranked = [similar, *others] if similar else others
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:

@@ -9,7 +9,7 @@ most similar ones are selected.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
@@ -22,10 +22,17 @@ from pydantic import ValidationError
 from jarvis_agent.core.context import ChatTurn, turns_of
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
+from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.detect import kind_by_name
+
+_VALUES = {"text": "Good morning", "image": "e1.jpg", "audio": "e1.wav", "video": "e1.mp4", "table": "e1.csv"}
+"""Values of arguments in the examples of tools, by kind."""
+
+MAX_COMPOSED = 8
+"""Number of tasks of a composed example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +93,85 @@ class Example:
         plan = []
         for task in self.plan:
             names = available_names([task["task"]], specs)
-            if not names:
+            args = _args_for(specs[names[0]], task) if names else None
+            if args is None:
                 return None
-            spec = specs[names[0]]
-            args = {arg.name: task["args"][arg.name] for arg in spec.inputs if arg.name in task["args"]}
-            if not set(spec.required) <= args.keys():
-                return None
-            plan.append({**task, "task": spec.name, "args": args})
+            plan.append({**task, "task": names[0], "args": args})
         return replace(self, plan=plan)
 
 
 def available_names(tasks: Iterable[str], specs: Mapping[str, TaskSpec]) -> list[str]:
     """The names that tasks have in `specs`; without those that are not available."""
-    found = (find_task(name, specs) for name in tasks)
-    return [spec.name for spec in found if spec is not None and spec.name in specs]
+    found = (_available_name(name, specs) for name in tasks)
+    return [name for name in found if name is not None]
+
+
+def _available_name(task: str, specs: Mapping[str, TaskSpec]) -> str | None:
+    """The task's own name or the tool that performs it; the one with the closest alias if several do."""
+    spec = find_task(task, specs)
+    if spec is not None and spec.name in specs:
+        return spec.name
+    tools = [spec for spec in specs.values() if spec.category == "tool" and task in spec.aliases]
+    return min(tools, key=lambda tool: tool.aliases.index(task)).name if tools else None
+
+
+def _args_for(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of an example's task for a task type: those of the same name, then of the same kind."""
+    known = find_task(task["task"])
+    kinds = {arg.name: arg.kind for arg in known.inputs} if known else {}
+    left = dict(task["args"])
+    args = {arg.name: left.pop(arg.name) for arg in spec.inputs if arg.name in left}
+    for arg in spec.inputs:
+        if arg.required and arg.name not in args:
+            name = next((name for name in left if kinds.get(name) == arg.kind), None)
+            if name is None:
+                return None
+            args[arg.name] = left.pop(name)
+    return args
+
+
+def example_of_tool(spec: TaskSpec) -> Example:
+    """An example for a tool that no other example suits: its description, and a value for each argument."""
+    needed = [arg for arg in spec.inputs if arg.required]
+    values = [_VALUES.get(arg.kind, "A1") for arg in needed]
+    about = (spec.description or spec.name).split(". ")[0].rstrip(".")
+    args = {arg.name: [value] if arg.many else value for arg, value in zip(needed, values, strict=True)}
+    plan = [{"task": spec.name, "id": 0, "dep": [-1], "args": args}]
+    return Example.of({"input": f"{about}: {', '.join(values)}", "plan": plan})
+
+
+def _with_words(request: str, old: str, new: str) -> str:
+    """The request with other words for a value; a value that is all of the request is kept."""
+    is_all = old.rstrip(".") == request.rstrip(".") and new != old
+    return f"{request} Use {new}." if is_all else request.replace(old, new)
+
+
+def composed_example(draft: Sequence[Task], parts: Sequence[Example]) -> Example | None:
+    """An example with the graph of a draft plan, made of examples of its tasks alone.
+
+    A reference to an earlier result stands for "the result" in the request, and a file that the draft uses
+    twice for one file.
+
+    Args:
+        draft: the tasks whose names and references the example has.
+        parts: examples, the best first; those of one task are used.
+    """
+    requests, plan, values = [], [], dict[str, Any]()
+    for place, task in enumerate(draft[:MAX_COMPOSED]):
+        found = [part for part in parts if part.tasks == (task.task,) and not part.chat]
+        if not found:
+            return None
+        part = found[sum(each.task == task.task for each in draft[:place]) % len(found)]
+        args, request = dict(part.plan[0]["args"]), part.input
+        for name in [name for name in args if name in task.args]:
+            own, value = args[name], task.args[name]
+            results = [ref(id_) for id_ in refs_in(value)]
+            made = results if isinstance(value, list) else "".join(results[:1])
+            args[name] = made if results else values.setdefault(str(value), own)
+            request = _with_words(request, str(own), "the result" if results else str(args[name]))
+        requests.append(request)
+        plan.append({**task.model_dump(), "args": args})
+    return Example.of({"input": " Then: ".join(requests), "plan": plan})
 
 
 @lru_cache

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,11 +25,12 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import available_names, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
-from jarvis_agent.planning.offline import split_request
+from jarvis_agent.planning.offline import draft_plan, recognise_tools, split_request
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,6 +105,20 @@ class TextSimilarity:
             scored.append(scores)
         return scored
 
+    def recognise(self, request: PlanRequest) -> PlanRequest:
+        """The request with the Hub's task that each tool performs as an alias of the tool."""
+        try:
+            return replace(request, specs=recognise_tools(request.specs, self._settings))
+        except (MissingExtraError, ConfigError):
+            return request
+
+    def draft(self, request: PlanRequest) -> list[Task]:
+        """The tasks that the offline planner finds; none without its weights."""
+        try:
+            return draft_plan(request, self._settings).tasks
+        except (MissingExtraError, ConfigError):
+            return []
+
     def _steps(self, request: PlanRequest) -> list[str]:
         if not request.text:
             return []
@@ -173,6 +189,11 @@ def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
         elif len(example.plan) == 1:
             found += [(name, example.input) for name in available_names(example.tasks, specs)]
     return found
+
+
+def in_same_script(text: str, other: str) -> bool:
+    """Whether both texts have Chinese, Japanese or Korean characters, or neither has."""
+    return bool(_CJK.search(text)) == bool(_CJK.search(other))
 
 
 def without_names(text: str) -> str:

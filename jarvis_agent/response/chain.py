@@ -150,7 +150,8 @@ def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any
             if error := inputs.get("error"):
                 yield from report_after_failure(inputs, False, describe_error(error))
             else:
-                yield from _report(inputs, phrases(inputs["input"]).set_up if model_missing else "")
+                shows_hint = model_missing and not inputs.get("restricted")  # a client cannot set it up
+                yield from _report(inputs, phrases(inputs["input"]).set_up if shows_hint else "")
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
         async for inputs in values:

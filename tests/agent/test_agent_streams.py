@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -12,10 +13,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
-from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
+from small_agents import CAPTION, DESCRIBE_ALOUD, EXPERTS, plan, small_agent
 
-from jarvis_agent import JarvisAgent, Run
+from jarvis_agent import JarvisAgent, Run, Settings, TaskSpec
+from jarvis_agent.backends.base import Expert
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.sync import run_sync
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.execution.run import Event
 from jarvis_agent.testing import FakeSource, ScriptedLLM, fake_candidate, first_candidate
 
@@ -202,3 +207,31 @@ async def test_a_cancelled_run_keeps_the_files_of_its_finished_tasks(tmp_path: P
         running.cancel()
         await asyncio.wait([running])
     assert len(await asyncio.to_thread(lambda: [*tmp_path.glob("outputs/*/*.wav")])) == 1
+
+
+async def test_a_model_is_loaded_while_its_task_waits() -> None:
+    """The first task ends only when the second one's model is loaded; a hosted backend loads nothing."""
+    loaded = threading.Event()
+
+    class Local(LocalBackend):
+        name = "fake"
+
+        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+            return None
+
+        def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> Expert:
+            if spec.name == "text-to-speech":
+                loaded.set()
+                return lambda call: EXPERTS[call.spec.name]
+            return lambda call: CAPTION if loaded.wait(20) else None
+
+    backend = Local(ModelPool(100))
+    source = FakeSource(fake_candidate(task, size=1) for task in ("image-to-text", "text-to-speech"))
+    agent, _, _ = small_agent(DESCRIBE_ALOUD, sources=[source], backends=[backend])
+    async with agent:
+        events = [event async for event in agent.events(REQUEST)]
+    own = [event.kind for event in events if event.task is not None and event.task.id == 1]
+    assert own == ["task", "selected", "loading", "loaded", "started", "finished"]
+    assert events[-1].run is not None
+    assert events[-1].run.ok
+    await backend.pool.close()

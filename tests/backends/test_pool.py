@@ -15,7 +15,7 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.jobs import MAX_BATCH_FILE, fits_in_batch, is_cancelled
-from jarvis_agent.backends.pool import MAX_BATCH, ModelPool
+from jarvis_agent.backends.pool import MAX_BATCH, MAX_PREFETCHES, ModelPool
 from jarvis_agent.core.errors import BadInputError, ExpertError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -363,6 +363,178 @@ async def test_a_running_call_learns_that_it_was_cancelled(pool: ModelPool) -> N
     await reached(model.entered)
     running.cancel()
     await reached(model.ended)
+
+
+# Reservations
+
+
+class Slow(Model):
+    """A model whose load waits until it is opened, and stops when it is cancelled."""
+
+    def __init__(self, nbytes: int = 1) -> None:
+        super().__init__(nbytes)
+        self.opened, self.cancelled = threading.Event(), threading.Event()
+
+    def load(self) -> Model:
+        super().load()
+        while not self.opened.wait(0.01):
+            if is_cancelled():
+                self.cancelled.set()
+                raise ExpertError("stopped")
+        return self
+
+
+class Claim:
+    """A reservation of a model, and the events that it saw."""
+
+    def __init__(
+        self, pool: ModelPool, model: Model, name: str, depth: int = 1, size: int | None = None
+    ) -> None:
+        self.seen: list[str] = []
+        self.began, self.ended = threading.Event(), threading.Event()
+        self.release = pool.reserve((name,), model.load, size or model.nbytes, depth, self.notify)
+
+    def notify(self, kind: str) -> None:
+        self.seen.append(kind)
+        (self.began if kind == "loading" else self.ended).set()
+
+
+async def test_a_reserved_model_is_loaded_before_its_call(pool: ModelPool) -> None:
+    model = Model(nbytes=40)
+    claim = Claim(pool, model, "a")
+    await reached(claim.ended)
+    assert (pool.keys, model.loads, claim.seen) == ([("a",)], 1, ["loading", "loaded"])
+    assert await start(pool, model.load, "a", size=40) == "a"
+    claim.release()
+    assert model.loads == 1
+
+
+async def test_reserved_models_that_are_needed_first_are_loaded_first(pool: ModelPool) -> None:
+    busy = Gate()
+    busy.nbytes = 90
+    running = start(pool, busy.load, "busy", size=90)
+    await reached(busy.entered)
+    claims = {depth: Claim(pool, Model(nbytes=60), str(depth), depth) for depth in (3, 1, 2)}
+    assert [claim.seen for claim in claims.values()] == [[], [], []]
+    busy.opened.set()
+    await running
+    for depth in (1, 2, 3):
+        await reached(claims[depth].ended)
+        assert pool.keys == [(str(depth),)]  # the next one does not fit beside it
+        claims[depth].release()
+
+
+async def test_few_reserved_models_are_loaded_at_once(pool: ModelPool) -> None:
+    models = [Slow() for _ in range(MAX_PREFETCHES + 1)]
+    claims = [Claim(pool, model, str(n), n) for n, model in enumerate(models)]
+    assert [claim.seen for claim in claims] == [["loading"]] * MAX_PREFETCHES + [[]]
+    models[0].opened.set()
+    await reached(claims[-1].began)
+    for model in models:
+        model.opened.set()
+    for claim in claims:
+        await reached(claim.ended)
+
+
+async def test_a_reservation_evicts_only_what_is_needed_later(pool: ModelPool) -> None:
+    await start(pool, Model(nbytes=40).load, "idle", size=40)
+    soon, late = Claim(pool, Model(nbytes=40), "soon", 1), Claim(pool, Model(nbytes=40), "late", 9)
+    await reached(soon.ended)
+    await reached(late.ended)
+    assert pool.keys == [("soon",), ("late",)]
+    later = Claim(pool, Model(nbytes=40), "later", 10)
+    assert later.seen == []
+    between = Claim(pool, Model(nbytes=40), "between", 5)
+    await reached(between.ended)
+    assert pool.keys == [("soon",), ("between",)]
+
+
+async def test_a_call_gets_the_room_of_reserved_models(pool: ModelPool) -> None:
+    claims = [Claim(pool, Model(nbytes=40), name, depth) for name, depth in (("late", 9), ("soon", 1))]
+    for claim in claims:
+        await reached(claim.ended)
+    assert await start(pool, Model(nbytes=40).load, "now", size=40) == "now"
+    assert ("soon",) in pool.keys
+    assert await start(pool, Model(nbytes=90).load, "large", size=90) == "large"
+    assert loaded_bytes(pool) <= 100
+
+
+async def test_a_call_that_needs_room_stops_the_load_of_a_reserved_model(pool: ModelPool) -> None:
+    slow = Slow(nbytes=60)
+    claim = Claim(pool, slow, "slow")
+    assert await start(pool, Model(nbytes=60).load, "now", size=60) == "now"
+    assert slow.cancelled.is_set()
+    slow.opened.set()  # it is loaded again when the call has ended
+    assert await start(pool, slow.load, "slow", size=60) == "slow"
+    claim.release()
+
+
+async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(pool: ModelPool) -> None:
+    slow, claim = (model := Slow()), Claim(pool, model, "slow")
+    claim.release()
+    await reached(slow.cancelled)
+    entered, opened = threading.Event(), threading.Event()
+
+    def load() -> Model:
+        entered.set()
+        assert opened.wait(10)
+        return Model()
+
+    release = pool.reserve(("kept",), load, 1, 1, lambda kind: None)
+    await reached(entered)
+    release()
+    opened.set()
+    await pool.close()
+    assert pool.keys == []
+
+
+async def test_a_released_load_goes_on_for_another_task_or_a_call(pool: ModelPool) -> None:
+    slow = Slow()
+    first, second = Claim(pool, slow, "slow"), Claim(pool, slow, "slow")
+    first.release()
+    call = start(pool, slow.load, "slow")
+    await asyncio.sleep(0)
+    second.release()
+    slow.opened.set()
+    assert await call == "slow"
+    assert slow.loads == 1
+
+
+async def test_a_cancelled_call_stops_the_load_that_it_waits_for(pool: ModelPool) -> None:
+    slow = Slow()
+    Claim(pool, slow, "slow")
+    call = start(pool, slow.load, "slow")
+    await asyncio.sleep(0)
+    call.cancel()
+    await reached(slow.cancelled)
+
+
+async def test_the_call_reports_what_a_failed_load_in_advance_did_not(
+    pool: ModelPool, caplog: pytest.LogCaptureFixture
+) -> None:
+    loads: list[int] = []
+
+    def load() -> Model:
+        loads.append(1)
+        raise UnsupportedError("no weights")
+
+    ended = threading.Event()
+    pool.reserve(("a",), load, 1, 1, lambda kind: ended.set() if kind == "loaded" else None)
+    await reached(ended)
+    assert not caplog.records
+    with pytest.raises(UnsupportedError, match="no weights"):
+        await start(pool, load)
+    assert len(loads) == 2  # the failed load is not repeated before the call
+
+
+async def test_a_model_of_unknown_or_too_large_a_size_is_not_loaded_in_advance(pool: ModelPool) -> None:
+    for size in (None, 101):
+        pool.reserve(("a", str(size)), Model().load, size, 1, pytest.fail)
+    understated = Model(nbytes=500)
+    claim = Claim(pool, understated, "b", size=50)
+    await reached(claim.ended)
+    await pool.close()
+    assert understated.loads == 1
 
 
 # Close

@@ -18,6 +18,7 @@ from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.executor import Executor
 from jarvis_agent.execution.inputs import TaskCall, bind_inputs
+from jarvis_agent.execution.run import Event
 from jarvis_agent.media.store import ResourceStore
 
 ECHO = TaskSpec("echo", "text", "Repeat it.", (Arg("text", "text"),), ("text",))
@@ -48,6 +49,25 @@ class EchoRunner:
         text = str(call.inputs.get("text", "done"))
         made = [Resource(kind="text", text=text)]
         return TaskResult(task=call.task, status="ok", output=text, resources=made)
+
+
+@dataclass
+class PreparingRunner(EchoRunner):
+    """Records which models it has prepared and released: the depth of their tasks."""
+
+    prepared: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    notify: Any = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def prepare(
+        self, selection: Selection, settings: Settings, depth: int, notify: Any
+    ) -> Callable[[], None]:
+        self.prepared.append(depth)
+        self.notify = notify
+        notify("loading")
+        self.begun.set()
+        return lambda: self.released.append(depth)
 
 
 def echo(number: int, text: Any, *dep: int) -> Task:
@@ -193,3 +213,53 @@ async def test_inputs_are_bound_by_the_kind_of_argument(store: ResourceStore, tm
         assert await bound(Arg("box", "data"), plain) == plain
     files = await bound(Arg("file", "file", many=True), ["<resource>-0", str(tmp_path / "own.txt")])
     assert [resource.path.name for resource in files] == ["made.txt", "own.txt"]
+
+
+async def test_models_of_waiting_tasks_are_prepared_until_the_tasks_end(
+    execute: Execute, loop_time: LoopTime, subtests: pytest.Subtests
+) -> None:
+    """The first task is not prepared, since it does not wait."""
+    chain = [echo(0, "a"), echo(1, "<resource>-0", 0), echo(2, "<resource>-1", 1), echo(3, "x", 0)]
+
+    async def fail() -> None:
+        raise ValueError("no luck")
+
+    first: dict[str, Callable[[], Any]] = {
+        "ok": lambda: None,
+        "skipped": fail,
+        "failed": asyncio.Event().wait,
+    }
+    for outcome, work in first.items():
+        with subtests.test(outcome):
+            runner = PreparingRunner(lambda call, work=work: work() if call.task.id == 0 else None)  # type: ignore[misc]
+            results = await execute(*chain, runner=runner, deadline=100)
+            assert statuses(results)[1:] == [outcome] * 3
+            assert sorted(runner.prepared) == sorted(runner.released) == [1, 1, 2]
+
+
+async def test_loading_is_an_event_between_selection_and_start(store: ResourceStore) -> None:
+    events: list[Event] = []
+
+    async def gate(call: TaskCall) -> None:
+        if call.task.id == 0:
+            await runner.begun.wait()
+            await asyncio.to_thread(runner.notify, "loaded")
+        else:
+            runner.notify("loading")  # too late: it runs
+            await asyncio.sleep(0)
+
+    runner = PreparingRunner(gate)
+    context = RunContext(request="")
+    async with Executor({"echo": runner}, store, context, Settings(), events.append) as executor:
+        await executor.join([echo(0, "a"), echo(1, "<resource>-0", 0)])
+    own = [event.kind for event in events if event.task and event.task.id == 1]
+    assert own == ["task", "selected", "loading", "loaded", "started", "finished"]
+
+
+async def test_a_task_runs_although_its_model_cannot_be_prepared(execute: Execute) -> None:
+    class Broken(EchoRunner):
+        def prepare(self, *args: Any) -> None:
+            raise ValueError("no luck")
+
+    results = await execute(echo(0, "a"), echo(1, "<resource>-0", 0), runner=Broken())
+    assert statuses(results) == ["ok", "ok"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +23,9 @@ from starlette.testclient import TestClient
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
 from jarvis_agent.backends.base import Call
-from jarvis_agent.core.errors import MissingExtraError
-from jarvis_agent.interfaces.server import create_app, output_url, run_server
-from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.interfaces.server import create_app, run_server
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 HTTPError = httpx.HTTPStatusError
 
@@ -50,8 +51,9 @@ def test_an_upload_is_processed_and_the_result_fetched(served: Served) -> None:
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert served.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
     (outline,) = run.results[1].paths()
-    got = served.get(output_url(outline))
-    assert got.content == outline.read_bytes()
+    got = served.get(str(outline))
+    (made,) = served.runs.rglob(outline.name)
+    assert got.content == made.read_bytes()
     assert got.headers["content-type"] == "image/png"
 
 
@@ -101,6 +103,42 @@ async def test_a_failing_tool_does_not_end_the_events_and_shows_no_secret(tmp_pa
     assert failure["data"]["error"] == "<OSError>"
     assert events[-1]["data"]["output"]["answer"].startswith(ANSWER)
     await agent.aclose()
+
+
+async def test_no_response_has_a_path_an_address_or_a_setting_of_the_server(tmp_path: Path) -> None:
+    """Only the URLs of results, and the names of uploads."""
+    weights = tmp_path / "weights" / "captioner"
+    weights.mkdir(parents=True)
+    script: dict[str, Any] = {}
+    places = {"path": weights, "metadata": {"base_url": "http://10.1.2.3/v1"}}
+    missing = BadInputError(f"{Path(sys.prefix, 'labels.txt')} is missing; set JARVIS_MODELS_FILE")
+    agent = JarvisAgent(
+        ScriptedLLM({"plan": lambda messages: script["plan"], "respond": ANSWER}),
+        sources=[FakeSource([fake_candidate(task, **places) for task in ("image-to-text", "canny-control")])],
+        backends=[FakeBackend({"canny-control": Image.new("L", (8, 8)), "image-to-text": missing})],
+        settings=Settings(output_dir=tmp_path / "out", allowed_dirs=(tmp_path,), max_file_bytes=100_000),
+    )
+    picture = tmp_path / "cat.jpg"
+    picture.write_bytes(CAT.read_bytes())
+    with serving(agent, script) as served:
+        name = served.uploaded_cat()
+        script["plan"] = plan_for(name)
+        inputs = [
+            {"input": "What animal is this?", "files": [name]},
+            {"input": f"What is in {picture}?"},
+            {"input": "What is it?", "files": [str(picture)]},
+        ]
+        texts = [served.upload(b"x" * 200_000).text]
+        for route in ("invoke", "stream", "stream_events", "stream_log"):
+            answers = [served.client.post(f"/agent/{route}", json={"input": given}) for given in inputs]
+            texts += [answer.text for answer in answers]
+        texts.append(served.client.post("/agent/batch", json={"inputs": inputs[:1]}).text)
+        private = [str(tmp_path), str(Path.home()), str(Path.cwd()), sys.prefix, "10.1.2.3", "JARVIS_"]
+        assert [(word, text) for text in texts for word in private if word in text] == []
+        assert "…/labels.txt is missing; set a setting of the server" in texts[1]
+        assert re.search(r'"path":"/outputs/[^/"]+/1-canny-control.png"', texts[1])
+        assert '"path":"/logs/plan"' in texts[10], "patches of the log stay as they are"
+        assert "files of this machine are not read" in texts[3], "allowed_dirs are not for clients"
 
 
 def test_a_thread_has_a_memory_that_others_cannot_read(served: Served) -> None:
@@ -189,7 +227,7 @@ def test_files_of_the_server_are_not_read(served: Served, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("seconds", "error", "status", "said"),
     [
-        (0.05, TimeoutError(), 504, "JARVIS_RUN_TIMEOUT"),
+        (0.05, TimeoutError(), 504, "within 0.05 s; try again"),
         (60, RuntimeError("the key sk-live-12345 was refused"), 500, "Internal Server Error"),
     ],
     ids=["too slow", "internal error"],
@@ -295,13 +333,15 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: 
 
 
 def test_on_loopback_other_hosts_and_their_pages_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """And on other addresses a warning says that there is no API key."""
     apps: list[Any] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
     with agent_of(tmp_path, {"plan": "[]"}) as agent:
         for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1"):
             run_server(agent, host=host)
+            assert ("there is no API key" in capfd.readouterr().err) == (host == "0.0.0.0")
         hosts = ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "evil.example")
         statuses = [
             TestClient(app, base_url=f"http://{host}").get("/health").status_code

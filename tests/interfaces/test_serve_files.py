@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from served import CAT, Served, agent_of, serving
 
-from jarvis_agent.interfaces.server import output_url
 from jarvis_agent.interfaces.server.files import delete_expired
 
 NOW = 1_000_000.0
@@ -100,11 +99,6 @@ def test_only_files_of_runs_are_given_out(served: Served) -> None:
         f"/outputs/uploads%2f{token}/cat.jpg",
     ):
         assert served.get(path).status_code == 404, path
-
-
-def test_the_url_of_an_output_is_the_end_of_its_path() -> None:
-    assert output_url(Path("/srv/outputs/run 1/0-speech.wav")) == "/outputs/run%201/0-speech.wav"
-    assert output_url("C:\\outputs\\run\\a#b.png") == "/outputs/run/a%23b.png"
 
 
 SCRIPT = b"<script>alert(1)</script>"

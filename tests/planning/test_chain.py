@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import ConfigError, InputError, LLMError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
+from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.testing import ScriptedLLM
@@ -278,6 +279,28 @@ class TestPrompts:
         llm = ScriptedLLM("[]", profile={"max_input_tokens": 128_000})
         planning_chain(llm).invoke(request)
         assert all(f"- {name}(" in prompt_of(llm) for name in TASKS)
+
+    def test_models_below_two_billion_parameters_get_the_small_prompts_unless_others_are_set(self) -> None:
+        def is_small(name: str, **given: Any) -> bool:
+            settings = Settings(base_url="http://127.0.0.1:9/v1", model=name, **given)
+            return planning_chain(None, settings=settings).get_prompts()[0] == load_prompts("small").plan
+
+        small = "-0.5b llama3.2:1b SmolLM2-135M-Instruct TinyLlama gemma3:270m qwen3:1.7B a/qwen-1.5b.gguf"
+        large = "gpt-5-mini llama3.2:3b mixtral-8x7b qwen3:30b-a1b qwen-7b-1m gpt-4.1-1m destiny tiny-2b"
+        assert {name for name in f"{small} {large}".split() if is_small(name)} == set(small.split())
+        assert not is_small("llama3.2:1b", prompts="default")
+        assert is_small("llama3.2:3b", prompts="small")
+
+    def test_a_model_that_does_not_end_its_plan_is_stopped(self) -> None:
+        tasks = [
+            json.dumps({"task": "text-to-speech", "id": n, "args": {"text": f"{n}"}}) + "," for n in range(99)
+        ]
+        files = [f"{n}.jpg" for n in range(12)]
+        for given, most in (([], 32), (files, 48)):
+            llm = ScriptedLLM(("[", *tasks[: most + 1], DEAD))
+            plan = planning_chain(llm).invoke({"input": "Count aloud", "files": given})
+            assert [task.id for task in plan.tasks] == list(range(most))
+            assert plan.notes == [f"the model was stopped after {most} tasks"]
 
     def test_the_schema_is_sent_and_small_prompts_allow_the_tasks_of_the_examples_only(self) -> None:
         with OpenAIDouble('{"tasks": []}') as server:

@@ -3,11 +3,13 @@
 import json
 import re
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from langchain_core.embeddings import Embeddings
 from langchain_core.example_selectors import BaseExampleSelector
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
 
 from jarvis_agent import planning_chain
 from jarvis_agent.core.context import ChatTurn
@@ -117,7 +119,35 @@ def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
     chosen = nearest(BANK, brief("How many cars are in b.jpg?", {mine.name: mine}), by_words, 3)
     assert {name for demo in chosen for name in demo.tasks} == {"Object Detection"}
     other = TaskSpec("Object Detection", "tool", "Find.", (Arg("video", "video"),), ("image",))
-    assert not any(demo.plan for demo in nearest(BANK, brief("How many?", {other.name: other}), by_words, 3))
+    plans = [demo.plan for demo in nearest(BANK, brief("How many?", {other.name: other}), by_words, 3)]
+    assert {"video": "e1.mp4"} in [task["args"] for plan in plans for task in plan]
+
+
+def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
+    @tool
+    def refund_order(order_id: str, reason: str = "") -> str:
+        """Refund an order of the shop."""
+        return order_id
+
+    own = {
+        "zeta": TaskSpec("zeta", "tool", "Caption an image.", (Arg("photo", "image"),), ("text",)),
+        "eta": TaskSpec("eta", "tool", "Translate a text.", (Arg("words", "text"),), ("text",)),
+        "theta": TaskSpec("theta", "tool", "Speak a text.", (Arg("said", "text"),), ("audio",)),
+        "refund_order": refund_order,
+    }
+    llm = ScriptedLLM("[]")
+    chain = planning_chain(llm, tools=own, prompts="small")
+    chain.invoke("Describe b.jpg, translate the caption into French and read it aloud")
+    *_, nearest_plan = [json.loads(m.text) for m in llm.calls[0].messages if m.type == "ai"]
+    assert [(task["task"], task["args"]) for task in nearest_plan] == [
+        ("zeta", {"photo": ANY}),
+        ("eta", {"words": "<resource>-0"}),
+        ("theta", {"said": "<resource>-1"}),
+    ]
+    chain.invoke("Refund the order 4711")
+    shown = [m.text for m in llm.calls[1].messages]
+    place = shown.index("Refund an order of the shop: A1")
+    assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1"}
 
 
 def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(by_words):

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_core.tracers.schemas import Run
-from small_agents import CAPTION, DESCRIBE, EXPERTS, small_agent
+from small_agents import CAPTION, DESCRIBE, EXPERTS, picture, small_agent
 
 from jarvis_agent import (
     JarvisAgent,
@@ -113,6 +113,17 @@ def test_a_tool_reads_what_a_tool_of_its_set_produced(tmp_path_factory: pytest.T
     assert Path(audio).is_relative_to(outside)
     assert tools["automatic-speech-recognition"].invoke({"audio": audio}) == "hello there"
     assert "may not read" in others["automatic-speech-recognition"].invoke({"audio": audio})
+
+
+def test_allowed_directories_are_read_beside_the_working_directory(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    album, other = (picture(tmp_path_factory.mktemp(name) / "b.png") for name in ("album", "other"))
+    for settings in ({}, {"allowed_dirs": [album.parent]}):
+        tool = tools_of(home, **settings)["image-to-text"]
+        assert [tool.invoke({"image": path}) for path in ("a.jpg", str(home / "a.jpg"))] == [CAPTION] * 2
+        assert (tool.invoke({"image": str(album)}) == CAPTION) == bool(settings)
+        assert f"may not read '{other}'" in tool.invoke({"image": str(other)})
 
 
 def test_a_tool_fetches_a_url_unless_its_address_is_private(home: Path) -> None:

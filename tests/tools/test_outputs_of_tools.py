@@ -59,7 +59,6 @@ INFERRED: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
     (Any, {}, ("text", "any")),
     (None, {}, ("text", "any")),
     (str, {"metadata": {"outputs": ["image", "text"]}}, ("image", "text")),
-    (Any, {"metadata": {"output_schema": {"type": "object"}}}, ("data", "text")),
 ]
 
 

@@ -3,8 +3,8 @@
     spec_of(my_tool)     # TaskSpec(name="weather", category="tool", inputs=(Arg("city", "any"),), …)
 
 Every argument takes any kind. The output kinds are declared by `metadata={"outputs": ["image"]}`, or inferred
-from `metadata["output_schema"]` (a JSON schema) or the return annotation. Else they are "text" and "any",
-so that a plan can pass the result to any task. A wrong guess is reported when the result is used.
+from the return annotation. Else, as for MCP tools, they are "text" and "any", so that a plan can pass the
+result to any task. A wrong guess is reported when the result is used.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ def _outputs(tool: BaseTool) -> tuple[ArgKind, ...]:
             raise ConfigError(
                 f"the outputs of the tool {tool.name!r} are {declared!r}; give a list of {kinds} or any"
             ) from error
-    if schema := metadata.get("output_schema"):
-        return _DATA if schema.get("type") in ("object", "array") else _TEXT
     function = getattr(tool, "coroutine", None) or getattr(tool, "func", None)
     for found in (function, type(tool)._run, type(tool)._arun):
         try:

@@ -33,12 +33,13 @@ from jarvis_agent.planning.plan import Plan
 PIPE_WIDTH = 160
 """Columns of output to a pipe or file."""
 
-State = Literal["planned", "selecting", "waiting", "running", "ok", "failed", "skipped"]
+State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
 
 _STYLES: dict[State, tuple[str, str]] = {
     "planned": ("○", ""),
     "selecting": ("○", "cyan"),
     "waiting": ("○", "dim"),
+    "loading": ("○", "cyan"),
     "running": ("▶", "yellow"),
     "ok": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -105,6 +106,10 @@ class RunProgress:
         if event.result is not None:
             row.selection = event.result.selection or row.selection
         if event.kind == "selected" and row.state == "selecting":
+            row.state = "waiting"
+        elif event.kind == "loading" and row.state == "waiting":
+            row.state = "loading"
+        elif event.kind == "loaded" and row.state == "loading":
             row.state = "waiting"
         elif event.kind == "started":
             row.state, row.started = "running", self.clock()
@@ -213,8 +218,8 @@ def _event_text(event: Event) -> str | None:
     name, result = _name(event.task), event.result
     if event.kind == "task":
         return f"{name}: planned{_after(event.task, ' after ')}, {_arguments(event.task)}"
-    if event.kind == "started":
-        return f"{name}: running"
+    if event.kind in ("loading", "started"):
+        return f"{name}: {'running' if event.kind == 'started' else 'loading its model'}"
     if event.kind == "selected":
         return f"{name}: chose {_choice(None, result.selection)}" if result and result.selection else None
     return f"{name}: {_outcome(result)}" if result is not None else None

@@ -5,9 +5,10 @@
     name = httpx.post(f"{url}/files", files={"file": open("cat.jpg", "rb")}).json()["name"]
     agent = RemoteRunnable(f"{url}/agent", headers={"X-Thread-Id": uuid4().hex})
     run = Run.model_validate(agent.invoke({"input": "What animal is this?", "files": [name]}))
-    made = [httpx.get(url + output_url(file.path)).content for file in run.resources if file.path]
+    made = [httpx.get(url + path.as_posix()).content for result in run.results for path in result.paths()]
 
-Clients upload files; they cannot name files of this machine. Names of uploads and runs are random and grant
+Clients upload files; they cannot name files of this machine, and no response holds a path of it: the path of
+a result is that of its URL, "/outputs/…". Names of uploads and runs are random and grant
 access. The client chooses the thread id, which should be random too; without one, each request stands alone.
 There is no login: every client that reaches the port may use the agent.
 
@@ -18,12 +19,10 @@ LangServe's licence forbids offering it to third parties as a hosted service. Ne
 from __future__ import annotations
 
 import ipaddress
-import re
+import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from jarvis_agent.core.errors import MissingExtraError
 
@@ -43,7 +42,7 @@ def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Seque
     file of a run; `GET /health`; `GET /` redirects to the playground.
 
     Args:
-        agent: requests may read uploads and `Settings.allowed_dirs`, and no other file.
+        agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are.
         path: prefix of the agent's routes.
         allowed_hosts: host names accepted in the headers `Host` and `Origin`; "*": any.
 
@@ -66,7 +65,13 @@ def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) ->
     app = create_app(agent, allowed_hosts=(*_LOOPBACK, host) if _is_loopback(host) else ("*",))
     import uvicorn
 
-    uvicorn.Server(uvicorn.Config(app, host=host, port=port)).run()
+    config = uvicorn.Config(app, host=host, port=port)
+    if not _is_loopback(host):
+        logging.getLogger("uvicorn.error").warning(
+            "%s can be reached from other machines, and there is no API key: any client may use this server",
+            host,
+        )
+    uvicorn.Server(config).run()
 
 
 def _is_loopback(host: str) -> bool:
@@ -74,9 +79,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def output_url(path: Path | str) -> str:
-    """Return the URL path of a file that a served Run names: "/outputs/<run>/<name>"."""
-    run, name = re.split(r"[\\/]", str(path))[-2:]
-    return f"/outputs/{quote(run)}/{quote(name)}"

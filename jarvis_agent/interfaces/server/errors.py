@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError
+from jarvis_agent.core.types import Candidate
 
 STATUSES: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
 """The errors whose message is sent to clients, with the HTTP status."""
@@ -83,14 +84,26 @@ async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
 
 
 class RunSerializer(WellKnownLCSerializer):  # type: ignore[misc]
-    """LangServe's serializer for events too: its own raises on the exception in an "on_tool_error" event."""
+    """LangServe's serializer for events too: its own raises on the exception in an "on_tool_error" event.
+
+    It leaves out where a candidate's weights are, and the addresses in its metadata.
+    """
 
     def dumps(self, obj: Any) -> bytes:
         """Return `obj` as JSON. Of an exception or an unknown object only the type is named."""
         return orjson.dumps(obj, default=_to_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
+def _without_places(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_places(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    hidden = {"path", "metadata"} if Candidate.model_fields.keys() <= value.keys() else set()
+    return {key: _without_places(item) for key, item in value.items() if key not in hidden}
+
+
 def _to_plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump()
+        return _without_places(value.model_dump())
     return str(value) if isinstance(value, Path | JarvisError) else f"<{type(value).__name__}>"

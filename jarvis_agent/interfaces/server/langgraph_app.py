@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from jarvis_agent.agent.agent import JarvisAgent
 
-_agent = JarvisAgent().restricted()
+_agent = JarvisAgent()
+_agent = _agent.restricted(*_agent.settings.allowed_dirs)
 
 graph = _agent.graph
 approving = _agent.with_checkpointer(None, approve=True).graph

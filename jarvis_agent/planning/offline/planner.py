@@ -88,14 +88,15 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         request = PlanRequest.of(given, self._specs)
         if given.get("files") is None:
             request = replace(request, files=tuple(map(_named_file, mentions(request.text))))
-        plan = _plan(request, self._settings) if request.specs else Plan(notes=["no task is offered"])
+        plan = draft_plan(request, self._settings) if request.specs else Plan(notes=["no task is offered"])
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
         return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
 
 
-def _plan(request: PlanRequest, settings: Settings) -> Plan:
+def draft_plan(request: PlanRequest, settings: Settings) -> Plan:
+    """The plan of a request, without a run of its own in traces."""
     classifier = load_classifier(settings)
     specs = classifier.recognise(request.specs)
     masked = mask_entities(request.text, request.files)
@@ -105,6 +106,11 @@ def _plan(request: PlanRequest, settings: Settings) -> Plan:
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
     notes = [*masked.notes, *StepPlanner(ranker, linker, masked).add_all(steps)]
     return Plan(tasks=linker.tasks, notes=notes, removed=notes)
+
+
+def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
+    """The task types, with the Hub's task that each tool performs as its last alias, where there is one."""
+    return load_classifier(settings).recognise(specs)
 
 
 def split_request(

@@ -1,0 +1,64 @@
+"""Tools of a real MCP server over stdio, as tasks of a plan (langchain-mcp-adapters)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from langchain_core.tools import BaseTool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from small_agents import CAPTION, hub_tools, plan
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.testing import ScriptedLLM
+
+pytestmark = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def studio() -> list[BaseTool]:
+    """The tools of the example server; each call starts a process."""
+    server = {"transport": "stdio", "command": sys.executable, "args": [str(EXAMPLES / "mcp_server.py")]}
+    return asyncio.run(MultiServerMCPClient({"studio": server}).get_tools())  # type: ignore[dict-item]
+
+
+@pytest.mark.usefixtures("home")
+def test_tools_of_an_mcp_server_and_experts_read_each_others_results(
+    studio: list[BaseTool], caplog: pytest.LogCaptureFixture
+) -> None:
+    written = plan(
+        ("photograph", [], {"animal": "cat"}),
+        ("image-to-text", [0], {"image": "<resource>-0"}),
+        ("describe_file", [0], {"path": "<resource>-0"}),
+        ("record", [], {}),
+        ("automatic-speech-recognition", [3], {"audio": "<resource>-3"}),
+        ("count_words", [4], {"text": "<resource>-4"}),
+        ("photograph", [], {"animal": "dog"}),
+        ("count_words", [], {"text": ["a", "list"]}),
+    )
+    llm = ScriptedLLM({"plan": written, "respond": "Done."})
+    experts = hub_tools(llm, "image-to-text", "automatic-speech-recognition")
+    options = {"tools": [*studio, *experts], "settings": {"max_replans": 0}}
+    with caplog.at_level(logging.WARNING), JarvisAgent(llm, **options) as agent:
+        run = agent.invoke("Photograph a cat, describe and measure it; count the words of a speech.")
+    assert run.plan.notes == []
+    results = [result.error or result.output for result in run.results]
+    size = (EXAMPLES / "cat.jpg").stat().st_size
+    assert results[:6] == [
+        "",
+        {"generated_text": CAPTION},
+        {"name": "0-photograph.jpg", "bytes": size},
+        "",
+        {"text": "hello there"},
+        2,
+    ]
+    assert [run.results[task].resources[0].kind for task in (0, 3)] == ["image", "audio"]
+    (photograph,) = run.results[0].paths()
+    assert photograph.read_bytes() == (EXAMPLES / "cat.jpg").read_bytes()
+    assert "there is no dog in the studio" in results[6]
+    assert "valid string" in results[7]
+    assert "Traceback" not in caplog.text
