@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import re
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -59,6 +60,12 @@ def _short_graces() -> None:
     from jarvis_agent.core.concurrency import limits
 
     limits.CANCEL_GRACE_S = 1.0
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _usual_ctrl_c() -> None:
+    """A shell starts background jobs with SIGINT ignored, which processes that tests start would inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

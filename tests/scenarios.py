@@ -26,6 +26,7 @@ from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 CAPTION = "a girl is reading a book on a bench"
 PRINTED_TEXT = "NO SWIMMING. The water is deep."
+LONG_SENTENCE = "Her majesty's ship sailed on a cold and windy morning, and nobody on the quay knew where."
 ZEBRAS = {"a.jpg": 2, "b.jpg": 3, "c.jpg": 1}
 
 
@@ -89,7 +90,7 @@ SCENARIOS: dict[str, Scenario] = {
             ("text-to-speech", [4], {"text": "<resource>-4"}),
         ),
         printed="""[{"task": "pose-control", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
-            {"task": "pose-text-to-image", "id": 1, "dep": [0],
+            {"task": "pose-to-image", "id": 1, "dep": [0],
              "args": {"text": "a girl is reading a book", "image": "<resource>-0"}},
             {"task": "image-cls", "id": 2, "dep": [1], "args": {"image": "<resource>-1"}},
             {"task": "object-det", "id": 3, "dep": [1], "args": {"image": "<resource>-1"}},
@@ -182,6 +183,21 @@ SCENARIOS: dict[str, Scenario] = {
             "args": {"question": "What is the total?", "image": "doc.jpg"}}""",
         received={"document-question-answering": {"text": "What is the total?", "image": "doc.jpg"}},
     ),
+    "variation": Scenario(
+        request="Make a variation of the picture example.jpg.",
+        plan=(("image-to-image", [], {"image": "example.jpg"}),),
+        received={"image-to-image": {"image": "example.jpg"}},
+    ),
+    "surfing-video": Scenario(
+        request="Show me a video of 'Spider-Man is surfing'.",
+        plan=(("text-to-video", [], {"text": "Spider-Man is surfing"}),),
+        received={"text-to-video": {"text": "Spider-Man is surfing"}},
+    ),
+    "long-sentence": Scenario(
+        request=f'Say "{LONG_SENTENCE}" aloud.',
+        plan=(("text-to-speech", [], {"text": LONG_SENTENCE}),),
+        received={"text-to-speech": {"text": LONG_SENTENCE}},
+    ),
     "in-detail": Scenario(
         request="Describe this picture in as much detail as possible. example.jpg",
         plan=(
@@ -191,13 +207,41 @@ SCENARIOS: dict[str, Scenario] = {
             ("image-segmentation", [], {"image": "example.jpg"}),
             ("visual-question-answering", [], {"text": "What is in the picture?", "image": "example.jpg"}),
         ),
-        printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "example.jpg"}},
-            {"task": "image-cls", "id": 1, "dep": [-1], "args": {"image": "example.jpg"}},
-            {"task": "object-detection", "id": 2, "dep": [-1], "args": {"image": "example.jpg"}},
-            {"task": "segmentation", "id": 3, "dep": [-1], "args": {"image": "example.jpg"}},
+        printed="""[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "examples.jpg"}},
+            {"task": "image-cls", "id": 1, "dep": [-1], "args": {"image": "examples.jpg"}},
+            {"task": "object-detection", "id": 2, "dep": [-1], "args": {"image": "examples.jpg"}},
+            {"task": "segmentation", "id": 3, "dep": [-1], "args": {"image": "examples.jpg"}},
             {"task": "VQA", "id": 4, "dep": [-1],
-             "args": {"text": "What is in the picture?", "image": "example.jpg"}}]""",
+             "args": {"text": "What is in the picture?", "image": "examples.jpg"}}]""",
         received={"visual-question-answering": {"text": "What is in the picture?", "image": "example.jpg"}},
+    ),
+    "how-many-objects": Scenario(
+        request="example1.jpg, can you tell me how many objects are in the picture?",
+        plan=(
+            ("object-detection", [], {"image": "example1.jpg"}),
+            ("image-to-text", [], {"image": "example1.jpg"}),
+        ),
+        received={
+            "object-detection": {"image": "example1.jpg"},
+            "image-to-text": {"image": "example1.jpg"},
+        },
+    ),
+    "what-animal": Scenario(
+        request="example2.jpg, what is the animal and what is it doing?",
+        plan=(
+            ("image-classification", [], {"image": "example2.jpg"}),
+            ("visual-question-answering", [], {"text": "what is it doing?", "image": "example2.jpg"}),
+            ("image-to-text", [], {"image": "example2.jpg"}),
+        ),
+        printed="""[{"task": "image-cls", "id": 0, "dep": [-1], "args": {"image": "example2.jpg"}},
+            {"task": "vqa", "id": 1, "dep": [-1],
+             "args": {"text": "what is it doing?", "image": "example2.jpg"}},
+            {"task": "image-to-text", "id": 2, "dep": [-1], "args": {"image": "example2.jpg"}}]""",
+        received={
+            "image-classification": {"image": "example2.jpg"},
+            "visual-question-answering": {"text": "what is it doing?", "image": "example2.jpg"},
+            "image-to-text": {"image": "example2.jpg"},
+        },
     ),
 }
 

@@ -31,7 +31,7 @@ from jarvis_agent.core.request import Request
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import iterate_sync, run_sync
 from jarvis_agent.execution.run import Event, Run, run_chunks
-from jarvis_agent.llm.chat_model import resolve_model
+from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
 from jarvis_agent.llm.errors import describe_model
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.selection.model_registry import ModelRegistry
@@ -97,6 +97,8 @@ class JarvisAgent(Runnable[Any, Run]):
                 "own, use agent.with_checkpointer(None, approve=True).graph"
             )
         read = read_settings(settings)
+        if model == NO_MODEL:
+            read = read.model_copy(update={"model": NO_MODEL})
         self.model = resolve_model(model, read)
         stages = make_stages(
             self.model,

@@ -25,6 +25,7 @@ from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error, f
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
+from jarvis_agent.llm.chat_model import NO_MODEL
 from jarvis_agent.llm.client import LLMClient
 from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
@@ -100,7 +101,9 @@ def make_stages(
     offline = OfflinePlanner(settings=settings)
     default_planner: Runnable[Any, Plan] = planning_chain(client, settings=settings) if client else offline
     default_responder = (
-        response_chain(client, settings=settings) if client else template_responder(model_missing=True)
+        response_chain(client, settings=settings)
+        if client
+        else template_responder(model_missing=settings.model != NO_MODEL)
     )
     return PipelineStages(
         settings=settings,

@@ -24,7 +24,7 @@ class Phrases:
     troubles: str = "What did not work:"
     failed: str = "failed"
     skipped: str = "skipped"
-    trouble: str = "{titles}: {state}{kind}: {reason}"
+    trouble: str = "{titles}: {state}: {reason}"
     skipped_too: str = "so this was skipped: {tasks}"
     no_reason: str = "no reason is known"
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ CHINESE = Phrases(
     troubles="未完成的任务：",
     failed="失败",
     skipped="已跳过",
-    trouble="{titles}：{state}{kind}（{reason}）",
+    trouble="{titles}：{state}（{reason}）",
     skipped_too="因此也跳过了：{tasks}",
     no_reason="原因不明",
     kinds={
@@ -71,10 +71,7 @@ CHINESE = Phrases(
         "AttemptTimeoutError": "，超时",
         "DeadlineError": "，超时",
         "BadInputError": "，输入无法使用",
-        "InputError": "，输入无法使用",
-        "ForbiddenError": "，不允许读取这个文件或网址",
         "OutOfMemoryError": "，内存不足",
-        "ToolError": "，工具出错",
     },
     helps="可以这样解决：{advice}",
     notes="关于计划：",

@@ -53,10 +53,7 @@ def schema_options(
 
 
 def length_options(model: Any, settings: Settings) -> dict[str, Any]:
-    """Keyword arguments that limit a reply, thinking included, to half of the context window.
-
-    {} if the model has no field `max_tokens`, or already has a limit.
-    """
+    """The limit of a reply: half of the context window. {} if the model has its own, or takes none."""
     own = getattr(model, "bound", model)
     set_by_user = {**getattr(own, "model_kwargs", {}), **getattr(model, "kwargs", {})}
     if getattr(own, MAX_TOKENS, 0) is not None or _LIMITS & set_by_user.keys():

@@ -69,7 +69,7 @@ ADVICE = (
     Advice(
         "{llm} was silent for too long ({seconds:g} s)",
         "Try again, or raise JARVIS_LLM_TIMEOUT.",
-        ("ModelTimeoutError", "TimeoutError", "TimeoutException", 408, 504),
+        ("ModelTimeoutError", "APITimeoutError", "TimeoutError", "TimeoutException", 408, 504),
     ),
     Advice(
         "{llm} does not take this request",
@@ -85,7 +85,7 @@ ADVICE = (
     Advice(
         "{llm} could not be reached, or dropped the connection",
         "Check the network; if you set JARVIS_BASE_URL, check that address and that the server runs.",
-        ("ModelConnectionError", "ConnectionError", "TransportError"),
+        ("ModelConnectionError", "APIConnectionError", "ConnectionError", "TransportError"),
     ),
     Advice(
         "{llm} failed on its side",

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import itertools
 import json
-import mimetypes
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import listed_refs, ref, refs_in, substitute
 from jarvis_agent.core.tasks.spec import MEDIA, Arg
 from jarvis_agent.core.types import Task
+from jarvis_agent.media.detect import kind_by_name
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.normalise import TaskDraft, kind_of, listing
 from jarvis_agent.planning.pending import PendingTask
 
@@ -42,7 +44,13 @@ Resolve = Callable[[int, str], PendingTask | None]
 """Returns the final task that an id means in an argument of a kind; None if there is none."""
 
 
-def bind(task: PendingTask, resolve: Resolve, fresh_id: Callable[[], int], room: int) -> list[str]:
+def bind(
+    task: PendingTask,
+    resolve: Resolve,
+    fresh_id: Callable[[], int],
+    room: int,
+    files: FileNames | None = None,
+) -> list[str]:
     """Set the final tasks of a pending task and those that it needs. Returns notes on repairs.
 
     Args:
@@ -50,12 +58,13 @@ def bind(task: PendingTask, resolve: Resolve, fresh_id: Callable[[], int], room:
         resolve: finds the task that an id means.
         fresh_id: returns ids for further tasks where a list fans out.
         room: maximum number of tasks; at least 1.
+        files: the files that the plan may name; None: any.
 
     Raises:
-        PlanError: a reference cannot be repaired, or a required argument is missing.
+        PlanError: a reference cannot be repaired, a required argument is missing, or there is no such file.
     """
     assert task.draft is not None
-    binding = _Binding(task, task.draft, resolve)
+    binding = _Binding(task, task.draft, resolve, files)
     limit = min(room, MAX_FAN_OUT)
     rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
@@ -75,11 +84,14 @@ def bind(task: PendingTask, resolve: Resolve, fresh_id: Callable[[], int], room:
 class _Binding:
     """What the references and dependencies of one draft mean."""
 
-    def __init__(self, task: PendingTask, draft: TaskDraft, resolve: Resolve) -> None:
+    def __init__(
+        self, task: PendingTask, draft: TaskDraft, resolve: Resolve, files: FileNames | None
+    ) -> None:
         self.notes = list(draft.notes)
         self._task = task
         self._draft = draft
         self._resolve = resolve
+        self._files = files
         self._deps: dict[int, PendingTask] = {}
         self._targets: dict[tuple[int, str], PendingTask] = {}
         self._replaced: dict[tuple[int, str], PendingTask] = {}
@@ -120,7 +132,22 @@ class _Binding:
         for arg in spec.inputs:
             if arg.required and arg.name not in args:
                 args[arg.name] = self._values(self._missing(arg), arg)
-        return args
+        return {
+            name: [self._named(value, spec.arg(name)) for value in values] for name, values in args.items()
+        }
+
+    def _named(self, value: Any, arg: Arg | None) -> Any:
+        """The value with the names of available files. Raises PlanError if there is no such file."""
+        if isinstance(value, list):
+            return [self._named(item, arg) for item in value]
+        if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
+            return value
+        if arg.kind not in MEDIA and (arg.kind != "text" or mentions(value) != [value]):
+            return value
+        found = self._files.find(value, arg.kind)
+        if found != value:
+            self.notes.append(f'"{value}" was taken as its {arg.name} "{found}"')
+        return found
 
     def _values(self, value: Any, arg: Arg) -> list[Any]:
         """The value of an argument; several if it fans out, none if it is empty."""
@@ -158,7 +185,7 @@ class _Binding:
             elif listed := listed_refs(item):
                 yield from self._refs(listed, arg.kind)
             elif arg.kind in MEDIA and refs_in(item):
-                yield from self._files(item, arg.kind)
+                yield from self._refs_and_files(item, arg.kind)
             else:
                 yield from _listed_files(item, arg) or [
                     self._substitute(item.strip() if arg.many else item, arg.kind)
@@ -167,7 +194,7 @@ class _Binding:
     def _refs(self, ids: Iterable[int], kind: str) -> Iterator[str]:
         return (ref(i) for n in dict.fromkeys(ids) for i in self._target(n, kind).ids)
 
-    def _files(self, text: str, kind: str) -> Iterator[str]:
+    def _refs_and_files(self, text: str, kind: str) -> Iterator[str]:
         """References and files in one text: "<resource>-0, b.jpg". Words around a reference are dropped."""
         for part in text.split(","):
             if ids := refs_in(part):
@@ -242,8 +269,8 @@ class _Binding:
         if refs := refs_in(value):
             made = self._resolve(refs[0], "any")
             return frozenset(kind for kind in _KINDS if made and made.makes(kind))
-        kind = (mimetypes.guess_type(value[-_LONGEST_NAME:].strip())[0] or "").partition("/")[0]
-        if kind in MEDIA:
+        kind = kind_by_name(value[-_LONGEST_NAME:].strip())
+        if kind in MEDIA - {"file"}:
             return frozenset({kind, "file", "any", *(["text"] if " " in value.strip() else [])})
         return frozenset(_KINDS if _URL.match(value) else ("text", "any"))
 
@@ -266,7 +293,7 @@ def _listed_files(text: str, arg: Arg) -> list[str]:
     if arg.kind not in MEDIA or len(text) > _LONGEST_NAME:
         return []
     parts = [part.strip() for part in _LISTED.split(text)]
-    kinds = {(mimetypes.guess_type(part)[0] or "").partition("/")[0] for part in parts}
+    kinds = {kind_by_name(part) for part in parts}
     return parts if len(parts) > 1 and kinds == {arg.kind} else []
 
 

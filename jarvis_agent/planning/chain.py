@@ -32,6 +32,7 @@ from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
 from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
 from jarvis_agent.planning.output_parser import PlanOutputParser
@@ -168,7 +169,8 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         repair = (
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
-        parser = PlanOutputParser(specs=request.specs, repair=repair)
+        files = FileNames.of(request, self.settings)
+        parser = PlanOutputParser(specs=request.specs, files=files, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 

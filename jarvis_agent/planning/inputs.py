@@ -39,6 +39,7 @@ class PlanRequest:
     Attributes:
         text: the request as written.
         files: its files; `name` is their spelling in the plan.
+        has_all_files: whether `files` were given, and not only found in the text.
         turns: earlier turns of the chat, oldest first.
         specs: the task types that the plan may use, by name.
     """
@@ -47,6 +48,7 @@ class PlanRequest:
     files: tuple[Resource, ...] = ()
     turns: tuple[ChatTurn, ...] = ()
     specs: Mapping[str, TaskSpec] = field(default_factory=lambda: TASKS)
+    has_all_files: bool = False
 
     @classmethod
     def of(cls, value: Any, specs: Mapping[str, TaskSpec] | None = None) -> PlanRequest:
@@ -78,6 +80,7 @@ class PlanRequest:
             tuple(map(_resource, files)),
             _turns(given.get("chat_history") or ()),
             TASKS if specs is None else specs,
+            given.get("files") is not None,
         )
 
 

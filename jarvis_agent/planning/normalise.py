@@ -22,6 +22,8 @@ from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
 from jarvis_agent.core.tasks.registry import canonical, find_task
 from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.llm.json_stream import read_json
+from jarvis_agent.planning.file_names import FileNames
+from jarvis_agent.planning.task_repairs import controlnet_name, repair_call
 
 MAX_TASKS = 256
 """Maximum number of tasks of a plan; the rest is left out."""
@@ -129,7 +131,7 @@ def written_id(raw: Mapping[str, Any]) -> int | None:
     return _as_id(_field(raw, _ID_KEYS))
 
 
-def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
+def read_draft(raw: Mapping[str, Any], names: TaskNames, files: FileNames | None = None) -> TaskDraft:
     """Normalise a written task.
 
     Raises:
@@ -139,6 +141,9 @@ def read_draft(raw: Mapping[str, Any], names: TaskNames) -> TaskDraft:
     spec = _spec(raw, names, notes)
     deps = _deps(_field(raw, _DEP_KEYS), notes)
     args, unassigned = _args(raw, spec, notes)
+    if not deps:
+        written = canonical(str(_field(raw, _NAME_KEYS)))
+        spec = repair_call(written, spec, args, bool(unassigned), names.find, files, notes)
     mentions: list[tuple[int, str]] = [(i, "any") for i in deps]
     mentions += [(i, kind_of(name, spec)) for name, value in args.items() for i in refs_in(value)]
     mentions += [(i, "any") for _, value in unassigned for i in refs_in(value)]
@@ -168,7 +173,9 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     name = _field(raw, _NAME_KEYS)
     if not isinstance(name, str) or not name.strip():
         raise PlanError('it names no task: "task" is missing')
-    spec = names.find(name)
+    written = _field(raw, _ARG_KEYS)
+    args = written if isinstance(written, dict) else {}
+    spec = names.find(name) or names.find(controlnet_name(canonical(name), args))
     if spec is None and (reason := NOT_CALLABLE.get(canonical(name))):
         raise PlanError(f'"{canonical(name)}" cannot be run: {reason}')
     if spec is None:

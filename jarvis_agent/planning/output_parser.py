@@ -22,6 +22,7 @@ from jarvis_agent.core.errors import LLMError
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
@@ -33,6 +34,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
 
     Attributes:
         specs: the task types that the plan may use, by name.
+        files: the files that the plan may name; None: any.
         repair: asked once, with a list of PlanParseErrors, to write again what rules cannot repair. Returns
             text or a message. None: what is broken is left out, with a note.
 
@@ -44,6 +46,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     specs: Mapping[str, TaskSpec] = Field(default=TASKS, exclude=True)
+    files: FileNames | None = Field(default=None, exclude=True)
     repair: Runnable[Any, Any] | None = Field(default=None, exclude=True)
 
     @property
@@ -75,7 +78,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         return self._plans(input, repair)
 
     async def _plans(self, chunks: AsyncIterator[str | BaseMessage], repair: Repair) -> AsyncIterator[Plan]:
-        parser = StreamingPlanParser(self.specs)
+        parser = StreamingPlanParser(self.specs, files=self.files)
         try:
             async for chunk in chunks:
                 if tasks := parser.feed(_text(chunk)):

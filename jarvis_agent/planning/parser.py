@@ -29,6 +29,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.json_stream import JsonReader, ParsedValue, read_json
 from jarvis_agent.planning.binding import bind
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.normalise import (
     MAX_TASKS,
     TaskNames,
@@ -66,7 +67,11 @@ class StreamingPlanParser:
     """
 
     def __init__(
-        self, specs: Mapping[str, TaskSpec], done: Iterable[Task] = (), taken: Iterable[int] = ()
+        self,
+        specs: Mapping[str, TaskSpec],
+        done: Iterable[Task] = (),
+        taken: Iterable[int] = (),
+        files: FileNames | None = None,
     ) -> None:
         """Start a plan, or additions to one.
 
@@ -74,8 +79,10 @@ class StreamingPlanParser:
             specs: the task types that the plan may use, by name.
             done: existing tasks that others may refer to; they are not returned.
             taken: ids that new tasks cannot get.
+            files: the files that the plan may name; None: any.
         """
         self._names = TaskNames(specs)
+        self._files = files
         self._reader = JsonReader()
         self._pending = PendingTasks()
         self._tasks: list[Task] = []
@@ -238,7 +245,7 @@ class StreamingPlanParser:
         task.error, task.draft = error, None
         if not error:
             try:
-                task.draft = read_draft(task.raw, self._names)
+                task.draft = read_draft(task.raw, self._names, self._files)
             except PlanError as wrong:
                 task.error = str(wrong)
 
@@ -250,7 +257,9 @@ class StreamingPlanParser:
 
     def _bind(self, task: PendingTask) -> None:
         try:
-            notes = bind(task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1)
+            notes = bind(
+                task, partial(self._pending.resolve, task), self._fresh_id, self._room() + 1, self._files
+            )
         except PlanError as wrong:
             task.error = str(wrong)
             return

@@ -21,11 +21,11 @@ from jarvis_agent.core.errors import BadInputError, JarvisError, LLMError, polic
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
-from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.llm.budget import context_window
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import PromptSource, load_prompts
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import replan_variables
 from jarvis_agent.planning.parser import StreamingPlanParser
@@ -64,7 +64,13 @@ def replanning_chain(
             reply = await chain.ainvoke(replan_variables(prompt, request, results, window), config)
         except LLMError as error:
             return Plan(notes=[f"the language model could not plan again: {error}"])
-        return _added(str(reply.text), value["plan"], results, failed, request.specs)
+        parser = StreamingPlanParser(
+            request.specs,
+            [result.task for result in results if result.status == "ok"],
+            [task.id for task in value["plan"].tasks],
+            FileNames.of(request, settings),
+        )
+        return _added(str(reply.text), parser, results, failed)
 
     def replan_sync(value: Mapping[str, Any], config: RunnableConfig) -> Plan:
         return run_sync(lambda: replan(value, config))
@@ -73,15 +79,9 @@ def replanning_chain(
 
 
 def _added(
-    reply: str,
-    plan: Plan,
-    results: Sequence[TaskResult],
-    failed: Sequence[TaskResult],
-    specs: Mapping[str, TaskSpec],
+    reply: str, parser: StreamingPlanParser, results: Sequence[TaskResult], failed: Sequence[TaskResult]
 ) -> Plan:
     """The tasks of a reply that are new, and a note on them."""
-    done = [result.task for result in results if result.status == "ok"]
-    parser = StreamingPlanParser(specs, done, taken=[task.id for task in plan.tasks])
     written = [*parser.feed(reply), *parser.finish()]
     new = list(_new(written, [result.task for result in results if result.status == "failed"]))
     notes, removed = (parser.notes, parser.removed) if written else ([], [])

@@ -3,11 +3,10 @@
     contains("There are three zebras.", result, "How many zebras are in a.jpg?")     # True
     admits("I could not draw it: text-to-image failed.", {"text-to-image"}, "out of memory")    # True
 
-An answer contains a result if it has the name of one of its files, or enough of its distinctive words and
-numbers (see `_core`): all words but the most common ones, pairs of Chinese characters, and numbers, also
-rounded, as percentages or in words. If answer and result are in different languages, the answer may be a
-translation, and any answer passes that says something. It admits a failure if it names it in a sentence that
-denies something, or repeats the reason.
+An answer contains a result if it has the name of one of its files, or enough of its words, pairs of Chinese
+characters, and numbers, also rounded, as percentages or in words (see `_core`). In another language than the
+result, any answer passes that says something. It admits a failure if a sentence with a denial has its name or
+the reason.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ _COMMON = {
     "de": "der die das und ist ein eine einen einem einer mit von den dem des auf für im nicht sich es ich",
     "fr": "le la les des est une un et dans avec pour sur qui que au du en ce cette il elle je vous sont",
     "es": "el los las una es y en con por para que del se su al como está son lo",
-    "it": "il gli una è e di che con per del della nel sono non si al",
-    "pt": "os uma é e com para que do da no na em não um se ao",
 }
-"""The most common words of languages in Latin letters."""
-
 _COMMON_WORDS = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 _COMMON_IN_ANY = frozenset().union(*_COMMON_WORDS.values())
 
@@ -46,14 +41,11 @@ _ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|$))")
 _SUFFIX = re.compile(r"(?<=\w\w\w)(?:ings?|ed|es|e|s)$")
 _DOUBLED = re.compile(r"([b-df-hj-np-tv-z])\1$")
+_ENGLISH_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
 _NUMBERS = {
     word: str(number)
-    for names in (
-        "zero one two three four five six seven eight nine ten eleven twelve",
-        "零 一 二 三 四 五 六 七 八 九 十",
-        "〇 一 两",
-    )
-    for number, word in enumerate(names.split())
+    for names in (_ENGLISH_NUMBERS.split(), "零一二三四五六七八九十", "〇一两")
+    for number, word in enumerate(names)
 }
 _SCORED = re.compile(r"(?:1\. )?(.+?) \([01]\.\d\d\)")
 """The best entry of a summary with scores, such as "cat (0.81), dog (0.12)"."""
@@ -73,6 +65,7 @@ _FINE = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])")
+_GAP = re.compile(r"[\W_]+")
 _BULLET = re.compile(r"\s*(?:[-*•|]|\d+[.)])\s*")
 _GOES_ON = re.compile(
     r"\W*(?:it|this|that|these|they|but|however|unfortunately|这|但|它|不过|可是)\b|\W*[这但它不可]"
@@ -206,14 +199,4 @@ def _names(sentence: str, name: str) -> bool:
     """Whether a sentence has a name, or for several words the distinctive ones of them."""
     if " " in name:
         return set(_tokens(name)) <= set(_tokens(sentence))
-    return _plain(name) in _plain(sentence)
-
-
-def _plain(text: str) -> str:
-    """A text in small letters, with words separated by single blanks."""
-    return " ".join(re.findall(r"[\w.]+", text.lower()))
-
-
-def quoted_names(note: str) -> list[str]:
-    """The task names and quotations in a note."""
-    return re.findall(r"[“\"(「]([^”\")」]{3,80})[”\")」]", note)
+    return _GAP.sub(" ", name.lower()) in _GAP.sub(" ", sentence.lower())

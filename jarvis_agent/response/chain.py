@@ -142,15 +142,17 @@ def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
     Args:
-        model_missing: end an empty plan's report with how to configure a language model.
+        model_missing: end the first report with how to configure a language model.
     """
+    hints = iter([model_missing])
 
     def write(values: Iterator[Any]) -> Iterator[str]:
         for inputs in values:
             if error := inputs.get("error"):
                 yield from report_after_failure(inputs, False, describe_error(error))
             else:
-                shows_hint = model_missing and not inputs.get("restricted")  # a client cannot set it up
+                # A client of a server cannot set one up.
+                shows_hint = not inputs.get("restricted") and next(hints, False)
                 yield from _report(inputs, phrases(inputs["input"]).set_up if shows_hint else "")
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:

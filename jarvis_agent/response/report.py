@@ -10,6 +10,7 @@ How it was done:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.planning.plan import Plan
-from jarvis_agent.response.answer_checker import admits, quoted_names
+from jarvis_agent.response.answer_checker import admits
 from jarvis_agent.response.results import detections, totals
 from jarvis_agent.selection.advice import HELP
 
@@ -27,6 +28,7 @@ _LABELS = 5
 _FILES = 8
 _COUNTS = 8
 _LONGEST = 3000
+_QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
 def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
@@ -74,22 +76,25 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
     for result in results:
         if result.status == "ok":
             continue
-        task = result.task
-        cause: tuple[str, str] = (result.status, result.error or "")
-        of_others = [causes[i] for i in task.deps if i in causes] if result.status == "skipped" else []
-        causes[task.id] = of_others[0] if of_others else cause
-        (waiting if of_others else alike).setdefault(causes[task.id], []).append(result)
+        others = [causes[i] for i in result.task.deps if i in causes] if result.status == "skipped" else []
+        causes[result.task.id] = cause = [*others, (result.status, result.error or words.no_reason)][0]
+        (waiting if others else alike).setdefault(cause, []).append(result)
+
+    def titles(several: Iterable[TaskResult]) -> str:
+        return ", ".join(_title(result, names, words) for result in several)
+
     lines, helps = list[str](), dict[str, None]()
     for cause, failed in alike.items():
         reason, _, help_ = cause[1].partition(HELP)
         if admits(answer, _names_of(failed), reason):
             continue
         helps |= dict.fromkeys(help_.split("; ") if help_ else ())
-        lines.append(_trouble(failed, reason.rstrip("."), names, words))
-        if cause in waiting:
-            titles = ", ".join(_title(result, names, words) for result in waiting[cause])
-            lines[-1] += f"\n  {words.skipped_too.format(tasks=titles)}"
-    lines += [note for note in plan.removed if not admits(answer, quoted_names(note), note)]
+        state = words.failed if cause[0] == "failed" else words.skipped
+        state += words.kinds.get(failed[0].failure or "", "")
+        line = words.trouble.format(titles=titles(failed), state=state, reason=reason.rstrip("."))
+        after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
+        lines.append(f"{line}\n  {after}".rstrip())
+    lines += [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
     listed = _list(words.troubles, lines)
     return f"{listed}\n{words.helps.format(advice='; '.join(helps))}" if helps else listed
 
@@ -187,14 +192,3 @@ def _how(result: TaskResult, words: Phrases) -> str:
     failed = [f"{one.model}: {words.failed}: {one.error}" for one in result.attempts if one.error]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])
-
-
-def _trouble(results: Sequence[TaskResult], reason: str, names: dict[int, str], words: Phrases) -> str:
-    titles = ", ".join(_title(result, names, words) for result in results)
-    state = words.failed if results[0].status == "failed" else words.skipped
-    return words.trouble.format(
-        titles=titles,
-        state=state,
-        kind=words.kinds.get(results[0].failure or "", ""),
-        reason=reason or words.no_reason,
-    )

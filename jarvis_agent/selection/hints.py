@@ -3,50 +3,21 @@
     task_hints(image_to_text_task, RunContext("Read a.png"))     # {"ocr": True}
     missing_language(["en"], text_to_speech_task, spec)          # "its card names the languages en, …"
 
-The rules are patterns for English and Chinese. Without a match nothing is assumed.
+The rules are patterns, mainly for English and Chinese. Without a match nothing is assumed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from pathlib import PurePath
 from typing import Any
 
 from jarvis_agent.core.context import RunContext
-from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.languages import find_language
 from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-
-_TEXT_OBJECT = (
-    r"(?:text|words?|lines?|letters?|page|sign|label|poster|note|receipt|menu|book cover|handwriting|document"
-    r"|scan|screenshot|(?:image|picture|photo)(?!\W{0,3}s?\s*(?:caption|description)))"
-)
-_FILE = r"[\w./\\~-]+\.[a-z][a-z0-9]{1,4}\b"
-_ASKS_FOR_TEXT = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\bocr\b|text recognition|光学字符",
-        rf"\bread(?:ing)?\b(?:\s+(?:me|us|out|aloud|loud|to|the|this|that|my|all|any|what|is|in|on|of|from))*"
-        rf"\s+(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|{_FILE})",
-        r"\bwhat(?:ever)?\b[^?!,;]{0,60}\b(?:says?|said|written|printed)\b",
-        r"\b(?:what|which)\s+(?:text|words?|writing)\b",
-        r"\b(?:text|words|writing|lettering|handwriting)\s+(?:in|on|from|inside|within|of)\b",
-        r"\b(?:extract|recogni[sz]e|copy|get|detect|find|scan|transcribe)\b[^.?!,;]{0,30}"
-        r"\b(?:text|words|writing)\b",
-        rf"\btranscribe\s+(?:the\s+|this\s+|that\s+)?(?:\w+\s+)?(?:{_TEXT_OBJECT}\b|\S+\.(?:png|jpe?g|webp|tiff?|bmp|gif)\b)",
-        r"(?<!用)(?<!用的)文字|写着|写了什么|写的是?什么|识别[^。，]{0,8}字",
-    )
-)
-_MAY_ASK_FOR_TEXT = re.compile(
-    r"\bread(?:ing)?\s+(?:it|them|this|that|its|their)\b|(?<!朗)(?<!阅)读(?!书|者|物)|念出|阅读图",
-    re.IGNORECASE,
-)
-_ASKS_FOR_DESCRIPTION = re.compile(r"\bdescri|\bcaption|\bsummar|描述|说明|介绍", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]+")
-_CLAUSE = re.compile(r",?\s+(?:and|then|but|also|while)\s+|[，、]|然后|并且|接着", re.IGNORECASE)
+from jarvis_agent.planning.reading import asks_for_text, words_about
 
 _HAN, _KANA, _HANGUL = (
     re.compile(r"[\u4e00-\u9fff]"),
@@ -59,53 +30,16 @@ _OWN_SCRIPTS = {"zh", "ja", "ko"}
 def task_hints(task: Task, context: RunContext) -> dict[str, Any]:
     """Return the hints for a backend: {"ocr": bool} for image-to-text, {} for other tasks.
 
-    `ocr` is True if the part of the request about this image asks for its text ("read", "what does it say",
-    写着, ...). Without a request the result is {}.
+    The task's argument `text` decides if it has one: "read" asks for the image's text, a question does not.
+    Else the request decides. Without a request the result is {}.
     """
-    if task.task != "image-to-text" or not context.request.strip():
+    if task.task != "image-to-text":
         return {}
-    words = _about(task.args.get("image"), context)
-    if any(pattern.search(words) for pattern in _ASKS_FOR_TEXT):
-        return {"ocr": True}
-    return {"ocr": bool(_MAY_ASK_FOR_TEXT.search(words)) and not _ASKS_FOR_DESCRIPTION.search(words)}
-
-
-def _about(image: Any, context: RunContext) -> str:
-    """Return the part of the request about one image.
-
-    For an image that the request names: the clause with its name. For the result of another task: the clauses
-    without a file name. If that is empty, or the request names a single file: the whole request.
-    """
-    request, known = context.request, {file.name for file in context.files}
-    files = mentions(request, known.__contains__)
-    named = _name_in(image, files)
-    if named and len(files) == 1:
-        return request
-    parts = [clause for sentence in _SENTENCE.split(request) for clause in _clauses(sentence, files)]
-    if named:
-        return " ".join(part for part in parts if named in part) or request
-    return " ".join(part for part in parts if not any(file in part for file in files)) or request
-
-
-def _clauses(sentence: str, files: list[str]) -> list[str]:
-    """Return the clauses of a sentence; the whole sentence if a clause consists of a file name only."""
-    clauses = [clause for clause in _CLAUSE.split(sentence) if clause.strip()]
-    for clause in clauses:
-        rest = clause
-        for file in files:
-            rest = rest.replace(file, " ")
-        if rest != clause and not re.search(r"\w{2,}", rest):
-            return [sentence]
-    return clauses
-
-
-def _name_in(image: Any, files: list[str]) -> str | None:
-    """Return the spelling with which the request names an image, or None."""
-    if not isinstance(image, str) or refs_in(image):
-        return None
-    return next(
-        (file for file in files if file == image or PurePath(file).name == PurePath(image).name), None
-    )
+    if asked := str(task.args.get("text") or "").strip():
+        return {"ocr": asked.lower() == "read" or (asked[-1] not in "?？" and asks_for_text(asked))}
+    names = {file.name for file in context.files}
+    words = words_about(task.args.get("image"), context.request, names)
+    return {"ocr": asks_for_text(words)} if words.strip() else {}
 
 
 def detect_script(text: str) -> str | None:

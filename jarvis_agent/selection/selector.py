@@ -97,7 +97,7 @@ class ModelSelector:
 
         Asks every source, applies the hard filters, ranks, and lets the chain choose one of the first
         `top_k`. A source has half of `settings.select_timeout`, and its errors are recorded in
-        `Selection.rejected`; the chain has all of it, else the ranking decides. At most
+        `Selection.rejected`; the chain has what is left, else the ranking decides. At most
         `settings.max_parallel` choices of one run are made at the same time.
 
         Raises:
@@ -108,11 +108,12 @@ class ModelSelector:
         )
         if pin := self.pins.get(spec.name):
             return await self._select_pinned(pin, query)
+        ends = asyncio.get_running_loop().time() + self._settings.select_timeout
         candidates, failed = await self._ask_sources(spec)
         listed = shortlist(candidates, query, self._backends)
         listed = replace(listed, rejected={**failed, **listed.rejected})
         if listed.candidates:
-            selection = await self._choose(listed, query, context)
+            selection = await self._choose(listed, query, context, ends)
             if query.hints.get("ocr") and "ocr" not in selection.candidates[0].traits:
                 note = "no model here is made for reading text, so one that describes images is used"
                 selection = selection.model_copy(update={"note": note})
@@ -138,8 +139,10 @@ class ModelSelector:
         lists = [answer for answer in answers if not isinstance(answer, BaseException)]
         return merge_candidates(lists, self._settings), failed
 
-    async def _choose(self, listed: Shortlist, query: SelectionQuery, context: RunContext) -> Selection:
-        """Select one of the `top_k`: the only one, the choice of the chain, or the first by rank."""
+    async def _choose(
+        self, listed: Shortlist, query: SelectionQuery, context: RunContext, ends: float
+    ) -> Selection:
+        """Select one of the `top_k`: the only one, the chain's choice until `ends`, or the first by rank."""
         top = listed.candidates[: self._settings.top_k]
         if len(top) == 1:
             return _selection(top[0], listed, "it is the only model that can do this", "only", query)
@@ -147,8 +150,9 @@ class ModelSelector:
         if self._chain is None:
             return _selection(top[0], listed, by_rank, "rank", query)
         asked = self._ask_chain(self._chain, query, top, context)
+        left = ends - asyncio.get_running_loop().time()
         try:
-            choice = await run_with_timeout(self._settings.select_timeout, asked, "the choice of a model")
+            choice = await run_with_timeout(left, asked, "the choice of a model")
         except Exception as error:
             return _selection(top[0], listed, f"{by_rank}; {_explain_failure(error)}", "rank", query)
         chosen = next(candidate for candidate in top if candidate.id == choice.id)

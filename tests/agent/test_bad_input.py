@@ -170,6 +170,8 @@ def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> N
         "OPENAI_API_KEY",
     ):
         assert text in answer
+    with JarvisAgent("none", planner=unknown, sources=[], backends=[]) as without_llm:
+        assert "OPENAI_API_KEY" not in without_llm.invoke("colourless green ideas").answer
 
 
 def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:

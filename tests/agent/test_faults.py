@@ -244,6 +244,7 @@ async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, 
         path = call.new_path(".wav")
         await work.wait()
         path.write_bytes(b"RIFF\x00\x00")
+        raise ValueError("too late")
 
     jarvis = agent(tmp_path, {**RESULTS, "text-to-speech": write}, **{limit: 100.0})
     run = await jarvis.ainvoke(REQUEST)

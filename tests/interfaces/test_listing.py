@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
@@ -17,6 +19,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate
 from jarvis_agent.interfaces.cli.app import app
+from jarvis_agent.interfaces.cli.doctor import examine
 from jarvis_agent.interfaces.cli.listing import (
     ModelLine,
     ModelList,
@@ -67,26 +70,27 @@ async def test_every_task_type_is_listed_with_its_inputs_and_outputs() -> None:
     assert (translation.takes, translation.makes) == (["text", "[src_lang]", "[tgt_lang]"], ["text"])
 
 
+HUB = "https://huggingface.co"
 TRANSLATOR = fake_candidate("translation", "org/mt")
 
 
 @pytest.mark.parametrize(
-    ("candidates", "able", "offline", "available", "how"),
+    ("candidates", "able", "offline", "where", "how"),
     [
-        ([], [], True, False, "no model is installed, and the Hub is not used"),
-        ([TRANSLATOR], ["translation"], True, True, "org/mt (fake)"),
-        ([TRANSLATOR], [], True, False, "translation"),
-        ([], [], False, False, "no backend here runs it"),
-        ([], WithoutExtra({}), False, False, 'pip install "langchain-hugginggpt[local]"'),
+        ([], [], True, "", "no model installed, Hub not available"),
+        ([TRANSLATOR], ["translation"], True, "fake", "org/mt"),
+        ([TRANSLATOR], [], True, "", "translation"),
+        ([], [], False, "", "no backend here runs it"),
+        ([], WithoutExtra({}), False, "", 'pip install "langchain-hugginggpt[local]"'),
     ],
 )
 async def test_a_task_names_what_runs_it_or_why_nothing_does(
-    candidates: list[Candidate], able: Any, offline: bool, available: bool, how: str
+    candidates: list[Candidate], able: Any, offline: bool, where: str, how: str
 ) -> None:
     async with registry_of(candidates, able, offline=offline) as registry:
-        lines = {line.name: line for line in (await list_tasks(registry)).tasks}
-    assert lines["translation"].available is available
-    assert how in lines["translation"].how
+        (line,) = (await list_tasks(registry, "Translation")).tasks
+    assert (line.available, line.where) == (bool(where), where)
+    assert how in line.how
 
 
 async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_ones() -> None:
@@ -114,12 +118,47 @@ def test_the_commands_find_the_starter_models_without_a_network(monkeypatch: pyt
     monkeypatch.setenv("JARVIS_OFFLINE", "1")
     listing = TaskList.model_validate_json(CliRunner().invoke(app, ["tasks", "--json"]).stdout)
     lines = {line.name: line for line in listing.tasks}
-    assert lines["automatic-speech-recognition"].how == "Systran/faster-whisper-tiny.en (starter)"
+    speech = lines["automatic-speech-recognition"]
+    assert (speech.where, speech.how) == ("starter", "Systran/faster-whisper-tiny.en")
     assert lines["canny-control"].available
+    assert listing.notes == ["Hugging Face Hub: not used: JARVIS_OFFLINE or HF_HUB_OFFLINE is set"]
     (model,) = ModelList.model_validate_json(
         CliRunner().invoke(app, ["models", "ASR", "--json"]).stdout
     ).models
     assert (model.id, model.source, model.local) == ("Systran/faster-whisper-tiny.en", "starter", True)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_models_of_the_hub_are_available_if_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    def get(url: str, **_: Any) -> httpx.Response:
+        if answers:
+            return httpx.Response(200, request=httpx.Request("GET", url))
+        raise httpx.ConnectError("no route")
+
+    monkeypatch.setattr(httpx, "get", get)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    listing = TaskList.model_validate_json(CliRunner().invoke(app, ["tasks", "--json"]).stdout)
+    of_hub = [line.name for line in listing.tasks if line.where == "Hub"]
+    assert ("translation" in of_hub) == bool(of_hub) == answers
+    experts = next(
+        check for check in examine(Settings(output_dir=tmp_path)).checks if check.name == "experts"
+    )
+    assert ("Hub" in experts.found) == answers
+    assert listing.notes == ([] if answers else [f"Hugging Face Hub: {HUB} cannot be reached (ConnectError)"])
+
+
+def test_one_task_is_shown_in_detail_and_output_to_a_pipe_is_not_wrapped() -> None:
+    shown = CliRunner().invoke(app, ["tasks", "asr"]).stdout
+    assert "task        automatic-speech-recognition\n" in shown
+    assert "runs here   Systran/faster-whisper-tiny.en (starter)\n" in shown
+    rows = CliRunner().invoke(app, ["tasks", "--wide"]).stdout.splitlines()
+    names = [row.split()[1] for row in rows if row.startswith(("✓", "✗"))]
+    assert names == list(TASKS)
+    assert all(TASKS[name].description in "\n".join(rows) for name in names)
+    assert not any(row.endswith(" ") for row in rows)
 
 
 # The tables
@@ -134,14 +173,15 @@ def drawn(what: RenderableType, width: int = 200) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def task_line(name: str, category: str, how: str, *, available: bool = True) -> TaskLine:
+def task_line(name: str, category: str, how: str, where: str = "starter") -> TaskLine:
     return TaskLine(
         name=name,
         category=category,
         takes=["text", "[tgt_lang]"],
         makes=["text"],
         description="Do it.",
-        available=available,
+        available=bool(where),
+        where=where,
         how=how,
     )
 
@@ -154,15 +194,22 @@ def model_line(name: str, size: int | None = 1) -> ModelLine:
 
 def test_tasks_are_grouped_by_category_with_what_runs_them() -> None:
     lines = [
-        task_line("translation", "text", "org/mt (cache)"),
-        task_line("text-to-video", "vision", 'needs the extra "local"', available=False),
+        task_line("translation", "text", "org/mt", "cache"),
+        task_line("text-to-video", "vision", str(MissingExtraError("a model", "local")), ""),
     ]
-    shown = drawn(task_table(TaskList(tasks=lines)))
-    assert shown.index("text") < shown.index("translation") < shown.index("vision")
-    assert "✓ org/mt (cache)" in shown
-    assert '✗ needs the extra "local"' in shown
-    assert "text, [tgt_lang]" in shown
-    assert "1 of 2 task types can be run here." in shown
+    rows = drawn(task_table(TaskList(tasks=lines, notes=["the Hub is down"]))).splitlines()
+    assert [row.split() for row in rows[:-2]] == [
+        ["task", "where", "model"],
+        ["text"],
+        ["✓", "translation", "cache", "org/mt"],
+        ["vision"],
+        ["✗", "text-to-video", "needs", "the", "extra", '"local"'],
+    ]
+    assert rows[-2].startswith("1 of 2 task types can be run here.")
+    assert rows[-1] == "the Hub is down"
+    wide = drawn(task_table(TaskList(tasks=lines), is_wide=True))
+    assert "text, [tgt_lang]" in wide
+    assert 'pip install "langchain-hugginggpt[local]"' in wide
 
 
 def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> None:
@@ -185,7 +232,9 @@ def test_in_a_narrow_terminal_names_can_still_be_copied() -> None:
     models = drawn(
         model_table(ModelList(task=LONG_TASK, models=[model_line(LONG_MODEL)], rejected=rejected)), width=72
     )
-    assert LONG_TASK in drawn(task_table(tasks), width=72)
+    table = drawn(task_table(tasks), width=80)
+    assert LONG_TASK in table
+    assert LONG_MODEL in table
     assert LONG_MODEL in models
     assert f"{LONG_MODEL}-qdrant" in models
 

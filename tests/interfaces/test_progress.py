@@ -98,6 +98,15 @@ def test_a_fallback_is_named_with_the_failure() -> None:
     assert "org/first failed: out of memory" in shown
 
 
+def test_the_only_model_for_a_task_needs_no_reason() -> None:
+    selection = Selection(model="org/one", reason="it is the only model that can do this", chosen_by="only")
+    event = Event(
+        kind="selected", task=CAPTION, result=TaskResult(task=CAPTION, status="ok", selection=selection)
+    )
+    assert str(format_event(event)).endswith("chose org/one")
+    assert "only model" not in tree_after(Event(kind="task", task=CAPTION), event)
+
+
 def test_a_task_is_below_the_last_of_its_dependencies() -> None:
     plan = Plan(
         tasks=[

@@ -25,6 +25,7 @@ from jarvis_agent.testing.http_server import Reply, ReplyServer
 
 REPLIES = {
     "/ok": Reply(body=b"x" * 1000),
+    "/large": Reply(body=b"x" * 655_000),  # arrives in pieces of 64 kB
     "/300": Reply(300),
     "/304": Reply(304),
     "/loop": Reply(302, headers={"Location": "/loop"}),
@@ -70,14 +71,14 @@ def _resolving(monkeypatch: pytest.MonkeyPatch, lookup: Callable[[str], list[str
 
 async def test_a_url_becomes_a_file_or_an_error_that_leaves_none(server: str, tmp_path: Path) -> None:
     target = tmp_path / "x"
-    small = OPEN.model_copy(update={"max_file_bytes": 100})
+    small = OPEN.model_copy(update={"max_file_bytes": 100_000})
     cases: list[tuple[str, Settings, type[Exception], str]] = [
         ("/300", OPEN, InputError, "answered 300"),
         ("/304", OPEN, InputError, "answered 304"),
         ("/gone", OPEN, InputError, "answered 404"),
         ("/loop", OPEN, InputError, "redirects more than"),
         ("/away", OPEN, ForbiddenError, "only http"),
-        ("/ok", small, InputError, "larger than 100 bytes"),
+        ("/large", small, InputError, "larger than 100,000 bytes"),
     ]
     for path, settings, error, message in cases:
         with pytest.raises(error, match=message):
@@ -208,6 +209,8 @@ async def test_a_proxy_gets_the_host_name_and_never_a_private_address(
         await fetch("http://shop.example/a.txt", tmp_path / "x", Settings())
     monkeypatch.setenv("NO_PROXY", "elsewhere.example,.example")
     assert download._proxy_of(httpx.URL("http://shop.example/a.txt")) is None
+    monkeypatch.setenv("HTTPS_PROXY", "secure.example:3128")
+    assert download._proxy_of(httpx.URL("https://a.org/")) == "http://secure.example:3128"
 
 
 Answering = Callable[..., list[httpx.Request]]

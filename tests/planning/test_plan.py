@@ -8,6 +8,7 @@ from langchain_core.tools import tool
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
 
@@ -122,11 +123,12 @@ def test_a_broken_task_has_an_error_and_can_be_repaired():
 
 def test_repaired_tasks_are_matched_by_id_and_then_by_order():
     parser = finished(json.dumps([{"task": "x", "id": i} for i in range(3)] + [draw(3)]))
-    reply = [draw(1, "by id"), draw(3, "not asked for"), {**draw(None, "by order")}]
+    reply = [draw(1, "by id"), draw(3, "not asked for"), draw(9, "with a new id"), draw(None, "without one")]
     tasks = parser.apply_repair(json.dumps(reply))
-    assert [(t.id, t.args["text"]) for t in tasks] == [(0, "by order"), (1, "by id")]
+    texts = [(0, "with a new id"), (1, "by id"), (2, "without one")]
+    assert [(t.id, t.args["text"]) for t in tasks] == texts
     assert parser.tasks[0].args == {"text": "a cat"}
-    assert len(parser.errors) == 1
+    assert parser.errors == []
     parser = finished(json.dumps([draw(0), draw(1, "a dog")])[:-6])
     assert [b.error for b in parser.errors] == ["the text ends in the middle of it"]
     assert [t.id for t in parser.apply_repair(json.dumps(draw(1, "a dog")))] == [1]
@@ -134,11 +136,51 @@ def test_repaired_tasks_are_matched_by_id_and_then_by_order():
 
 def test_a_useless_repair_changes_nothing():
     replies = ["", "no", "[]", "[{", '[{"task": "x", "id": 0}]', '{"a": 1}', "[[[[", '{"task": 1}']
-    for reply in [*replies, json.dumps([look(0, "<resource>-4")])]:
+    cut_off = json.dumps([draw(0, "a cat on a mat")])[:-12]
+    for reply in [*replies, cut_off, json.dumps([look(0, "<resource>-4")])]:
         parser = finished('[{"task": "make-noise", "id": 0}]')
         assert parser.apply_repair(reply) == []
         assert len(parser.errors) == 1, reply
     assert parser.notes[-1].endswith("<resource>-4 cannot be its image: it means no task of the plan")
+
+
+FORMS_OF_THE_PAPER = [
+    ("OCR", {"image": "a.jpg"}, "image-to-text", {"image": "a.jpg", "text": "read"}),
+    ("ocr", {"image": "a.jpg", "text": "READ"}, "image-to-text", {"image": "a.jpg", "text": "READ"}),
+    ("pose-to-image", {"image": "a.jpg", "text": "a zoo"}, "openpose-text-to-image", None),
+    ("Controlnet-sd", {"image": "a.jpg", "text": "canny"}, "canny-control", {"image": "a.jpg"}),
+    ("controlnet-sd-pose", {"image": "a.jpg", "text": "a zoo"}, "openpose-text-to-image", None),
+    ("Controlnet-SD", {"image": "a.jpg", "text": "a dog in depth"}, "depth-text-to-image", None),
+    ("image-to-text", {"image": "a.jpg", "text": "Who is it?"}, "visual-question-answering", None),
+    ("question-answering", {"text": "Who is it?"}, "text-generation", None),
+    (
+        "question-answering",
+        {"text": "I am Ann. Who is it?"},
+        "question-answering",
+        {"text": "Who is it?", "context": "I am Ann."},
+    ),
+    ("tabular-cls", {"text": "data.csv"}, "tabular-classification", {"table": "data.csv"}),
+]
+
+
+def test_calls_in_the_forms_of_the_paper_are_repaired():
+    for name, args, meant, expected in FORMS_OF_THE_PAPER:
+        (found,) = parse(task(name, 0, **args)).tasks
+        assert (found.task, found.args) == (meant, args if expected is None else expected), name
+    (error,) = finished(json.dumps([task("Controlnet-sd", 0, image="a.jpg")])).errors
+    assert "X is one of canny, depth, hed" in error.error
+
+
+def test_the_only_file_of_the_request_is_the_missing_context_or_table():
+    kinds = {"notes.txt": "text", "data.csv": "table"}
+    files = FileNames(kinds, given=frozenset(kinds), others=frozenset(), is_closed=True)
+    for name, arg, file in (
+        ("question-answering", "context", "notes.txt"),
+        ("tabular-cls", "table", "data.csv"),
+    ):
+        parser = StreamingPlanParser(TASKS, files=files)
+        (found,) = parser.feed(json.dumps([task(name, 0, text="Who is it?")]))
+        assert found.args[arg] == file
 
 
 def test_chunks_of_a_plan_add_up():
@@ -167,6 +209,12 @@ def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one
     parser.feed(json.dumps([task("video-classification", 0, video="a.mp4", audio="a.wav")]))
     assert parser.finish() == []
     assert [error.raw["task"] for error in parser.errors] == ["video-classification"]
+
+
+def test_a_name_that_only_resembles_a_task_is_an_error():
+    for name in ("leg-text-to-image", "death-estimator", "objectdetector"):
+        (error,) = finished(json.dumps([task(name, 0, text="a cat", image="a.jpg")])).errors
+        assert f'"{name}" is not an available task; similar ones are ' in error.error
 
 
 WEATHER = TaskSpec(

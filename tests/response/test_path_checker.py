@@ -54,8 +54,11 @@ def test_existing_files_and_quoted_words_pass(tmp_path: Path) -> None:
     (tmp_path / "real.png").touch()
     text = f"see {tmp_path / 'real.png'} in {tmp_path}"
     assert checked(text, made=[EDGES]) == text
-    quoted = ["put it into out.mp3", {"text": ["see report.pdf and a.csv:3 on https://x.org/a.zip."]}]
-    text = "No out.mp3; the page says report.pdf, a.csv:3 and https://x.org/a.zip, as asked."
+    quoted = [
+        "put it into out.mp3, as https://x.org/talk.wav",
+        {"text": ["see report.pdf and a.csv:3 on https://x.org/a.zip."]},
+    ]
+    text = "No out.mp3 or https://x.org/talk.wav; report.pdf, a.csv:3 and https://x.org/a.zip, as asked."
     assert checked(text, made=[SPEECH], quoted=quoted) == text
 
 
@@ -71,6 +74,8 @@ def test_a_wrong_path_is_replaced_by_the_file_that_it_means() -> None:
     same_name += ["sandbox:/mnt/speech.wav", r"C:\Users\me\speech.wav", "https://files.example/speech.wav"]
     for wrong in [*same_name, "/tmp/output.wav", "audio.WAV", "path/to/audio.mp3"]:
         assert checked(f"It is in {wrong}!", made=[SPEECH, EDGES]) == f"It is in {SPEECH.path}!"
+    talk = Resource(kind="audio", path=Path("/home/me/talk.mp3"))  # its name counts more than its kind
+    assert checked("see /tmp/talk.mp3", made=[SPEECH], known=[talk]) == "see /home/me/talk.mp3"
     one, two = (Resource(kind="image", path=Path(f"/outputs/{n}/a.png")) for n in (1, 2))
     assert checked("see 2/a.png", made=[one, two]) == "see /outputs/2/a.png"
 

@@ -106,11 +106,13 @@ class TestReport:
     async def test_answers_first_then_how_then_failures(self) -> None:
         assert await answer(template_responder()) == REPORT
 
-    async def test_without_a_language_model_it_ends_with_how_to_configure_one(self) -> None:
-        report, _, note = (await answer(template_responder(model_missing=True))).rpartition("\n\n")
+    async def test_without_a_language_model_the_first_one_ends_with_how_to_configure_one(self) -> None:
+        responder = template_responder(model_missing=True)
+        report, _, note = (await answer(responder)).rpartition("\n\n")
         assert report == REPORT
         assert "OPENAI_API_KEY" in note
         assert "\n" not in note
+        assert await answer(responder) == REPORT
 
     async def test_it_is_in_chinese_for_a_chinese_request(self) -> None:
         text = await answer(template_responder(model_missing=True), "请读出 page.png 中的文字")

@@ -38,6 +38,12 @@ READ = [
     ("读一下图片 example.jpg", "example.jpg"),
     ("a.jpg 上写着什么？", "a.jpg"),
     ("识别 a.jpg 中的文字", "a.jpg"),
+    ("Lies mir den Text aus page.png vor.", "page.png"),
+    ("Lis-moi le texte de page.png", "page.png"),
+    ("Léeme el texto de page.png", "page.png"),
+    ("Прочитай текст на page.png", "page.png"),
+    ("page.png のテキストを読んで", "page.png"),
+    ("Read the text in page.png and summarise it", "page.png"),
 ]
 DESCRIBE = [
     ("In e2.jpg, what's the animal and what's it doing?", "e2.jpg"),
@@ -59,12 +65,14 @@ DESCRIBE = [
     ("请描述 a.jpg 并朗读出来", "a.jpg"),
     ("用文字描述 a.jpg", "a.jpg"),
     ("图里有什么动物 a.jpg", "a.jpg"),
+    ("Describe example2.jpg in a sentence and read the text in it.", "example2.jpg"),
+    ("Beschreibe cat.jpg und lies es vor", "cat.jpg"),
 ]
 
 
-def hinted(request: str, image: Any, *files: str) -> dict[str, Any]:
+def hinted(request: str, image: Any, *files: str, **args: Any) -> dict[str, Any]:
     context = RunContext(request=request, files=tuple(Resource(kind="image", name=name) for name in files))
-    return task_hints(Task(task="image-to-text", id=0, args={"image": image}), context)
+    return task_hints(Task(task="image-to-text", id=0, args={"image": image, **args}), context)
 
 
 def test_the_request_decides_between_text_and_description() -> None:
@@ -74,6 +82,19 @@ def test_the_request_decides_between_text_and_description() -> None:
     asked += [(whole, image, True) for image in (None, ["a.png", "b.png"], {"path": "a.png"})]
     wrong = [(request, image) for request, image, ocr in asked if hinted(request, image) != {"ocr": ocr}]
     assert wrong == []
+
+
+def test_the_argument_of_the_task_takes_precedence_over_the_request() -> None:
+    """Each task decides for itself; "read" is not translated."""
+    texts = {
+        "read": True,
+        " READ ": True,
+        "read the text": True,
+        "a caption": False,
+        "What does it say?": False,
+    }
+    for request in ("", "Describe a.png", "Lies mir den Text vor", "读一下图片"):
+        assert {text: hinted(request, "a.png", text=text)["ocr"] for text in texts} == texts
 
 
 def test_without_a_request_and_for_other_tasks_there_are_no_hints() -> None:

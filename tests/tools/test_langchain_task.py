@@ -137,6 +137,29 @@ async def test_the_files_of_a_result_are_kept_unless_one_is_broken(tmp_path: Pat
         assert (result.status, kinds, len(files(tmp_path / str(number)))) == expected, second
 
 
+async def test_a_file_written_after_its_task_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = base64.b64encode(picture(tmp_path / "x.png").read_bytes()).decode()
+    release, write = threading.Event(), Path.write_bytes
+
+    @tool
+    async def draw(text: str) -> list[Any]:
+        """Draw an image."""
+        return [image_block(data)]
+
+    def write_late(path: Path, content: bytes) -> int:
+        release.wait(20)
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write_late)
+    result = await result_of(draw, tmp_path, task_timeout=0.3)
+    assert "JARVIS_TASK_TIMEOUT" in (result.error or "")
+    release.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert not files(tmp_path)
+
+
 async def test_a_file_that_is_too_large_is_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,7 @@ def _control(name: str, what: str, *aliases: str) -> tuple[TaskSpec, TaskSpec]:
             f"Make a new image from a text and the {what} of another image.",
             (Arg("text", "text", description="the prompt"), Arg("image", "image", description=f"the {what}")),
             ("image",),
-            (f"{name}-to-image", *(f"{a}-text-to-image" for a in aliases)),
+            (f"{name}-to-image", *(f"{a}{end}" for a in aliases for end in ("-text-to-image", "-to-image"))),
             listing=(("filter", "controlnet"), ("search", name)),
         ),
     )

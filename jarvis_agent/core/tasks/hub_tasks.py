@@ -63,7 +63,7 @@ unconditional-image-generation | -> image
     Make an image of the kind that a model was trained on, without any input.
 text-to-image | prompt -> image
     Make an image from a text.
-image-to-text | image, read? -> text | image-captioning, captioning, ocr
+image-to-text | image, read? -> text | image-captioning, captioning, ocr, optical-character-recognition
     Describe an image in a sentence, or read the text printed in it.
 image-to-image | image, change?, mask? -> image
     Change an image, following a text if one is given.

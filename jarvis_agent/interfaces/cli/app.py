@@ -11,14 +11,15 @@ Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
 
-from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
+from jarvis_agent.interfaces.cli.command_group import FAILED, USAGE_ERROR, DefaultCommandGroup, fail
 from jarvis_agent.interfaces.cli.evaluate import eval_app
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="BaseModel")
 
-FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
-
-_LATER = ("ui", "mcp")
-"""Commands that are not available yet. Their names are not taken as requests."""
-
 _EPILOG = """\b
 Examples:
   jarvis "Transcribe speech.wav"
@@ -44,45 +40,8 @@ Examples:
   jarvis -- tasks              "tasks" as a request, not as a command"""
 
 
-class _DefaultCommandGroup(TyperGroup):
-    """A command group with a default command: `jarvis "request" --json`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command before what is not a command, and --debug first, wherever it stands."""
-        end = args.index("--") if "--" in args else len(args)
-        shared = [arg for arg in args[:end] if arg == "--debug"]
-        args = [arg for arg in args[:end] if arg != "--debug"] + args[end:]
-        if args and args[0] not in {*self.commands, "--help", "-h", "--version"}:
-            self._reject_command_name(args)
-            args = ["ask", *args]
-        return super().parse_args(ctx, [*shared, *args])
-
-    def _reject_command_name(self, args: list[str]) -> None:
-        """Fail at a later command, a misspelt one, or one that stands after its options."""
-        from difflib import get_close_matches
-
-        if args[0] in _LATER:
-            _fail(f'"jarvis {args[0]}" is not available yet; as a request: jarvis -- "…"', USAGE_ERROR)
-        words = [arg for arg in args if not arg.startswith("-")]
-        if args[0] != "--" and len(words) == 1:
-            for close in get_close_matches(words[0], self.commands, n=1, cutoff=0.75):
-                advice = f'did you mean "jarvis {close} …"? As a request: jarvis -- "{words[0]}"'
-                _fail(f'"{words[0]}" is not a request; {advice}', USAGE_ERROR)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command. A JarvisError becomes one line on stderr and an exit code."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-        except JarvisError as error:
-            if ctx.params.get("debug"):
-                raise
-            _fail(str(error), USAGE_ERROR if isinstance(error, ConfigError | InputError) else FAILED)
-
-
 app = typer.Typer(
-    cls=_DefaultCommandGroup,
+    cls=DefaultCommandGroup,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -158,12 +117,12 @@ def ask(
 ) -> None:
     """Run a request: the default command."""
     if approve and not sys.stdin.isatty():
-        _fail("--approve needs a terminal to ask in; leave it out", USAGE_ERROR)
+        fail("--approve needs a terminal to ask in; leave it out", USAGE_ERROR)
     request = (sys.stdin.read() if words == ["-"] else " ".join(words or [])).strip()
     if not request and resume is None:
-        _fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
+        fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
-        _fail("--resume needs a name for the run", USAGE_ERROR)
+        fail("--resume needs a name for the run", USAGE_ERROR)
     agent: Any = _agent(model, _settings(policy, out))
     from jarvis_agent.interfaces.cli import ask as terminal
 
@@ -185,11 +144,22 @@ def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
 
 
 @app.command()
-def tasks(as_json: AsJson = False) -> None:
-    """List the task types and the models that can run them here."""
+def tasks(
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Only this task type.")] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Show all columns.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the task types and what can run them here."""
     from jarvis_agent.interfaces.cli import listing
+    from jarvis_agent.interfaces.cli.probes import check_hub
 
-    _print(_ask_registry(listing.list_tasks), listing.task_table, as_json)
+    hub = check_hub(settings := _settings())
+    if hub.state != "ok":
+        settings = settings.model_copy(update={"offline": True})
+    found = _ask_registry(lambda registry: listing.list_tasks(registry, task), settings)
+    notes = [] if hub.state == "ok" else [f"{hub.name}: {hub.found}"]
+    table = listing.task_details if task else partial(listing.task_table, is_wide=wide)
+    _print(found.model_copy(update={"notes": notes}), table, as_json)
 
 
 @app.command()
@@ -201,7 +171,7 @@ def models(
     """List the candidate models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    found = _ask_registry(lambda registry: listing.list_models(task, registry), policy)
+    found = _ask_registry(lambda registry: listing.list_models(task, registry), _settings(policy))
     _print(found, listing.model_table, as_json)
 
 
@@ -229,7 +199,7 @@ def serve(
     try:
         run_server(_agent(model, _settings(policy, out)), host, port)
     except SystemExit:  # uvicorn exits after logging why it could not start.
-        _fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
+        fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 
 
 def main() -> None:
@@ -259,14 +229,14 @@ def _set_up_output(debug: bool) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
-def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], policy: str | None = None) -> T:
+def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settings) -> T:
     import asyncio
     from contextlib import aclosing
 
     from jarvis_agent.selection.model_registry import ModelRegistry
 
     async def run() -> T:
-        async with aclosing(ModelRegistry(_settings(policy))) as registry:
+        async with aclosing(ModelRegistry(settings)) as registry:
             return await ask(registry)
 
     return asyncio.run(run())
@@ -278,19 +248,14 @@ def _print(listing: T, table: Callable[[T], RenderableType], as_json: bool) -> N
     if as_json:
         echo_json(listing)
     else:
-        make_console().print(table(listing))
+        with (console := make_console()).capture() as drawn:
+            console.print(table(listing))
+        typer.echo(re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE), nl=False)
 
 
 def _exit_unless(succeeded: bool) -> None:
     if not succeeded:
         raise typer.Exit(FAILED)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    from jarvis_agent.core.text import clean
-
-    typer.echo(f"jarvis: {' '.join(clean(message).split())}", err=True)
-    raise typer.Exit(code)
 
 
 def _settings(policy: str | None = None, out: str | None = None) -> Settings:

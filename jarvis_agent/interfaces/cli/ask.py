@@ -25,6 +25,7 @@ from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.text import clean
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.cli.answer import AnswerPrinter, relative_paths
 from jarvis_agent.interfaces.cli.progress import (
     RunProgress,
     echo_json,
@@ -89,6 +90,7 @@ def _event_loop(agent: Agent) -> Iterator[asyncio.Runner]:
 async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
     """Run one request, print its progress and its outcome, and return the Run."""
     progress, run = RunProgress(), Run()
+    printer = AnswerPrinter(make_console(), is_markdown=agent.model_name is not None)
     events = agent.events(request, config)
     try:
         async with aclosing(events):
@@ -97,12 +99,16 @@ async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: b
                     progress.update(event)
                     show(event)
                     if event.kind == "token" and not as_json:
-                        typer.echo(clean(event.text), nl=False)
+                        printer.feed(event.text)
                     run = event.run or run
     except (asyncio.CancelledError, KeyboardInterrupt):
+        printer.close()
         _print_interrupted(progress.run, as_json=as_json)
         raise
-    _print_run(run, progress.answer, as_json=as_json)
+    if as_json:
+        echo_json(run)
+    else:
+        _print_rest(run, progress.answer, printer)
     return run
 
 
@@ -125,7 +131,10 @@ def _displayed(progress: RunProgress) -> Iterator[Callable[[Event], None]]:
 
         def pause(event: Event) -> None:
             """Stop redrawing while the answer is printed, or a question after a note."""
-            if event.kind in ("token", "note"):
+            if event.kind == "token" and live.is_started:
+                live.stop()
+                console.print()
+            elif event.kind in ("token", "note"):
                 live.stop()
             elif event.kind != "done":
                 live.start()
@@ -133,25 +142,20 @@ def _displayed(progress: RunProgress) -> Iterator[Callable[[Event], None]]:
         yield pause
 
 
-def _print_run(run: Run, streamed: str, *, as_json: bool) -> None:
+def _print_rest(run: Run, streamed: str, printer: AnswerPrinter) -> None:
     """Print the part of the answer that was not streamed, and the files that it does not name."""
-    if as_json:
-        echo_json(run)
-        return
-    rest = run.answer.removeprefix(streamed) if run.answer.startswith(streamed) else f"\n{run.answer}"
-    typer.echo(clean(rest))
+    printer.feed(run.answer.removeprefix(streamed) if run.answer.startswith(streamed) else f"\n{run.answer}")
+    printer.close()
     for path in unmentioned_files(run):
-        typer.echo(f"file: {clean(path)}")
+        typer.echo(f"file: {relative_paths(clean(path))}")
 
 
 def _print_interrupted(run: Run, *, as_json: bool) -> None:
     if as_json:
         echo_json(run)
         return
-    if run.answer:
-        typer.echo()  # Ends the line of the unfinished answer.
-    elif finished := finished_work(run):
-        typer.echo(finished)
+    if not run.answer and (finished := finished_work(run)):
+        typer.echo(relative_paths(finished))
     typer.echo("Interrupted.", err=True)
 
 
@@ -175,7 +179,9 @@ def chat(agent: Agent) -> bool:
             elif line:
                 run = _chat_turn(runner, agent, line, thread)
                 outcomes.append(answered(line, run))
-                files += [clean(str(file.path)) for file in run.resources if file.path is not None]
+                files += [
+                    relative_paths(clean(str(file.path))) for file in run.resources if file.path is not None
+                ]
     return any(outcomes) or not outcomes
 
 

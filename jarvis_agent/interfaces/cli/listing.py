@@ -1,11 +1,13 @@
 """`jarvis tasks` and `jarvis models TASK`: what can be run here, as data and as tables.
 
 console.print(task_table(await list_tasks(registry)))
+console.print(task_details(await list_tasks(registry, "translation")))
 console.print(model_table(await list_models("object-detection", registry)))
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 from pydantic import Field
@@ -22,12 +24,17 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.selection.model_registry import ModelRegistry
 
-_COPIED_COLUMNS = {"task", "model"}
+_EXTRA = re.compile(r'.*needs the extra "([\w-]+)".*')
+_COPIED_COLUMNS = {"task", "where", "model"}
 """Columns that are not wrapped in a narrow terminal, so that their words can be copied."""
 
 
 class TaskLine(Frozen):
-    """A task type. `how` names what runs it, or says why nothing does."""
+    """A task type, and what would run it.
+
+    `where` is the source of a model on this machine, "Hub" for one that is downloaded when needed, or
+    "hosted"; "" if nothing runs the task. `how` is the model's id, or says why there is none.
+    """
 
     name: str
     category: str
@@ -35,13 +42,15 @@ class TaskLine(Frozen):
     makes: list[str]
     description: str
     available: bool
+    where: str
     how: str
 
 
 class TaskList(Frozen):
-    """Every task type."""
+    """Task types, and notes on what limits them."""
 
     tasks: list[TaskLine]
+    notes: list[str] = Field(default_factory=list)
 
 
 class ModelLine(Frozen):
@@ -65,22 +74,29 @@ class ModelList(Frozen):
     notes: list[str] = Field(default_factory=list)
 
 
-async def list_tasks(registry: ModelRegistry) -> TaskList:
-    """Return every task type with what would run it. Nothing is loaded or downloaded."""
+async def list_tasks(registry: ModelRegistry, name: str | None = None) -> TaskList:
+    """Return every task type, or one, with what would run it. Nothing is loaded or downloaded.
+
+    Raises:
+        ConfigError: there is no such task; the message suggests similar names.
+    """
+    specs = TASKS.values() if name is None else [known_task(name)]
     available = await registry.available_tasks()
-    lines = [
-        TaskLine(
-            name=spec.name,
-            category=spec.category,
-            takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
-            makes=list(spec.outputs),
-            description=spec.description,
-            available=spec.name in available,
-            how=await _how(registry, spec, spec.name in available),
-        )
-        for spec in TASKS.values()
-    ]
-    return TaskList(tasks=lines)
+    return TaskList(tasks=[await _task_line(registry, spec, spec.name in available) for spec in specs])
+
+
+async def _task_line(registry: ModelRegistry, spec: TaskSpec, available: bool) -> TaskLine:
+    where, how = await _how(registry, spec, available)
+    return TaskLine(
+        name=spec.name,
+        category=spec.category,
+        takes=[arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs],
+        makes=list(spec.outputs),
+        description=spec.description,
+        available=available,
+        where=where,
+        how=how,
+    )
 
 
 async def list_models(name: str, registry: ModelRegistry) -> ModelList:
@@ -103,23 +119,23 @@ async def list_models(name: str, registry: ModelRegistry) -> ModelList:
     )
 
 
-async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> str:
-    """The local model for a task; otherwise where one would come from, or why there is none."""
+async def _how(registry: ModelRegistry, spec: TaskSpec, available: bool) -> tuple[str, str]:
+    """Where the task's model is and its id; otherwise where one would come from, or why there is none."""
     reasons: list[str] = []
     for candidate in await _local_candidates(registry, spec):
         answers = _answers(registry, candidate, spec)
         if None in answers.values():
-            return f"{candidate.id} ({candidate.source})"
+            return candidate.source, candidate.id
         reasons += filter(None, answers.values())
+    of_hub = Candidate(id="a model of the Hub", task=spec.name, source="hub", providers=("any",))
+    answers = _answers(registry, of_hub, spec)
     if available:
-        return "a model of the Hub"
-    if reasons:
-        return reasons[0]
-    if registry.settings.offline:
-        return "no model is installed, and the Hub is not used"
-    answers = _answers(registry, Candidate(id="a model of the Hub", task=spec.name), spec)
-    missing = (reason for reason in answers.values() if reason and "pip install" in reason)
-    return next(missing, "no backend here runs it")
+        here = any(registry.backends[name].local for name, reason in answers.items() if reason is None)
+        return ("Hub", "downloaded when needed") if here else ("hosted", "a model of the Hub")
+    if not reasons and registry.settings.offline:
+        reasons = ["no model installed, Hub not available"]
+    reasons += [reason for reason in answers.values() if reason and "pip install" in reason]
+    return "", next(iter(reasons), "no backend here runs it")
 
 
 async def _local_candidates(registry: ModelRegistry, spec: TaskSpec) -> list[Candidate]:
@@ -144,18 +160,41 @@ def _model(registry: ModelRegistry, candidate: Candidate, spec: TaskSpec) -> Mod
     return ModelLine(**candidate.model_dump(include=set(ModelLine.model_fields)), runs_on=next(able, ""))
 
 
-def task_table(listing: TaskList) -> RenderableType:
-    """Return the task types, one table per category."""
-    tables: dict[str, Table] = {}
+def task_table(listing: TaskList, *, is_wide: bool = False) -> RenderableType:
+    """Return the task types by category, in 80 columns, or with all that is known about them."""
+    table = _table("", "task", *(("takes", "makes", "description") if is_wide else ()), "where", "model")
+    table.padding = (0, 1, 0, 0)
+    category = ""
     for line in listing.tasks:
-        table = tables.setdefault(
-            line.category, _table(line.category, "task", "takes", "makes", "description", "runs here")
-        )
+        if line.category != category:
+            category = line.category
+            table.add_row(Text(shorten(category, 30), "bold"))
         mark = Text("✓ " if line.available else "✗ ", "green" if line.available else "red")
-        cells = (line.name, ", ".join(line.takes), ", ".join(line.makes), line.description)
-        table.add_row(*map(_cell, cells), mark + _cell(line.how))
+        about = (", ".join(line.takes), ", ".join(line.makes), line.description) if is_wide else ()
+        how = line.how if is_wide else _EXTRA.sub(r'needs the extra "\1"', line.how)
+        table.add_row(mark + _cell(line.name), *map(_cell, (*about, line.where, how)))
     count = sum(line.available for line in listing.tasks)
-    return Group(*tables.values(), Text(f"{count} of {len(listing.tasks)} task types can be run here."))
+    more = "" if is_wide else " `jarvis tasks TASK` and `jarvis tasks --wide` say more."
+    notes = (Text(shorten(note, 300)) for note in listing.notes)
+    return Group(table, Text(f"{count} of {len(listing.tasks)} task types can be run here.{more}"), *notes)
+
+
+def task_details(listing: TaskList) -> RenderableType:
+    """Return what is known about each of a few task types."""
+    table = Table.grid(padding=(0, 2))
+    for line in listing.tasks:
+        how = f"{line.how} ({line.where})" if line.available else f"no: {line.how}"
+        rows = {
+            "task": line.name,
+            "does": line.description,
+            "takes": ", ".join(line.takes),
+            "makes": ", ".join(line.makes),
+            "runs here": how,
+            "candidates": f"jarvis models {line.name}",
+        }
+        for name, text in rows.items():
+            table.add_row(Text(name, "dim"), _cell(text))
+    return Group(table, *(Text(shorten(note, 300)) for note in listing.notes))
 
 
 def model_table(listing: ModelList) -> RenderableType:
@@ -175,7 +214,7 @@ def model_table(listing: ModelList) -> RenderableType:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=_cell(title), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=_cell(title) if title else None, title_justify="left", box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in _COPIED_COLUMNS, header_style="dim")
     return table

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import typer
 from pydantic import BaseModel
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
@@ -30,8 +31,8 @@ from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.planning.plan import Plan
 
-PIPE_WIDTH = 160
-"""Columns of output to a pipe or file."""
+PIPE_WIDTH = 10_000
+"""Columns of output to a pipe or file, so that no line is wrapped."""
 
 State = Literal["planned", "selecting", "waiting", "loading", "running", "ok", "failed", "skipped"]
 
@@ -150,16 +151,14 @@ def _tree(rows: Sequence[TaskProgress], now: float) -> Tree:
     return tree
 
 
-def _label(row: TaskProgress, now: float) -> Text:
+def _label(row: TaskProgress, now: float) -> RenderableType:
     icon, style = _STYLES[row.state]
     label = Text.assemble((f"{icon} {_name(row.task)}", style))
     label.append(_after(row.task, "  after "), "dim")
     if row.state != "planned":
         label.append(f"  {row.state}{_duration(row, now)}", style)
     label.append(f"  {_arguments(row.task)}", "dim")
-    for line in _details(row):
-        label.append(f"\n  {line}", "dim")
-    return label
+    return Group(label, *(Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in _details(row)))
 
 
 def _name(task: Task) -> str:
@@ -187,8 +186,9 @@ def _details(row: TaskProgress) -> Iterator[str]:
 
 
 def _choice(used: str | None, selection: Selection) -> str:
-    """The chosen model with the reason; a fallback that ran instead is named first."""
-    chosen = f"{shorten(selection.model, 80)}: {shorten(selection.reason, 160)}"
+    """The chosen model with the reason, if there were others; a fallback that ran instead is named first."""
+    reason = "" if selection.chosen_by == "only" else f": {shorten(selection.reason, 160)}"
+    chosen = shorten(selection.model, 80) + reason
     return chosen if used in (None, selection.model) else f"{shorten(str(used), 80)}, in place of {chosen}"
 
 

@@ -21,6 +21,7 @@ from jarvis_agent.planning.offline.phrases import bank_name, clause_class, wordi
 from jarvis_agent.planning.offline.sources import DETECTOR, FINDER, SPEAKER, StepInputs
 from jarvis_agent.planning.offline.text_arguments import TextArguments
 from jarvis_agent.planning.offline.tool_arguments import tool_argument
+from jarvis_agent.planning.reading import asks_for_text
 
 _NOUNS: Mapping[str, str] = {"image": "an image", "audio": "an audio file", "data": "a list of labels"}
 SOUND, JOIN, COMPOSER = "extract-audio", "combine-video-audio", "text-to-audio"
@@ -39,6 +40,8 @@ def add_task(
         PlanError: an argument is missing, or the plan is full; nothing has been added then.
     """
     planned, known, left_out = len(linker.tasks), len(linker.discourse.things), linker.left_out
+    reads = asks_for_text(masked.restored(step.text))
+    linker.reads = reads if reads or spec.name == "image-to-text" else None
     supply = StepInputs(step, text_after, masked, linker)
     try:
         args = SlotFiller(spec, supply).args()

@@ -28,12 +28,14 @@ class PlanLinker:
         tasks: the tasks so far, each after its dependencies.
         left_out: the number of tasks beyond the limit of a plan.
         discourse: what the request has mentioned so far.
+        reads: whether an image-to-text task of the step reads text; None: as one before on the same image.
         offered: the task types that may be used, by their name in the phrase bank, else their own.
     """
 
     def __init__(self, masked: MaskedText, request: PlanRequest, specs: Mapping[str, TaskSpec]) -> None:
         self.tasks: list[Task] = []
         self.left_out = 0
+        self.reads: bool | None = None
         self.discourse = Discourse(masked, request)
         self.offered: Mapping[str, TaskSpec] = {bank_name(s) or s.name: s for s in specs.values()}
 
@@ -51,6 +53,8 @@ class PlanLinker:
         Raises:
             PlanError: the plan is full.
         """
+        if spec.name == "image-to-text" and self.reads:
+            args = {**args, "text": ["read"]}
         runs = max((len(values) for values in args.values()), default=1)
         found = [self._task(spec.name, _nth(args, number)) for number in range(runs)]
         references = [reference for reference in found if reference is not None]
@@ -63,8 +67,9 @@ class PlanLinker:
 
     def _task(self, name: str, args: dict[str, Any]) -> str | None:
         """The reference to a task with these arguments; None if it is new and the plan is full."""
+        equal = [args, {**args, "text": "read"}] if self.reads is None else [args]
         for task in self.tasks:
-            if (task.task, task.args) == (name, args):
+            if task.task == name and task.args in equal:
                 return ref(task.id)
         number = len(self.tasks)
         if number == MAX_TASKS:

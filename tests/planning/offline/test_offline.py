@@ -208,3 +208,16 @@ def test_every_pattern_is_used_and_every_used_pattern_is_there() -> None:
     parts = set(re.findall(r"<([A-Z_]+)>", text)) | set(re.findall(r"\"\w+\.([A-Z_]+)\"", code)) | {"VERBS"}
     assert used <= entries
     assert not entries - used - parts
+
+
+def test_a_task_reads_the_text_of_an_image_where_its_own_step_asks_for_it() -> None:
+    read, described = {"image": "page.png", "text": "read"}, {"image": "page.png"}
+    for request, *expected in (
+        ("Read the text in page.png and describe the picture.", read, described),
+        ("What does page.png say? Also describe it.", read, described),
+        ("Translate the text in page.png into French", read),
+        ("Read page.png aloud and summarise page.png", read),
+        ("识别 page.png 中的文字", read),
+        ("Describe page.png and read the description aloud", described),
+    ):
+        assert [args for name, args in graph(plan(request)) if name == "image-to-text"] == expected, request
