@@ -28,7 +28,7 @@ _MAX_WORDS = 200
 
 _COMMON = {
     "en": "the and for with that this from are was were has have had its his her you your not can could "
-    "will would there here which what who how into than then also but one it is in of on at to by an as be",
+    "will would there here which what who how into than then also but one it is in of on at to by an as no",
     "de": "der die das und ist ein eine einen einem einer mit von den dem des auf für im nicht sich es ich",
     "fr": "le la les des est une un et dans avec pour sur qui que au du en ce cette il elle je vous sont",
     "es": "el los las una es y en con por para que del se su al como está son lo",
