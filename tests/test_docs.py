@@ -29,9 +29,10 @@ import mcp.client.stdio  # noqa: F401  it keeps sys.stderr at its import, and py
 import pytest
 from doc_blocks import Block, Command, blocks_of, commands_of, expected_outputs, is_printed
 from doubles.openai_server import OpenAIDouble, ToolUse
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from small_agents import Row, plan
 
-from jarvis_agent import JarvisAgent, RegisteredSource, Settings
+from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
@@ -287,6 +288,15 @@ def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
     if page.parent == DOCS and page.name != "tasks.md":
         roots = (ROOT, ROOT / "jarvis_agent")
         assert not [file for file in files if not any((root / file).exists() for root in roots)]
+
+
+def test_the_documented_cost_of_all_tools_is_about_right() -> None:
+    """A token is about four characters of a schema."""
+    schemas = [json.dumps(convert_to_openai_tool(tool)) for tool in hf_tools(sources=[], backends=[])]
+    estimate = sum(map(len, schemas)) / 4
+    for page in (TEXT, (DOCS / "agent.md").read_text(encoding="utf-8")):
+        (stated,) = re.findall(r"about\s([\d,]+)\s+tokens", page)
+        assert 0.85 < estimate / int(stated.replace(",", "")) < 1.15
 
 
 def test_the_readme_and_its_pictures_are_small() -> None:

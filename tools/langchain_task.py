@@ -15,35 +15,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import io
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
 
 from jarvis_agent.core.concurrency import start_daemon_thread
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import BadInputError, ExpertError
 from jarvis_agent.core.redaction import redact
 from jarvis_agent.core.tasks.from_tool import spec_of
-from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.attempt_files import AttemptFiles
 from jarvis_agent.execution.inputs import TaskCall
 from jarvis_agent.media.detect import detect_media_type, detect_suffix
 from jarvis_agent.media.run_directory import disk_errors
+from jarvis_agent.tools.content import json_output, media_blocks, with_content_blocks
 from jarvis_agent.tools.injection import injected_arguments
 
 MAX_ABANDONED_CALLS = 64
 """Cancelled calls of a tool that still run. At this number the tool is not called."""
-
-_MCP_BLOCKS = ("text", "image", "audio", "resource", "resource_link")
 
 
 class LangChainTask:
@@ -52,6 +47,7 @@ class LangChainTask:
     def __init__(self, tool: BaseTool) -> None:
         self.tool = tool
         self.spec = spec_of(tool)
+        self._runnable = with_content_blocks(tool)
         self._abandoned: set[Future[Any]] = set()
 
     async def select(self, task: Task, context: RunContext) -> Selection | None:
@@ -71,6 +67,8 @@ class LangChainTask:
         tool_call = {"type": "tool_call", "id": str(call.task.id), "name": self.tool.name, "args": args}
         try:
             reply = await self._invoke(tool_call, call.context.config)
+        except ToolException as error:
+            return TaskResult(task=call.task, status="failed", error=redact(str(error)))
         except ValidationError as error:
             if error.title != self.tool.get_input_schema().__name__:  # raised by the tool itself
                 raise
@@ -79,24 +77,24 @@ class LangChainTask:
             reply = ToolMessage(content=str(reply), tool_call_id=str(call.task.id))
         if reply.status == "error":
             return TaskResult(task=call.task, status="failed", error=redact(str(reply.text)))
-        media = _media_blocks(reply.artifact)
-        output = to_jsonable_python(_plain(reply.artifact), fallback=str) if not media else None
-        if output is None:
-            output = _parsed(str(reply.text))
-        resources = await _resources([*reply.content_blocks, *media], call)
+        blocks: list[Any] = [*reply.content_blocks, *media_blocks(reply.artifact)]
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+        output = json_output(reply, text)
+        resources = [Resource(kind="text", text=text)] if text else []
+        resources += await _resources([block for block in blocks if block["type"] != "text"], call)
         if isinstance(output, dict | list):
             resources.append(Resource(kind="data", data=output))
         return TaskResult(task=call.task, status="ok", resources=resources, output=output)
 
     async def _invoke(self, tool_call: Any, config: Any) -> Any:
         if not _is_sync(self.tool):
-            return await self.tool.ainvoke(tool_call, config=config)
+            return await self._runnable.ainvoke(tool_call, config=config)
         if len(self._abandoned) >= MAX_ABANDONED_CALLS:
             raise ExpertError(
                 f"{self.tool.name} is busy: {len(self._abandoned)} cancelled calls of it still run; "
                 "give the tool a timeout of its own"
             )
-        done = start_daemon_thread(self.tool.invoke, tool_call, config)
+        done = start_daemon_thread(self._runnable.invoke, tool_call, config)
         try:
             return await asyncio.wrap_future(done)
         except asyncio.CancelledError:
@@ -126,42 +124,6 @@ def _invalid_arguments(error: ValidationError) -> str:
     return "; ".join(list(found.values())[:3])
 
 
-def _plain(artifact: Any) -> Any:
-    """An artifact as it is; of an MCP tool, its structured content, unless that repeats content blocks."""
-    if not (isinstance(artifact, Mapping) and artifact.keys() == {"structured_content"}):
-        return artifact
-    content = artifact["structured_content"]
-    if isinstance(content, Mapping) and content.keys() == {"result"}:  # the MCP SDK wraps what is no object
-        content = content["result"]
-    first = content[0] if isinstance(content, list) and content else content
-    return None if isinstance(first, Mapping) and first.get("type") in _MCP_BLOCKS else content
-
-
-def _parsed(text: str) -> Any:
-    """The dict or list in a text, else the text. LangChain turns what a tool returns into JSON."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _media_blocks(artifact: Any) -> list[Mapping[str, Any]]:
-    """The images, audio and videos of an artifact: content blocks, or PIL images."""
-    from PIL import Image
-
-    if isinstance(artifact, list | tuple):
-        return [block for item in artifact for block in _media_blocks(item)]
-    if isinstance(artifact, Mapping) and artifact.get("type") in MEDIA and "base64" in artifact:
-        return [artifact]
-    if isinstance(artifact, Image.Image):
-        png = io.BytesIO()
-        artifact.save(png, "PNG")
-        return [{"type": "image", "base64": base64.b64encode(png.getvalue()).decode()}]
-    return []
-
-
 async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> list[Resource]:
     """Content blocks as resources. If one is invalid, the files of all are deleted."""
     files = AttemptFiles(call.new_path)
@@ -181,10 +143,9 @@ async def _resources(blocks: Sequence[Mapping[str, Any]], call: TaskCall) -> lis
 
 
 def _resource(block: Mapping[str, Any], call: TaskCall, files: AttemptFiles) -> Resource | None:
-    """A content block as a resource: its file, its text, or the URL of a file elsewhere."""
+    """A content block as a resource: its file, or the URL of a file elsewhere as a text."""
     if "base64" not in block:
-        text = block.get("text") or block.get("url")
-        return Resource(kind="text", text=str(text)) if text else None
+        return Resource(kind="text", text=str(block["url"])) if block.get("url") else None
     content = _decode(block["base64"], f"a file of {call.task.task}", call.settings.max_file_bytes)
     path = files.new_path(detect_suffix(content, block.get("mime_type")))
     with disk_errors(f"a file of {call.task.task}"):

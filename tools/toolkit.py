@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -16,6 +17,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
+from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.sync import run_sync
 from jarvis_agent.core.tasks.registry import TASKS, known_task
@@ -36,7 +38,7 @@ def hf_tools(
     sources: Iterable[ModelSource] | None = None,
     backends: Iterable[Backend | Factory] | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
-    files: Sequence[str] = (),
+    files: str | PurePath | Sequence[str | PurePath] = (),
 ) -> list[BaseTool]:
     """One LangChain tool for each task type of the Hub; they share their models.
 
@@ -47,13 +49,17 @@ def hf_tools(
         models: pinned experts by task, `{"object-detection": "facebook/detr-resnet-50@revision"}`.
         sources, backends: instead of those that the settings give.
         settings: a dict of some is enough; None: from the environment.
-        files: files that the tools may read, beside the working directory and `settings.allowed_dirs`.
+        files: paths or URLs that the tools may read, beside the working directory and
+            `settings.allowed_dirs`; a single one needs no list.
 
     Raises:
-        ConfigError: an unknown task name.
+        ConfigError: an unknown task name, an invalid setting, or a file that is no path.
     """
     specs = [known_task(name) for name in tasks] if tasks is not None else list(TASKS.values())
     settings = read_settings(settings)
+    names = [files] if isinstance(files, str | bytes) or not isinstance(files, Sequence) else files
+    if wrong := [type(name).__name__ for name in names if not isinstance(name, str | PurePath)]:
+        raise ConfigError(f"files: tools read paths or URLs, not a file of type {wrong[0]}")
     chat = resolve_model(model, settings)
     experts = ModelRegistry(
         settings,
@@ -66,7 +72,7 @@ def hf_tools(
         offered = run_sync(experts.available_tasks)
         specs = [spec for spec in specs if spec.name in offered]
     produced: deque[Resource] = deque(maxlen=MAX_PRODUCED)
-    return [HFTaskTool.of(spec, experts, files, produced) for spec in specs]
+    return [HFTaskTool.of(spec, experts, [str(name) for name in names], produced) for spec in specs]
 
 
 class JarvisToolkit(BaseToolkit):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import html
+import io
 import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +26,25 @@ _MAX_CELL_CHARS = 80
 MAX_EMBEDDED_BYTES = 20_000_000
 """Of a larger file only the path is shown."""
 
+_PNG_MODES = ("1", "L", "LA", "I", "P", "RGB", "RGBA", "I;16")
 _ELEMENTS = {
     "image": '<img src="{source}" alt="{label}" style="max-width:480px">',
     "audio": '<audio controls src="{source}"></audio>',
     "video": '<video controls src="{source}" style="max-width:480px"></video>',
     "3d": '<a download="{file}" href="{source}">{label}</a>',
 }
+
+
+def is_pil_image(value: object) -> bool:
+    """Whether a value is a PIL image. PIL, which takes long to import, is not imported."""
+    return hasattr(value, "getbands")
+
+
+def png_of(image: Image) -> bytes:
+    """A PIL image of any mode as a PNG file."""
+    buffer = io.BytesIO()
+    (image if image.mode in _PNG_MODES else image.convert("RGB")).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def open_image(path: Path | None, kind: str) -> Image:

@@ -8,7 +8,6 @@ Request.of({"messages": [HumanMessage([{"type": "text", "text": "…"}, {"type":
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -18,6 +17,7 @@ from langchain_core.messages.utils import convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from pydantic import Field, ValidationError, field_validator
 
+from jarvis_agent.core.display import is_pil_image, png_of
 from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.types import Frozen
 
@@ -112,11 +112,7 @@ def _file_name(item: Any) -> str:
     """A path or URL as it is; other forms of a file as a data URI. Raises ValueError."""
     if isinstance(item, str | PurePath):
         return str(item)
-    mime, content = "", item
-    if hasattr(item, "getbands"):  # PIL is not imported for requests without images.
-        mime, buffer = "image/png", io.BytesIO()
-        item.save(buffer, "PNG")
-        content = buffer.getvalue()
+    mime, content = ("image/png", png_of(item)) if is_pil_image(item) else ("", item)
     if isinstance(content, bytes | bytearray):
         return f"data:{mime};base64,{base64.b64encode(content).decode()}"
     raise ValueError(f"a file is a path, a URL, bytes or a PIL image, not of type {type(item).__name__}")

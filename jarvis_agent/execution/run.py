@@ -85,10 +85,10 @@ class Run(Frozen):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The answer, a table of the tasks, and the files."""
+        """The answer, the plan as a diagram, a table of the tasks, and the files."""
         media = "".join(r._repr_html_() for r in self.resources if r.path is not None)
         rows = "".join(_html_row(result) for result in self.results)
-        table = f"<table>{rows}</table>" if rows else ""
+        table = f"{self.plan._repr_html_()}<table>{rows}</table>" if rows else ""
         return f"<p style='white-space:pre-wrap'>{html.escape(self.answer)}</p>{table}{media}"
 
 

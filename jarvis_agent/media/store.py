@@ -22,6 +22,7 @@ from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import MEDIA, Modality
+from jarvis_agent.core.text import brief_text
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.access import QUOTES, AccessPolicy, describe_file, name_errors
 from jarvis_agent.media.detect import kind_by_name
@@ -193,6 +194,9 @@ class ResourceStore:
                 return self.access.find_path(mention) or await self.grant(mention)
         if found := self.access.find(name):
             return found
+        if len(name) > _MAX_NAME:
+            start = brief_text(name, 60)
+            raise InputError(f"{start} has {len(name):,} characters, too many for a path or URL; give one")
         if "://" in name:
             raise self.access.refusal(name)
         with name_errors(name):

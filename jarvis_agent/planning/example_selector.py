@@ -101,9 +101,12 @@ class NearestExamples(BaseExampleSelector):
             ranked.sort(key=lambda example: example is not first)
         elif draft := self.similarity.draft(request):
             same = [example for example in ranked if in_same_script(example.input, request.text)]
-            similar = composed_example(draft, [*same, *ranked])
-            others = [example for example in ranked if example.plan and example != similar]
-            ranked = [similar, *others] if similar else others
+            composed = [
+                composed_example(draft, same, n) or composed_example(draft, ranked, n)
+                for n in range(MAX_SAME_TASKS)
+            ]
+            others = [example for example in ranked if example.plan]
+            ranked = list({one.input: one for one in [*composed, *others] if one}.values())
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:

@@ -146,7 +146,7 @@ def _with_words(request: str, old: str, new: str) -> str:
     return f"{request} Use {new}." if is_all else request.replace(old, new)
 
 
-def composed_example(draft: Sequence[Task], parts: Sequence[Example]) -> Example | None:
+def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: int) -> Example | None:
     """An example with the graph of a draft plan, made of examples of its tasks alone.
 
     A reference to an earlier result stands for "the result" in the request, and a file that the draft uses
@@ -155,13 +155,14 @@ def composed_example(draft: Sequence[Task], parts: Sequence[Example]) -> Example
     Args:
         draft: the tasks whose names and references the example has.
         parts: examples, the best first; those of one task are used.
+        variant: another number takes other examples of each task.
     """
     requests, plan, values = [], [], dict[str, Any]()
     for place, task in enumerate(draft[:MAX_COMPOSED]):
         found = [part for part in parts if part.tasks == (task.task,) and not part.chat]
         if not found:
             return None
-        part = found[sum(each.task == task.task for each in draft[:place]) % len(found)]
+        part = found[(variant + sum(each.task == task.task for each in draft[:place])) % len(found)]
         args, request = dict(part.plan[0]["args"]), part.input
         for name in [name for name in args if name in task.args]:
             own, value = args[name], task.args[name]
@@ -169,9 +170,10 @@ def composed_example(draft: Sequence[Task], parts: Sequence[Example]) -> Example
             made = results if isinstance(value, list) else "".join(results[:1])
             args[name] = made if results else values.setdefault(str(value), own)
             request = _with_words(request, str(own), "the result" if results else str(args[name]))
-        requests.append(request)
+        requests.append(request[:1].lower() + request[1:] if place else request)
         plan.append({**task.model_dump(), "args": args})
-    return Example.of({"input": " Then: ".join(requests), "plan": plan})
+    *first, last = requests
+    return Example.of({"input": ", then ".join([*(each.rstrip(".?") for each in first), last]), "plan": plan})
 
 
 @lru_cache

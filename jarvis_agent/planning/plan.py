@@ -6,12 +6,14 @@ plan.tasks, plan.notes
 
 from __future__ import annotations
 
+import html
 import json
 
 from pydantic import Field
 
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Frozen, Task
+from jarvis_agent.planning.diagram import diagram_of
 from jarvis_agent.planning.inputs import Tools, task_specs
 from jarvis_agent.planning.parser import StreamingPlanParser
 
@@ -73,6 +75,12 @@ class Plan(Frozen):
         boxes = [f'    t{task.id}["{task.id}: {_mermaid_text(task.task)}"]' for task in self.tasks]
         arrows = [f"    t{dep} --> t{task.id}" for task in self.tasks for dep in task.deps]
         return "\n".join(["flowchart TD", *boxes, *arrows])
+
+    def _repr_html_(self) -> str:
+        """The tasks as a diagram, and the notes."""
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        diagram = diagram_of(self.tasks) if self.tasks else "<p>no tasks</p>"
+        return diagram + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def _mermaid_text(text: str) -> str:

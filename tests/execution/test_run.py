@@ -45,6 +45,7 @@ def test_html_escapes_what_models_wrote_and_shows_files(tmp_path: Path) -> None:
     made.write_bytes(b"a picture")
     shown = with_image(made)._repr_html_()
     assert "It is &lt;done&gt;." in shown
+    assert RUN.plan._repr_html_() in shown
     assert "a &lt; b" in shown
     assert "data:image/png;base64," in shown
 

@@ -1,6 +1,7 @@
 """Plans: reading while they stream, repair by the planner, limits, tools, and the forms of a Plan."""
 
 import json
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from langchain_core.tools import tool
@@ -202,6 +203,21 @@ def test_a_plan_is_json_and_a_flowchart():
     assert label in Plan(tasks=[Task(task='a "b" #1 <c>\n& `d`', id=0)]).to_mermaid()
     with pytest.raises(KeyError):
         plan.task(2)
+
+
+def test_a_plan_is_a_diagram_in_a_notebook_without_javascript():
+    tasks = [Task(task=name, id=number) for number, name in enumerate(("a<b", "see", "say", "hear"))]
+    joined = [tasks[0], tasks[1], *(one.model_copy(update={"dep": [0, 1]}) for one in tasks[2:])]
+    shown = Plan(tasks=joined, notes=["it was <odd>"])._repr_html_()
+    drawing, _, notes = shown.partition("</svg>")
+    root = fromstring(f"{drawing}</svg>")
+    assert [text.text for text in root.findall(".//{*}text")] == ["0: a<b", "1: see", "2: say", "3: hear"]
+    lefts = [box.get("x") for box in root.findall(".//{*}rect")]
+    assert lefts[0] == lefts[1] != lefts[2] == lefts[3]
+    assert len([line for line in root.findall(".//{*}path") if line.get("marker-end")]) == 4
+    assert notes == "<ul><li>it was &lt;odd&gt;</li></ul>"
+    assert "script" not in shown
+    assert Plan()._repr_html_() == "<p>no tasks</p>"
 
 
 def test_a_known_task_that_is_not_offered_is_not_a_misspelling_of_an_offered_one():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pytest
 from langchain.tools import InjectedState, InjectedStore, InjectedToolCallId, ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool, ToolException, tool
 from pydantic import BaseModel
 from small_agents import plan
 
@@ -82,6 +83,30 @@ def test_injected_arguments_hold_the_chat_and_are_no_inputs_of_the_task(tmp_path
 def add(numbers: list[int], mode: Literal["sum", "mean"]) -> str:
     """Add numbers."""
     return str(sum(numbers)) if mode == "sum" else Text.model_validate({}).text
+
+
+@tool
+def photograph(text: str) -> str:
+    """Take a photograph."""
+    raise ToolException("there is no film")
+
+
+@tool
+def double(text: int) -> int:
+    """Double a number."""
+    return 2 * text
+
+
+def test_a_tool_exception_and_an_invalid_argument_are_reported_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = run_of(tmp_path, photograph, double)
+    assert [result.error for result in run.results] == [
+        "there is no film",
+        "argument text: must be a valid integer, not 'read'",
+    ]
+    assert run.answer.count("there is no film") == 1
+    assert "Traceback" not in caplog.text
 
 
 def test_an_invalid_argument_is_reported_in_one_line(tmp_path: Path) -> None:

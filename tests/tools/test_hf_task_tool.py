@@ -141,6 +141,10 @@ def test_errors_of_a_tool_speak_of_tools(home: Path) -> None:
         error = tool.invoke({"image": image})
         assert image in error
         assert not any(word in error for word in ("plan", "request"))
+    for image in ("data:image/png;base64," + "A" * 5_000, "/etc/" + "a" * 5_000):
+        error = tool.invoke({"image": image})
+        assert "too many for a path" in error
+        assert len(error) < 200
     assert tools_of(home)["translation"].invoke({"text": "<resource>-0", "tgt_lang": "fr"}) == "une phrase"
 
 

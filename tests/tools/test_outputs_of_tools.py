@@ -121,14 +121,22 @@ def test_a_reference_to_a_kind_that_is_not_produced_is_a_note_if_declared_or_els
 
 
 def test_results_keep_their_form() -> None:
-    """A dict stays a dict; an artifact is the output, and its images become files."""
-    image = Image.open("a.jpg")
+    """A dict stays a dict; an artifact is the output; images and bytes become files, and no repr is shown."""
+    image, content = Image.open("a.jpg"), Path("a.jpg").read_bytes()
+    cmyk = Image.new("CMYK", (4, 4))
     results: dict[str, tuple[Any, Any, list[str]]] = {
         "words": ("rain", "rain", ["text"]),
         "facts": ({"rain": 0.5}, {"rain": 0.5}, ["text", "data"]),
         "model": (("three days", Forecast(days=3)), {"days": 3}, ["text", "data"]),
         "picture": (("a cat", image), "a cat", ["text", "image"]),
         "pictures": (("two", [image, block("a.jpg")]), "two", ["text", "image", "image"]),
+        "image": (image, "", ["image"]),
+        "mixed": (["two", cmyk, content, block("a.jpg")], "two", ["text", "image", "image", "image"]),
+        "names": (["one", "two"], ["one", "two"], ["text", "data"]),
+        "texts": ([{"type": "text", "text": word} for word in ("one", "two")], "one\ntwo", ["text"]),
+        "nothing": (None, "", []),
+        "unknown": (("an object", object()), "an object", ["text"]),
+        "within": (("an object", {"n": [object()]}), {"n": ["<object>"]}, ["text", "data"]),
         "link": ([{"type": "image", "url": "https://example.org/a.png"}], "", ["text"]),
     }
 
