@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import Annotated, Any, Literal, Self
 
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.tools import BaseTool, ToolException
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from jarvis_agent.backends.memory import Notify
 from jarvis_agent.core.concurrency import StageTimeoutError, run_in_daemon_thread, run_with_timeout
@@ -34,6 +34,9 @@ from jarvis_agent.execution.inputs import TaskCall, bind_inputs
 from jarvis_agent.media.store import ResourceStore
 from jarvis_agent.selection.hints import task_hints
 from jarvis_agent.selection.model_registry import ModelRegistry
+from jarvis_agent.tools.injection import last_human_message
+
+_Injected = Annotated[Any, InjectedToolArg]
 
 MAX_PRODUCED = 1000
 """Files that a set of tools can read because it produced them: the latest."""
@@ -146,21 +149,31 @@ class HFTaskTool(BaseTool):
         """The models, sources and backends, shared with the tools made together with this one."""
         return self.runner.registry
 
-    def _run(self, **args: Any) -> tuple[str, dict[str, Any]]:
-        return run_sync(self._answer, args, ensure_config())
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The function from whose annotations LangGraph learns that it can inject `runtime`."""
+        return self._run
 
-    async def _arun(self, **args: Any) -> tuple[str, dict[str, Any]]:
-        return await self._answer(args, ensure_config())
+    def _run(self, runtime: _Injected = None, **args: Any) -> tuple[str, dict[str, Any]]:
+        return run_sync(self._answer, last_human_message(runtime), args, ensure_config())
 
-    async def _answer(self, args: Mapping[str, Any], config: RunnableConfig) -> tuple[str, dict[str, Any]]:
+    async def _arun(self, runtime: _Injected = None, **args: Any) -> tuple[str, dict[str, Any]]:
+        return await self._answer(last_human_message(runtime), args, ensure_config())
+
+    async def _answer(
+        self, request: str, args: Mapping[str, Any], config: RunnableConfig
+    ) -> tuple[str, dict[str, Any]]:
         """Select and run outside a plan, below the tool's run in traces.
+
+        Args:
+            request: what the user said last in the conversation; "" without one.
 
         Raises:
             ToolException: it failed; the message goes to the caller's model.
         """
         seconds = self.registry.settings.task_timeout
         try:
-            result = await run_with_timeout(seconds, self._result(args, config), self.name)
+            result = await run_with_timeout(seconds, self._result(request, args, config), self.name)
         except StageTimeoutError as error:
             limit = f"{seconds:g} s (JARVIS_TASK_TIMEOUT)"
             raise ToolException(f"{self.name} did not finish within {limit}") from error
@@ -170,12 +183,12 @@ class HFTaskTool(BaseTool):
             raise ToolException(result.error)
         return content_of(result), artifact_of(result)
 
-    async def _result(self, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
+    async def _result(self, request: str, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
         settings = self.registry.settings
         store = ResourceStore(settings, for_tool=True)
         store.admit(self.produced)
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})
-        context = RunContext(request="", config=config)
+        context = RunContext(request=request, config=config)
         began = perf_counter()
         try:
             for name in self.files:
@@ -223,7 +236,20 @@ def args_schema_of(spec: TaskSpec) -> type[BaseModel]:
         else:
             fields[arg.name] = (kind | None, Field(default=None, description=description))
     name = "".join(word.capitalize() for word in spec.name.split("-"))
-    return create_model(name, __config__=ConfigDict(extra="forbid"), __doc__=spec.description, **fields)
+    return create_model(name, __base__=_Arguments, __doc__=spec.description, **fields)
+
+
+class _Arguments(BaseModel):
+    """The arguments of a call. LangGraph passes `runtime` beside them, and BaseTool hands it over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_runtime(cls, args: Any) -> Any:
+        if not isinstance(args, dict):
+            return args
+        return {name: value for name, value in args.items() if name != "runtime"}
 
 
 def _python_type(arg: Arg) -> Any:

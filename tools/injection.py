@@ -1,12 +1,13 @@
 """Arguments of a tool that LangGraph injects, and no plan gives: `ToolRuntime`, state and store.
 
 injected_arguments(tool, call)     # {"runtime": ToolRuntime(state={"messages": […]}, …)}
+last_human_message(runtime)        # "Describe a.jpg"
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -49,6 +50,14 @@ def injected_arguments(tool: BaseTool, call: TaskCall) -> dict[str, Any]:
             elif field is None and _is(part, types.InjectedState):
                 found[name] = state
     return found
+
+
+def last_human_message(runtime: Any) -> str:
+    """The text of the last human message in an injected ToolRuntime's state; "" without one."""
+    state = getattr(runtime, "state", None)
+    messages = state.get("messages") if isinstance(state, Mapping) else getattr(state, "messages", state)
+    found = (message for message in reversed(messages or ()) if isinstance(message, HumanMessage))
+    return next((str(message.text) for message in found), "")
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:

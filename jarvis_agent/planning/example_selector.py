@@ -105,8 +105,11 @@ class NearestExamples(BaseExampleSelector):
                 composed_example(draft, same, n) or composed_example(draft, ranked, n)
                 for n in range(MAX_SAME_TASKS)
             ]
-            others = [example for example in ranked if example.plan]
-            ranked = list({one.input: one for one in [*composed, *others] if one}.values())
+            tasks = tuple(task.task for task in draft)
+            others = sorted((one for one in ranked if one.plan), key=lambda one: one.tasks != tasks)
+            place = sum(one.tasks == tasks for one in same)
+            others[place:place] = [one for one in composed if one is not None]
+            ranked = list({one.input: one for one in others}.values())
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:

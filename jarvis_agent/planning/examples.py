@@ -9,12 +9,13 @@ most similar ones are selected.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files as package_files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from pydantic import ValidationError
@@ -28,9 +29,21 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.detect import kind_by_name
 
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+"""A character of a Chinese, Japanese or Korean text."""
+
 _VALUES = {"text": "Good morning", "image": "e1.jpg", "audio": "e1.wav", "video": "e1.mp4", "table": "e1.csv"}
 """Values of arguments in the examples of tools, by kind."""
 
+
+class _Words(NamedTuple):
+    """Words of a composed request: for an earlier result, and between two tasks."""
+
+    result: str
+    then: str
+
+
+_ENGLISH, _CHINESE = _Words("the result", ", then "), _Words("结果", "，然后")
 MAX_COMPOSED = 8
 """Number of tasks of a composed example."""
 
@@ -143,7 +156,7 @@ def example_of_tool(spec: TaskSpec) -> Example:
 def _with_words(request: str, old: str, new: str) -> str:
     """The request with other words for a value; a value that is all of the request is kept."""
     is_all = old.rstrip(".") == request.rstrip(".") and new != old
-    return f"{request} Use {new}." if is_all else request.replace(old, new)
+    return f"{request} ({new})" if is_all else request.replace(old, new)
 
 
 def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: int) -> Example | None:
@@ -157,23 +170,27 @@ def composed_example(draft: Sequence[Task], parts: Sequence[Example], variant: i
         parts: examples, the best first; those of one task are used.
         variant: another number takes other examples of each task.
     """
+    words = _CHINESE if any(map(CJK.search, (part.input for part in parts[:1]))) else _ENGLISH
     requests, plan, values = [], [], dict[str, Any]()
     for place, task in enumerate(draft[:MAX_COMPOSED]):
         found = [part for part in parts if part.tasks == (task.task,) and not part.chat]
-        if not found:
+        alike = [part for part in found if part.plan[0]["args"].keys() == task.args.keys()] or found
+        if not alike:
             return None
-        part = found[(variant + sum(each.task == task.task for each in draft[:place])) % len(found)]
+        part = alike[(variant + sum(each.task == task.task for each in draft[:place])) % len(alike)]
         args, request = dict(part.plan[0]["args"]), part.input
         for name in [name for name in args if name in task.args]:
             own, value = args[name], task.args[name]
             results = [ref(id_) for id_ in refs_in(value)]
             made = results if isinstance(value, list) else "".join(results[:1])
-            args[name] = made if results else values.setdefault(str(value), own)
-            request = _with_words(request, str(own), "the result" if results else str(args[name]))
+            is_used = own in values.values() and own in {file.name for file in part.files}
+            args[name] = made or values.setdefault(str(value), f"{place}{own}" if is_used else own)
+            request = _with_words(request, str(own), words.result if results else str(args[name]))
         requests.append(request[:1].lower() + request[1:] if place else request)
         plan.append({**task.model_dump(), "args": args})
     *first, last = requests
-    return Example.of({"input": ", then ".join([*(each.rstrip(".?") for each in first), last]), "plan": plan})
+    text = words.then.join([*(each.rstrip(".?。？") for each in first), last])
+    return Example.of({"input": text, "plan": plan})
 
 
 @lru_cache

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import BasePromptTemplate
 
 from jarvis_agent.core.context import messages_of
+from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.tasks.spec import MEDIA, Arg, TaskSpec
 from jarvis_agent.core.types import Resource, TaskResult
 from jarvis_agent.llm.budget import (
@@ -33,6 +34,7 @@ from jarvis_agent.llm.chat_history import format_chat_history, shorten_history
 from jarvis_agent.llm.prompts import fill, uses
 from jarvis_agent.llm.usage import STAGE_KEY
 from jarvis_agent.planning.examples import Example, available_names
+from jarvis_agent.planning.file_names import name_of
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.parser import PlanParseError
 
@@ -76,7 +78,7 @@ def plan_variables(
         values["examples"] = [
             message for each in fitting for message in _as_messages(template, each, values, as_object)
         ]
-    return fill(template, values | _request_variables(request), window)
+    return fill(template, values | _request_variables(template, request), window)
 
 
 def repair_variables(
@@ -116,10 +118,11 @@ def _task_variables(specs: Mapping[str, TaskSpec]) -> dict[str, Any]:
     return {"available_tasks": task_lines(specs.values()), "available_task_list": ", ".join(specs)}
 
 
-def _request_variables(request: PlanRequest) -> dict[str, Truncator]:
+def _request_variables(template: BasePromptTemplate[Any], request: PlanRequest) -> dict[str, Truncator]:
     files, history = _files(request.files), shorten_history(request.turns)
+    shows_files = uses(template, "files", "files_block")
     return {
-        "input": shorten_text(request.text),
+        "input": shorten_text(request.text) if shows_files else _text_with_files(request),
         "files": files,
         "files_block": _block("files", files, bool(request.files)),
         "chat_log": history,
@@ -127,14 +130,25 @@ def _request_variables(request: PlanRequest) -> dict[str, Truncator]:
     }
 
 
+def _text_with_files(request: PlanRequest) -> Truncator:
+    """The request, followed by the files that its text does not name."""
+    named = mentions(request.text, {name_of(file) for file in request.files}.__contains__)
+    files = [file for file in request.files if name_of(file) not in named]
+    shorten, listed = shorten_text(request.text), _files(files)
+
+    def text(limit: int) -> str:
+        attached = f"\nFiles:\n{listed(limit // 2)}"
+        return shorten(limit - count_tokens(attached)) + attached
+
+    return text if files else shorten
+
+
 def _block(tag: str, shorten: Truncator, is_shown: bool) -> Truncator:
     return lambda limit: f"<{tag}>\n{shorten(limit)}\n</{tag}>\n" if is_shown else ""
 
 
 def _files(files: Iterable[Resource]) -> Truncator:
-    return shorten_lines(
-        f"- {file.kind}: {to_json_line(file.name or str(file.path or ''))}" for file in files
-    )
+    return shorten_lines(f"- {file.kind}: {to_json_line(name_of(file))}" for file in files)
 
 
 def task_lines(specs: Iterable[TaskSpec]) -> str:
@@ -171,7 +185,7 @@ def _as_messages(
 ) -> list[BaseMessage]:
     """An example as the human message of the same template, and the plan as the reply."""
     request = PlanRequest(example.input, example.files, example.chat)
-    shown = fill(template, {**values, **_request_variables(request)}, window=1_000_000)
+    shown = fill(template, {**values, **_request_variables(template, request)}, window=1_000_000)
     messages = template.format_prompt(**shown).to_messages()
     human = next((m for m in reversed(messages) if isinstance(m, HumanMessage)), HumanMessage(example.input))
     plan = example.to_json(as_object=as_object)

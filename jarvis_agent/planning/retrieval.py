@@ -28,7 +28,7 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import truncate
 from jarvis_agent.media.detect import kind_by_name
-from jarvis_agent.planning.examples import available_names, load_examples
+from jarvis_agent.planning.examples import CJK, available_names, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.offline import draft_plan, recognise_tools, split_request
 
@@ -47,7 +47,6 @@ LONG_CONTEXT = 32_000
 _TAKES_FILE = 0.1
 _NAMED = 2.0
 _MAX_TOKENS = 256
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
 _SAME_SCRIPT = 0.5
 _COMMON = frozenset(
@@ -83,7 +82,7 @@ class TextSimilarity:
         text = truncate(without_names(text), _MAX_TOKENS)
         others = [_cached_without_names(other) for other in others]
         knows_english_only = self._given is None
-        if self._embeddings is None or (knows_english_only and _CJK.search(text)):
+        if self._embeddings is None or (knows_english_only and CJK.search(text)):
             return _word_overlap(text, others)
         if new := [other for other in dict.fromkeys(others) if other not in self._vectors]:
             self._vectors.update(zip(new, map(_unit, self._embeddings.embed_documents(new)), strict=True))
@@ -193,7 +192,7 @@ def _single_tasks(specs: Mapping[str, TaskSpec]) -> list[tuple[str, str]]:
 
 def in_same_script(text: str, other: str) -> bool:
     """Whether both texts have Chinese, Japanese or Korean characters, or neither has."""
-    return bool(_CJK.search(text)) == bool(_CJK.search(other))
+    return bool(CJK.search(text)) == bool(CJK.search(other))
 
 
 def without_names(text: str) -> str:
@@ -212,19 +211,19 @@ def _unit(vector: Sequence[float]) -> NDArray[np.float32]:
 
 def _word_overlap(text: str, others: Iterable[str]) -> list[float]:
     """The share of words, or of pairs of CJK characters, that the text has in common with each other text."""
-    own, cjk = _parts(text), bool(_CJK.search(text))
+    own, cjk = _parts(text), bool(CJK.search(text))
     shared = []
     for other in others:
         parts = _cached_parts(other)
         overlap = 2 * len(own & parts) / max(1, len(own) + len(parts))
-        same_script = cjk == bool(_CJK.search(other))
+        same_script = cjk == bool(CJK.search(other))
         shared.append((1 - _SAME_SCRIPT) * overlap + _SAME_SCRIPT * same_script)
     return shared
 
 
 def _parts(text: str) -> frozenset[str]:
-    words = {word.lower()[:6] for word in _WORD.findall(_CJK.sub(" ", text))} - _COMMON
-    cjk = "".join(char if _CJK.match(char) else " " for char in text)
+    words = {word.lower()[:6] for word in _WORD.findall(CJK.sub(" ", text))} - _COMMON
+    cjk = "".join(char if CJK.match(char) else " " for char in text)
     pairs = {a + b for a, b in pairwise(cjk) if " " not in (a, b)}
     return frozenset(words | pairs)
 

@@ -10,11 +10,12 @@ The chain is prompt template | chat model | `ModelChoiceParser`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
-from langchain_core.prompts import BasePromptTemplate
+from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
@@ -39,6 +40,9 @@ from jarvis_agent.llm.prompts import PromptSource, fill, load_prompts
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.graph import Graph
+
+_REQUEST_PARTS = ("<request>\n{input}\n</request>", "User request: {input}\n")
+"""What is left out of a prompt without a request."""
 
 _MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 80
@@ -101,8 +105,9 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
                     f'the selection chain takes a dict with "input", "task" and "candidates"; '
                     f'"{name}" is missing'
                 )
-        values = fill(self.template, _variables(input), self.window)
-        yield await self._chain(input["candidates"]).ainvoke(values, config)
+        template = self.template if input.get("input") else _without_request(self.template)
+        values = fill(template, _variables(input), self.window)
+        yield await self._chain(input["candidates"], template).ainvoke(values, config)
 
     def join(self, chunks: list[ModelChoice]) -> ModelChoice:
         """The choice."""
@@ -110,16 +115,32 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the chain: prompt, model, parser."""
-        return self._chain([]).get_graph(config)
+        return self._chain([], self.template).get_graph(config)
 
     def get_prompts(self, config: RunnableConfig | None = None) -> list[BasePromptTemplate[Any]]:
         """The prompt."""
         return [self.template]
 
-    def _chain(self, candidates: Sequence[Candidate]) -> Runnable[Any, ModelChoice]:
+    def _chain(
+        self, candidates: Sequence[Candidate], template: BasePromptTemplate[Any]
+    ) -> Runnable[Any, ModelChoice]:
         model = self.client.for_stage("select", schema=choice_schema(candidates))
         parser = ModelChoiceParser(candidates=list(candidates))
-        return (self.template | model | parser).with_config(run_name="select")
+        return (template | model | parser).with_config(run_name="select")
+
+
+def _without_request(template: BasePromptTemplate[Any]) -> BasePromptTemplate[Any]:
+    """The template without the part for the request, as a tool called alone has none."""
+    if not isinstance(template, ChatPromptTemplate):
+        return template
+    messages: list[Any] = []
+    for message in template.messages:
+        prompt = getattr(message, "prompt", None)
+        if isinstance(prompt, PromptTemplate):
+            text = reduce(lambda text, part: text.replace(part, ""), _REQUEST_PARTS, prompt.template)
+            message = message.model_copy(update={"prompt": PromptTemplate.from_template(text)})
+        messages.append(message)
+    return ChatPromptTemplate(messages)
 
 
 def _variables(inputs: Mapping[str, Any]) -> dict[str, str | Truncator]:
@@ -127,7 +148,7 @@ def _variables(inputs: Mapping[str, Any]) -> dict[str, str | Truncator]:
     spec = find_task(task.task)
     asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
     return {
-        "input": shorten_text(str(inputs.get("input", ""))),
+        "input": shorten_text(str(inputs.get("input") or "")),
         "task": to_json_line(asked),
         "task_description": spec.description if spec else "",
         "candidate_models": shorten_rows(lambda limit: [describe_candidate(c, limit) for c in candidates]),

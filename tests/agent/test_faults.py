@@ -243,6 +243,7 @@ async def test_an_expert_that_ignores_cancellation_is_abandoned(tmp_path: Path, 
     async def write(call: Call) -> Any:
         path = call.new_path(".wav")
         await work.wait()
+        path.parent.mkdir(exist_ok=True)  # the empty directory of the run was removed
         path.write_bytes(b"RIFF\x00\x00")
         raise ValueError("too late")
 

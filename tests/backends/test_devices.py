@@ -14,6 +14,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
 from jarvis_agent.backends.memory import measure
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.core.errors import ExpertError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Candidate
@@ -113,6 +114,20 @@ async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None
     await asyncio.gather(*(put(pool, str(n), OnDevice(60, work=watch)) for n in range(8)))
     assert len(most) == 8
     assert max(most) <= 160
+
+
+async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
+    class Broken(OnDevice):
+        def load(self) -> OnDevice:
+            super().load()
+            raise RuntimeError("damaged")
+
+    broken = Broken(90)
+    for depth in (1, 2):  # one reservation outlives the call
+        pool.reserve(("broken",), broken.load, None, depth, lambda what: None)
+    with pytest.raises(ExpertError, match="damaged"):
+        await put(pool, "broken", broken)
+    assert await put(pool, "a", OnDevice(90)) == "cuda:0"
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from clock import LoopTime
+from small_agents import picture
 
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import NoCandidateError
@@ -149,6 +150,17 @@ async def test_a_failure_skips_its_dependants_only(execute: Execute) -> None:
         None,
     ]
     assert results[2].started == results[2].ended
+
+
+async def test_a_task_may_name_a_file_that_another_made(execute: Execute, tmp_path: Path) -> None:
+    image = Resource(kind="image", path=picture(tmp_path / "made.png"))
+
+    class Drawing(EchoRunner):
+        async def run(self, selection: Selection | None, call: TaskCall) -> TaskResult:
+            return (await super().run(selection, call)).model_copy(update={"resources": [image]})
+
+    look = Task(task="look", id=1, dep=[0], args={"image": "made.png"})
+    assert statuses(await execute(echo(0, "a"), look, runner=Drawing())) == ["ok", "ok"]
 
 
 async def test_plans_that_cannot_work_fail_at_once(execute: Execute) -> None:

@@ -323,6 +323,17 @@ class TestPrompts:
             chain.invoke({"input": ASK, "chat_history": history})
             assert text in prompt_of(llm)
 
+    @pytest.mark.parametrize("prompts", ["default", "paper", "small"])
+    def test_attached_files_reach_the_model_with_every_prompt_set(self, prompts: str) -> None:
+        llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', 'b.jpg')}]"})
+        chain = planning_chain(llm, prompts=prompts)
+        files = ["a.jpg", Resource(kind="image", path=Path("/abs/b.jpg"), name="b.jpg")]
+        assert len(chain.invoke({"input": "Describe it like a.jpg", "files": files})) == 1
+        human = str(llm.calls[0].messages[-1].text)
+        assert '- image: "b.jpg"' in human
+        assert ('"a.jpg"' in human) == (prompts == "default"), "a prompt without files adds those not named"
+        assert "/abs/" not in human
+
     def test_a_short_context_shows_the_likely_tasks_and_a_long_one_all(self) -> None:
         request = "Read a.jpg aloud, then do a tabular regression"
         llm = ScriptedLLM('[{"task": "mlsd-control", "id": 0, "args": {"image": "a.jpg"}}]')

@@ -150,6 +150,31 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1"}
 
 
+def test_the_last_examples_have_the_tasks_and_links_of_the_request():
+    requests = {
+        "Turn a.jpg and b.jpg into paintings": ("image-to-image", "image-to-image"),
+        "把 a.jpg 描述一下，再把描述翻译成英文，最后念出来": (
+            "image-to-text",
+            "translation",
+            "text-to-speech",
+        ),
+        "Clean a.wav, write down what is said and shorten it": (
+            "audio-to-audio",
+            "automatic-speech-recognition",
+            "summarization",
+        ),
+    }
+    for request, tasks in requests.items():
+        example = nearest(BANK, brief(request), TextSimilarity(), 3)[-1]
+        assert example.tasks == tasks
+        assert example.input not in {demo.input for demo in BANK}
+        plan = Plan.parse(example.to_json())
+        assert plan.notes == []
+        files = [value for task in plan.tasks for value in task.args.values() if value in example.input]
+        assert len(set(files)) == (2 if "paintings" in request else 1)
+        assert bool(re.search("[\u4e00-\u9fff]", example.input)) == ("把" in request)
+
+
 def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_filtered(by_words):
     shown = list(select_tools(brief("Do an unconditional image generation for me"), by_words))
     assert "unconditional-image-generation" in shown

@@ -81,7 +81,8 @@ def test_a_wrong_path_is_replaced_by_the_file_that_it_means() -> None:
 
 
 def test_a_path_without_a_clear_replacement_is_marked() -> None:
-    for wrong in ("/tmp/out.png", "out.png", "/no/such/thing", "sandbox:/mnt/out.mp4", "a.mp4"):
+    wrongs = ("/tmp/out.png", "out.png", "/no/such/thing", "/outputs/7/canny", "sandbox:/mnt/out.mp4")
+    for wrong in (*wrongs, "a.mp4"):
         shown = wrong.removeprefix("sandbox:")
         assert checked(f"see {wrong}.", made=[EDGES, BOXES]) == f"see {shown} {MISSING}."
     assert checked("made new.png", known=[PAGE]) == f"made new.png {MISSING}", "given files replace nothing"

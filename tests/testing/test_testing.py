@@ -90,12 +90,6 @@ class TestScriptedLLM:
         with pytest.raises(TimeoutError):
             await anext(stream)
 
-    def test_calls_are_recorded_with_what_was_bound(self) -> None:
-        llm = ScriptedLLM("x")
-        llm.bind(response_format={"type": "json_object"}).invoke("hello")
-        assert llm.calls[0].prompt == "hello"
-        assert llm.calls[0].kwargs == {"response_format": {"type": "json_object"}}
-
     def test_it_drives_an_agent_that_calls_tools(self) -> None:
         @tool
         def double(number: int) -> int:
@@ -124,18 +118,6 @@ class TestFakeBackend:
         assert isinstance(FakeBackend({}), Backend)
         assert isinstance(FakeSource([]), ModelSource)
 
-    def test_it_runs_what_it_has_a_result_for(self) -> None:
-        backend = FakeBackend({"image-to-text": "a cat", "org/voice": "…"}, name="mine")
-        cases: list[tuple[str, str, str | None, str]] = [
-            ("image-to-text", "", "mine", "None"),
-            ("text-to-speech", "org/voice", None, "None"),
-            ("translation", "", None, "no result"),
-            ("image-to-text", "", "other", "other"),
-        ]
-        for task, model, name, expected in cases:
-            reason = backend.unsupported_reason(TASKS[task], fake_candidate(task, model, backend=name))
-            assert expected in str(reason)
-
     async def test_results_are_by_model_by_call_or_computed(self) -> None:
         async def later(call: Call) -> str:
             await asyncio.sleep(0)
@@ -152,20 +134,6 @@ class TestFakeBackend:
         with pytest.raises(TransientError, match="busy"):
             await backend.run(call_of("summarization"))
         assert [await backend.run(call_of("summarization")) for _ in range(2)] == ["a", "a"]
-
-    async def test_it_counts_concurrent_calls_and_records_close(self) -> None:
-        backend = FakeBackend({"image-to-text": "a"}, delay=0.01)
-        await asyncio.gather(*(backend.run(call_of("image-to-text")) for _ in range(3)))
-        assert (backend.peak, backend.running, backend.closed) == (3, 0, False)
-        await backend.close()
-        assert backend.closed
-
-    async def test_a_source_lists_its_models_by_downloads(self) -> None:
-        models = [fake_candidate("translation", f"org/{n}", downloads=n) for n in (1, 3, 2)]
-        source = FakeSource([*models, fake_candidate("image-to-text")])
-        found = await source.candidates(TASKS["translation"], 2)
-        assert [model.id for model in found] == ["org/3", "org/2"]
-        assert source.asked == ["translation"]
 
 
 def with_socket(use: Callable[[socket.socket], Any]) -> Any:
