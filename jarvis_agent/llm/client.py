@@ -116,8 +116,10 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         yield chunk
                 return
             except LLMError as error:
-                option = _rejected_option(error, extras)
-                if begun or option is None:
+                is_length = MAX_TOKENS in extras and _ABOUT_LENGTH.search(str(error)) is not None
+                option = MAX_TOKENS if is_length else SCHEMA
+                is_rejected = is_length or isinstance(error, RejectedRequestError)
+                if begun or option not in extras or not is_rejected:
                     raise
                 log.info("retrying without %s: %s", option, error)
                 del extras[option]
@@ -175,14 +177,6 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     def _has_cache(self) -> bool:
         cache = getattr(getattr(self.model, "bound", self.model), "cache", None)
         return bool(cache) or (cache is None and get_llm_cache() is not None)
-
-
-def _rejected_option(error: LLMError, extras: Mapping[str, Any]) -> str | None:
-    """The option without which the server may take the request."""
-    if MAX_TOKENS in extras and _ABOUT_LENGTH.search(str(error)):
-        return MAX_TOKENS
-    is_rejected = isinstance(error, RejectedRequestError) and SCHEMA in extras
-    return SCHEMA if is_rejected else None
 
 
 async def _next_within(seconds: float, stream: AsyncIterator[AIMessage]) -> AIMessage | None:

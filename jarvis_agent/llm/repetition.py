@@ -15,7 +15,7 @@ _SHORTEST = 300
 
 _LONGEST_BLOCK = 2000
 _STEP = 50
-"""Characters between two checks, and the length of the text that is looked for."""
+"""Most characters between two checks, and the length of the text that is looked for."""
 
 
 class RepetitionFilter:
@@ -24,24 +24,20 @@ class RepetitionFilter:
     def __init__(self) -> None:
         self.found = False
         self._tail = ""
-        self._unchecked = 0
 
     def feed(self, text: str) -> str:
         """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
-        place = 0
-        while place < len(text) and not self.found:
-            piece = text[place : place + _STEP - self._unchecked]
-            place += len(piece)
-            self._tail = (self._tail + piece)[-_COPIES * _LONGEST_BLOCK :]
-            self._unchecked = (self._unchecked + len(piece)) % _STEP
-            self.found = self._unchecked == 0 and any(map(self._repeats, self._periods()))
-        return text[:place]
+        for place in range(0, len(text), _STEP):
+            self._tail = (self._tail + text[place : place + _STEP])[-_COPIES * _LONGEST_BLOCK :]
+            if any(map(self._repeats, self._periods())):
+                self.found = True
+                return text[: place + _STEP]
+        return text
 
     def _periods(self) -> Iterator[int]:
         """The distances at which the last characters occur before."""
-        end = len(self._tail) - _STEP
-        place = end
-        while (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
+        place = end = max(0, len(self._tail) - _STEP)
+        while end and (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
             yield end - place
 
     def _repeats(self, period: int) -> bool:

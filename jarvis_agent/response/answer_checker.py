@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from pathlib import Path
 
 from jarvis_agent.core.languages import language_of_script
 from jarvis_agent.core.types import TaskResult
@@ -26,50 +28,28 @@ _MOST = 10
 _MOST_DATA = 2
 _MAX_WORDS = 200
 
-_COMMON = {
-    "en": "the and for with that this from are was were has have had its his her you your not can could "
-    "will would there here which what who how into than then also but one it is in of on at to by an as no",
-    "de": "der die das und ist ein eine einen einem einer mit von den dem des auf für im nicht sich es ich",
-    "fr": "le la les des est une un et dans avec pour sur qui que au du en ce cette il elle je vous sont",
-    "es": "el los las una es y en con por para que del se su al como está son lo",
+_WORDS: dict[str, dict[str, str]] = tomllib.loads(
+    (Path(__file__).parent / "data" / "words.toml").read_text(encoding="utf-8")
+)
+_COMMON = {language: frozenset(words.split()) for language, words in _WORDS["common"].items()}
+_COMMON_IN_ANY = frozenset().union(*_COMMON.values())
+_NUMBERS = {
+    word: str(number) for words in _WORDS["numbers"].values() for number, word in enumerate(words.split())
 }
-_COMMON_WORDS = {language: frozenset(words.split()) for language, words in _COMMON.items()}
-_COMMON_IN_ANY = frozenset().union(*_COMMON_WORDS.values())
-
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\W\d_]+")
-_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_DENIAL, _FINE, _GOES_ON = (
+    re.compile("|".join(_WORDS[name].values()), re.IGNORECASE) for name in ("denial", "fine", "goes_on")
+)
+_ASIAN = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+"
+_TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|{_ASIAN}|[^\W\d_]+")
 _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|$))")
 _SUFFIX = re.compile(r"(?<=\w\w\w)(?:ings?|ed|es|e|s)$")
 _DOUBLED = re.compile(r"([b-df-hj-np-tv-z])\1$")
-_ENGLISH_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
-_NUMBERS = {
-    word: str(number)
-    for names in (_ENGLISH_NUMBERS.split(), "零一二三四五六七八九十", "〇一两")
-    for number, word in enumerate(names)
-}
 _SCORED = re.compile(r"(?:1\. )?(.+?) \([01]\.\d\d\)")
 """The best entry of a summary with scores, such as "cat (0.81), dog (0.12)"."""
 
-_DENIAL = re.compile(
-    r"n['’]t\b|\b(?:no|not|none|cannot|nor|never|unable|without|unfortunately|sorry|apolog\w*|unavailable|missing|"
-    r"impossible|fail\w*|error\w*|skip\w*|unsuccessful\w*|crash\w*|(?:left|timed|ran) out|"
-    r"nicht|kein\w*|fehl\w*|leider|pas|aucun\w*|échou\w*|échec|impossible|désolé\w*|imposible|fall[aóo]\w*|"
-    r"falhou|não|non|impossibile|не|ошибк\w*)\b"
-    r"|失败|失敗|无法|無法|未能|没|沒|不|未|跳过|出错|错误|抱歉|できま|エラー|실패|오류|못",
-    re.IGNORECASE,
-)
-_FINE = re.compile(
-    r"\b(?:no|without(?: any)?|zero|0) (?:errors?|problems?|failures?|issues?)\b(?: at all)?"
-    r"|\b(?:nothing|none|no \w+) (?:has |was |were )?(?:failed|skipped)|\bnot only"
-    r"|没有?(?:任何)?(?:错误|失败|问题)|不仅",
-    re.IGNORECASE,
-)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？；])")
 _GAP = re.compile(r"[\W_]+")
 _BULLET = re.compile(r"\s*(?:[-*•|]|\d+[.)])\s*")
-_GOES_ON = re.compile(
-    r"\W*(?:it|this|that|these|they|but|however|unfortunately|这|但|它|不过|可是)\b|\W*[这但它不可]"
-)
 
 
 def contains(answer: str, result: TaskResult, request: str = "") -> bool:
@@ -111,13 +91,9 @@ def denies(text: str) -> bool:
 
 def language(text: str) -> str:
     """The language of a text, by its script and, for Latin letters, its common words; "en" if unclear."""
-    script = language_of_script(text)
-    if script != "en":
-        return script
-    words = re.findall(r"[^\W\d_]+", text.lower())
-    counts = {code: sum(word in common for word in words) for code, common in _COMMON_WORDS.items()}
-    best = max(counts, key=lambda code: counts[code])
-    return best if counts[best] > 1 else "en"
+    script, words = language_of_script(text), set(_TOKEN.findall(text.lower()))
+    best = max(_COMMON, key=lambda code: len(words & _COMMON[code]))
+    return best if script == "en" and len(words & _COMMON[best]) > 1 else script
 
 
 def _core(result: TaskResult) -> tuple[str, int]:
@@ -142,57 +118,47 @@ def _core(result: TaskResult) -> tuple[str, int]:
 
 def _tokens(text: str) -> Iterator[str]:
     """The distinctive words, numbers and pairs of Asian characters; all words if none is distinctive."""
-    words = [token for match in _TOKEN.findall(text.lower()) for token in _parts(match)]
+    words = [part for token in _TOKEN.findall(text.lower()) for part in _parts(token)]
     distinctive = [word for word in words if word not in _COMMON_IN_ANY and (len(word) > 1 or word.isdigit())]
-    return map(_stem, distinctive or words)
+    return (_DOUBLED.sub(r"\1", _SUFFIX.sub("", word)) for word in distinctive or words)
 
 
 def _parts(token: str) -> Iterator[str]:
+    number = _THOUSANDS.sub("", token).replace(",", ".")
     if token in _NUMBERS:
         yield _NUMBERS[token]
-    elif _ASIAN.match(token):
+    elif token[0].isdigit():
+        yield f"{float(number):.10g}" if number.count(".") < 2 else number
+    elif re.match(_ASIAN, token):
         yield from (_NUMBERS[char] for char in token if char in _NUMBERS)
         yield from (token[place : place + 2] for place in range(max(1, len(token) - 1)))
     else:
         yield token
 
 
-def _stem(word: str) -> str:
-    return _DOUBLED.sub(r"\1", _SUFFIX.sub("", word))
-
-
 def _common(wanted: Iterable[str], answer: str) -> int:
     """How many of the words and numbers an answer has."""
     said = set(_tokens(answer))
-    numbers = [number for word in said if word[0].isdigit() for number in _readings(word)]
-    return sum(word in said or (word[0].isdigit() and _is_rounded(word, numbers)) for word in wanted)
+    return sum(not said.isdisjoint(_forms(word)) for word in wanted)
 
 
-def _readings(word: str) -> Iterator[tuple[float, int]]:
-    """The values of a number and their decimals: "61" is 61 or 61 %."""
-    plain = _THOUSANDS.sub("", word).replace(",", ".")
-    if plain.count(".") < 2:
-        places = len(plain.partition(".")[2])
-        yield float(plain), places
-        yield float(plain) / 100, places + 2
-
-
-def _is_rounded(word: str, numbers: Iterable[tuple[float, int]]) -> bool:
-    values = [value for value, _ in _readings(word)][:1]
-    return any(abs(value - number) <= 0.501 * 10**-places for value in values for number, places in numbers)
+def _forms(word: str) -> set[str]:
+    """A word; a number also rounded, and as a percentage."""
+    if not word[0].isdigit() or word.count(".") > 1:
+        return {word}
+    return {f"{round(float(word) * scale, places):.10g}" for scale in (1, 100) for places in range(4)} - {
+        "0"
+    } | {word}
 
 
 def _sentences(answer: str) -> Iterator[str]:
     """The sentences of an answer; those of a list each with the line above the list."""
     heading = ""
     for line in filter(str.strip, answer.splitlines()):
-        is_item = _BULLET.match(line) is not None
-        if line.rstrip().rstrip("*_").endswith((":", "：")) and not is_item:
-            heading = line
-            continue
-        if not is_item:
-            heading = ""
-        yield from (f"{heading} {part}" if heading else part for part in _SENTENCE.split(line) if part)
+        heading = heading if _BULLET.match(line) else ""
+        yield from (heading + part for part in _SENTENCE.split(line))
+        if line.rstrip(" *_").endswith((":", "：")):
+            heading = f"{line} "
 
 
 def _names(sentence: str, name: str) -> bool:
