@@ -1,4 +1,4 @@
-"""All figures for speed and size, in one command: python benchmarks/speed.py [startup scheduling load pool]
+"""All figures for speed and size, in one command: python benchmarks/speed.py [PART …]
 
 Each figure is printed beside its limit; the exit status is 1 if one is missed. Ratios have their baseline in
 the same run; times depend on the machine.
@@ -12,10 +12,11 @@ import sys
 
 import load
 import pool
+import prefetch
 import scheduling
 import startup
 
-PARTS = {"startup": startup, "scheduling": scheduling, "load": load, "pool": pool}
+PARTS = {"startup": startup, "scheduling": scheduling, "load": load, "pool": pool, "prefetch": prefetch}
 
 
 def main() -> int:

@@ -117,7 +117,7 @@ class ModelTable:
         wanted = {RAM: expected + (size or 0)}
         if entry.needed >= 0 and (not size or self._over(total([self._kept(entry), wanted]))):
             return False
-        self.make_room(wanted, entry.needed)
+        self.make_room(wanted)
         used = self.used()
         if self._over(used):
             return False
@@ -145,12 +145,12 @@ class ModelTable:
         taken = used if fits else busy
         chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)
         if chosen is not None:
-            self.make_room({chosen: size or 0}, entry.needed)
+            self.make_room({chosen: size or 0})
             entry.placed = {chosen: size or 0}
         return chosen
 
-    def make_room(self, wanted: Bytes, needed: float = -1, keep: ModelEntry | None = None) -> None:
-        """Evict idle models that are needed later than `needed`, until `wanted` bytes fit on every device.
+    def make_room(self, wanted: Bytes, keep: ModelEntry | None = None) -> None:
+        """Evict idle models until `wanted` bytes fit on every device.
 
         First go those without a reservation, least recently used first, then those that are needed last.
         """
@@ -158,8 +158,7 @@ class ModelTable:
             crowded = self._over(total([self.used(), wanted]))
             if not crowded:
                 return
-            makes_way = entry.idle and entry.needed > needed and entry is not keep
-            if makes_way and any(entry.placed.get(device) for device in crowded):
+            if entry.idle and entry is not keep and any(entry.placed.get(device) for device in crowded):
                 self.evict(entry)
 
     def evict_idle(self) -> None:

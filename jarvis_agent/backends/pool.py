@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 MAX_BATCH = 8
 """Calls of one model that are computed as one batch at most."""
 
-MAX_PREFETCHES = 3
+MAX_PREFETCHES = 4
 """Models that are loaded at once before they are called."""
 
 T = TypeVar("T")
@@ -300,7 +300,8 @@ class ModelPool:
         placed = measure(expert, entry.size, next(iter(entry.placed), RAM))
         with self._lock:
             entry.expert, entry.placed, entry.size = expert, placed, sum(placed.values())
-            self._models.make_room({}, entry.needed)
+            if not entry.prefetching:  # else it may have to go itself
+                self._models.make_room({})
             self._schedule()
         return expert
 

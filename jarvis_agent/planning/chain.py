@@ -153,7 +153,6 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        request = self.similarity.recognise(request)
         examples = self._select_examples(request)
         shown = replace(request, specs=self._shown_specs(request, examples))
         prompts, window = self.prompts, self.window

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -469,13 +470,15 @@ async def test_a_reservation_evicts_only_what_is_needed_later(pool: ModelPool) -
 
 
 async def test_a_call_gets_the_room_of_reserved_models(pool: ModelPool) -> None:
-    claims = [Claim(pool, Model(nbytes=40), name, depth) for name, depth in (("late", 9), ("soon", 1))]
-    for claim in claims:
+    soon, late = Claim(pool, Model(nbytes=40), "soon", 1), Claim(pool, Model(nbytes=40), "late", 9)
+    for claim in (soon, late):
         await reached(claim.ended)
-    assert await start(pool, Model(nbytes=40).load, "now", size=40) == "now"
-    assert ("soon",) in pool.keys
-    assert await start(pool, Model(nbytes=90).load, "large", size=90) == "large"
-    assert loaded_bytes(pool) <= 100
+        claim.ended.clear()
+    seen = await start(pool, Model(nbytes=40, work=lambda call: pool.keys).load, "now", size=40)
+    assert seen == [("soon",), ("now",)]
+    await reached(late.ended)  # it is loaded again when the call has ended
+    seen = await start(pool, Model(nbytes=90, work=lambda call: pool.keys).load, "large", size=90)
+    assert seen == [("large",)]
 
 
 async def test_a_call_that_needs_room_stops_the_load_of_a_reserved_model(pool: ModelPool) -> None:
@@ -492,18 +495,20 @@ async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(po
     slow, claim = (model := Slow()), Claim(pool, model, "slow")
     claim.release()
     await reached(slow.cancelled)
-    entered, opened = threading.Event(), threading.Event()
+    entered, opened, dropped = threading.Event(), threading.Event(), threading.Event()
 
     def load() -> Model:
         entered.set()
         assert opened.wait(10)
-        return Model()
+        loaded = Model()
+        weakref.finalize(loaded, dropped.set)
+        return loaded
 
-    release = pool.reserve(("kept",), load, 1, 1, lambda kind: None)
+    release = pool.reserve(("a",), load, 1, 1, lambda kind: None)
     await reached(entered)
     release()
     opened.set()
-    await pool.close()
+    await reached(dropped)
     assert pool.keys == []
 
 
@@ -566,14 +571,16 @@ def model_threads() -> set[threading.Thread]:
 
 async def test_close_rejects_queued_calls_cancels_running_ones_and_ends_the_threads() -> None:
     pool, others, model = ModelPool(limit_bytes=100), model_threads(), Endless()
+    model.nbytes = 90
     running, waiting = start(pool, model.load), start(pool, model.load)
     await reached(model.entered)
+    claim = Claim(pool, Model(nbytes=90), "reserved")
     closing = asyncio.ensure_future(pool.close())
     for call, what in ((waiting, "not run"), (running, "stopped")):
         with pytest.raises(ExpertError, match=f"{what}: the pool was closed"):
             await call
     await closing
-    assert pool.keys == []
+    assert (pool.keys, claim.seen) == ([], [])
     assert model_threads() <= others
     assert await start(pool, Model().load) == "a"  # the pool can be used again
     await pool.close()

@@ -182,6 +182,7 @@ class TestRepair:
             ("summarization", "text", "zoo.txt"): "zoo.txt",
             ("image-to-text", "image", "example.jpg"): "example.jpg",
             ("image-to-text", "image", "e2.png"): None,
+            ("image-to-text", "image", "example2.jpg"): None,
             ("image-to-text", "image", "talk.jpg"): None,
             ("image-to-text", "image", "/etc/passwd"): None,
             ("image-to-text", "image", "http://a.example/zoo.jpg"): None,
@@ -213,10 +214,15 @@ class TestRepair:
 
     def test_files_of_the_chat_and_of_allowed_directories_may_be_named(self, tmp_path: Path) -> None:
         history = [HumanMessage("Draw cat.jpg as a sketch"), AIMessage("It is /out/sketch-0.png.")]
-        for name in ("cat.jpg", "/out/sketch-0.png", "sketch-0.png"):
+        for name, meant in (
+            ("cat.jpg", "cat.jpg"),
+            ("sketch-0.png", "sketch-0.png"),
+            ("/out/sketch-0.png", "/out/sketch-0.png"),
+            ("/images/sketch-0.jpg", "/out/sketch-0.png"),
+        ):
             llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', name)}]"})
             value = {"input": "Describe it", "files": [], "chat_history": history}
-            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": name}
+            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": meant}
         llm = ScriptedLLM({"plan": f"[{LOOK}]"})
         chain = planning_chain(llm, settings={"allowed_dirs": [tmp_path]})
         assert chain.invoke({"input": "Describe the picture", "files": []}).tasks[0].args == {
