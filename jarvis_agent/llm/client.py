@@ -30,14 +30,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.llm.capabilities import (
-    MAX_TOKENS,
-    SCHEMA,
-    length_options,
-    schema_options,
-    supports_schema,
-    transport_options,
-)
+from jarvis_agent.llm import capabilities
+from jarvis_agent.llm.capabilities import MAX_TOKENS, SCHEMA
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
 from jarvis_agent.llm.repetition import RepetitionFilter
@@ -82,7 +76,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     @property
     def supports_schema(self) -> bool:
         """Whether a schema is sent to the model, as far as known before its first reply."""
-        return SCHEMA not in self._rejected and supports_schema(self.model, self.settings)
+        return SCHEMA not in self._rejected and capabilities.supports_schema(self.model, self.settings)
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
@@ -101,10 +95,8 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        known = {
-            **length_options(self.model, self.settings),
-            **schema_options(self.model, self.settings, stage, schema),
-        }
+        known = capabilities.length_options(self.model, self.settings)
+        known |= capabilities.schema_options(self.model, self.settings, stage, schema)
         extras = {name: value for name, value in known.items() if name not in self._rejected}
         begun = False
         while True:
@@ -116,7 +108,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
                         yield chunk
                 return
             except LLMError as error:
-                is_length = MAX_TOKENS in extras and _ABOUT_LENGTH.search(str(error)) is not None
+                is_length = _ABOUT_LENGTH.search(str(error)) is not None
                 option = MAX_TOKENS if is_length else SCHEMA
                 is_rejected = is_length or isinstance(error, RejectedRequestError)
                 if begun or option not in extras or not is_rejected:
@@ -161,7 +153,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
-        kwargs = {**transport_options(self.model), **kwargs}
+        kwargs = {**capabilities.transport_options(self.model), **kwargs}
         if self._has_cache():
             async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
                 message = await self.model.ainvoke(messages, config, **kwargs)

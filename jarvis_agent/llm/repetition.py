@@ -7,8 +7,6 @@ repetition.found                         # True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 _COPIES = 3
 _SHORTEST = 300
 """Characters that all copies of a block have at least, so that "ha ha ha" and a row of dashes pass."""
@@ -29,18 +27,16 @@ class RepetitionFilter:
         """Return the text, up to the end of the last copy that is needed to recognise a repetition."""
         for place in range(0, len(text), _STEP):
             self._tail = (self._tail + text[place : place + _STEP])[-_COPIES * _LONGEST_BLOCK :]
-            if any(map(self._repeats, self._periods())):
+            if self._ends_in_copies():
                 self.found = True
                 return text[: place + _STEP]
         return text
 
-    def _periods(self) -> Iterator[int]:
-        """The distances at which the last characters occur before."""
+    def _ends_in_copies(self) -> bool:
         place = end = max(0, len(self._tail) - _STEP)
         while end and (place := self._tail.rfind(self._tail[end:], 0, place + _STEP - 1)) >= 0:
-            yield end - place
-
-    def _repeats(self, period: int) -> bool:
-        length = max(_COPIES * period, _SHORTEST)
-        last = self._tail[-length:]
-        return len(last) == length and last[period:] == last[:-period]
+            period = end - place
+            last = self._tail[-max(_COPIES * period, _SHORTEST) :]
+            if len(last) >= max(_COPIES * period, _SHORTEST) and last[period:] == last[:-period]:
+                return True
+        return False
