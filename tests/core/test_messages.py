@@ -40,6 +40,6 @@ def test_the_example_requests_can_be_planned_offline(
         (described,) = agent.plan(first).tasks
         read, spoken, heard = agent.plan(second).tasks
     assert (described.task, described.args) == ("image-to-text", {"image": "photo.jpg"})
-    assert (read.task, read.args) == ("image-to-text", {"image": "page.png"})
+    assert (read.task, read.args) == ("image-to-text", {"image": "page.png", "text": "read"})
     assert (spoken.task, spoken.dep) == ("text-to-speech", [read.id])
     assert (heard.task, heard.dep) == ("automatic-speech-recognition", [spoken.id])
