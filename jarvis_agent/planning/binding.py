@@ -142,7 +142,8 @@ class _Binding:
             return [self._named(item, arg) for item in value]
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
-        if arg.kind not in MEDIA and (arg.kind != "text" or mentions(value) != [value]):
+        is_text = arg.kind == "text" and self._draft.spec.category != "tool"
+        if arg.kind not in MEDIA and not (is_text and mentions(value) == [value]):
             return value
         found = self._files.find(value, arg.kind)
         if found != value:

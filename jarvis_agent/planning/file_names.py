@@ -30,6 +30,9 @@ _MIN_STEM = 3
 _ACCEPTED = {"audio": {"audio", "video", "file"}, "text": {"text", "table", "data", "file"}}
 """Kinds of files by kind of argument, where they are not only the same kind and unknown ones."""
 
+_NO_TEXTS = ("image", "audio", "video")
+"""Kinds of files that are not read as texts."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
@@ -67,8 +70,11 @@ class FileNames:
         """The name of the available file that is meant; `name` itself if it is known, or may be.
 
         Raises:
-            PlanError: there is no such file, nor exactly one of this kind with nearly the same name.
+            PlanError: there is no such file, nor exactly one of this kind with nearly the same name; or a
+                picture or a recording stands where a text is needed.
         """
+        if kind == "text" and (its := self.kinds.get(name)) in _NO_TEXTS:
+            raise PlanError(f'"{name}" is only the name of the {its}, and not a text')
         if name in self.kinds or _bare(name) in self.others or name.startswith("data:"):
             return name
         close = [known for known in self._of_kind(kind) if _is_close(_bare(name), _bare(known))]

@@ -39,6 +39,14 @@ def ranked(artifact: Artifact, key: str, *labels: str) -> None:
     assert {row[key] for row in artifact["output"]} == set(labels) or not labels
 
 
+def similar(artifact: Artifact, *labels: str) -> None:
+    """Labels with cosines, the most similar one first."""
+    cosines = [row["similarity"] for row in artifact["output"]]
+    assert cosines == sorted(cosines, reverse=True)
+    assert {row["label"] for row in artifact["output"]} == set(labels)
+    assert "(similarity 0." in artifact["resources"][0]["text"]
+
+
 def says(artifact: Artifact, key: str, expected: str = "") -> None:
     """One text under a key, which is also the text of a resource."""
     text = artifact["output"][key]

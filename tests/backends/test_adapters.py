@@ -77,10 +77,13 @@ FORECAST = [
     {"series": "rain", "values": [F32(0.5), 1]},
 ]
 
+SIMILAR = [{"label": "a", "similarity": 0.12}, {"label": "b", "similarity": 0.41}]
+
 # Each row: task, raw output, adapted output, text of one resource ("" for any).
 ADAPTED: list[tuple[str, Any, Any, str]] = [
     ("image-classification", CLASSES, SORTED_CLASSES, "Egyptian cat (0.72), tabby cat (0.11)"),
     ("zero-shot-classification", {"labels": ["a"], "scores": [0.9]}, [{"label": "a", "score": 0.9}], ""),
+    ("zero-shot-classification", SIMILAR, SIMILAR[::-1], "b (similarity 0.41), a (similarity 0.12)"),
     ("zero-shot-image-classification", TENSOR_CLASSES, [{"label": "cat", "score": 0.75}], ""),
     ("token-classification", [{**ENTITY, "score": F32(0.99), "start": I64(0)}], [ENTITY], "Ada (PER)"),
     ("token-classification", [], [], "no names"),

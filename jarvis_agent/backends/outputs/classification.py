@@ -27,13 +27,18 @@ SHOWN = 5
 
 
 def classes(raw: Any, call: Call) -> Adapted:
-    """[{label, score}], best first; also from zero-shot classification's {labels, scores}."""
+    """[{label, score}], best first; also from zero-shot classification's {labels, scores}.
+
+    Embeddings give [{label, similarity}] instead: a similarity is no probability, and is not shown as one.
+    """
     if isinstance(raw, Mapping) and {"labels", "scores"} <= raw.keys():
         if len(raw["labels"]) != len(raw["scores"]):
             raise UnexpectedError("a score for each label")
         pairs = zip(raw["labels"], raw["scores"], strict=True)
         raw = [{"label": name, "score": value} for name, value in pairs]
-    return _scored_rows(read_rows(raw, {"label": text, "score": score}), "label")
+    first = raw[0] if isinstance(raw, list) and raw else raw
+    measure = "similarity" if isinstance(first, Mapping) and "similarity" in first else "score"
+    return _scored_rows(read_rows(raw, {"label": text, measure: score}), "label", measure)
 
 
 def masked_words(raw: Any, call: Call) -> Adapted:
@@ -42,11 +47,12 @@ def masked_words(raw: Any, call: Call) -> Adapted:
     return _scored_rows(rows, "token_str")
 
 
-def _scored_rows(rows: list[dict[str, Any]], name: str) -> Adapted:
+def _scored_rows(rows: list[dict[str, Any]], name: str, measure: str = "score") -> Adapted:
     if not rows:
         raise UnexpectedError(f"at least one {name}")
-    found = best_first(rows)
-    return Adapted(found, ", ".join(f"{row[name]} ({row['score']:.2f})" for row in found[:SHOWN]))
+    found = sorted(rows, key=lambda row: -row[measure])
+    unit = "" if measure == "score" else f"{measure} "
+    return Adapted(found, ", ".join(f"{row[name]} ({unit}{row[measure]:.2f})" for row in found[:SHOWN]))
 
 
 def entities(raw: Any, call: Call) -> Adapted:

@@ -4,7 +4,7 @@ Raw outputs by task:
     feature-extraction        [[[…384 numbers…]]] as in transformers, with one vector for the whole text
     sentence-similarity       [score of each sentence], cosines in [-1, 1]
     text-ranking              [{"index": int, "text": str, "score": float}], best first
-    zero-shot-classification  [{"label": str, "score": float}]
+    zero-shot-classification  [{"label": str, "similarity": float}]: cosines, which are no probabilities
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from jarvis_agent.backends.starter.embeddings import load_embedder
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
-TEMPERATURE = 0.05
-"""Softmax temperature over the cosines of labels, which differ by tenths only."""
-
 
 def load(weights: Path, settings: Settings) -> Expert:
     """The embeddings that the offline planner uses too."""
-    import numpy as np
-
     encode = load_embedder(settings).encode
 
     def expert(call: Call) -> Any:
@@ -35,10 +30,8 @@ def load(weights: Path, settings: Settings) -> Expert:
             return [encode([text]).tolist()]
         others = _texts(call, "labels" if task == "zero-shot-classification" else "sentences")
         if task == "zero-shot-classification":
-            cosines = _cosines(encode([text, *(f"It is {label}." for label in others)]))
-            weights = np.exp((cosines - cosines.max()) / TEMPERATURE)
-            shares = (weights / weights.sum()).tolist()
-            return [{"label": label, "score": share} for label, share in zip(others, shares, strict=True)]
+            cosines = _cosines(encode([text, *(f"It is {label}." for label in others)])).tolist()
+            return [{"label": label, "similarity": each} for label, each in zip(others, cosines, strict=True)]
         scores = _cosines(encode([text, *others])).tolist()
         if task == "sentence-similarity":
             return scores
