@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import jarvis_agent
 import jarvis_agent.tools
@@ -21,6 +25,8 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio", "ray", "numpy", "cv2"}
+
+needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
 
 
 def _run(code: str, *, cwd: Path = ROOT, path: Path | None = None) -> str:
@@ -194,7 +200,10 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     (sdist,) = (clone / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "tools/toolkit.py", "prompts/__init__.py"} <= names
+    folders = ("tests", "tools", "prompts", "docs", "examples", "benchmarks", "notebooks", "jarvis_agent")
+    files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
+    needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
+    assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names
     (wheel,) = (clone / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
@@ -204,6 +213,16 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     assert imported == [unpacked / "jarvis_agent" / "tools", unpacked / "jarvis_agent" / "prompts"]
 
 
+@needs_repository
+def test_files_that_runs_leave_are_ignored_by_git() -> None:
+    left = ["runs.sqlite", "runs.sqlite-wal", "chat.db", "outputs/1/0-speech.wav", "notebooks/outputs/x.png"]
+    done = subprocess.run(
+        ["git", "check-ignore", *left], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == left
+
+
+@needs_repository
 def test_nothing_suggests_installing_another_project_of_a_similar_name() -> None:
     """The old name on PyPI is an unrelated project."""
     old = "jarvis" + "-agent"
@@ -216,3 +235,29 @@ def test_nothing_suggests_installing_another_project_of_a_similar_name() -> None
         and old in (ROOT / name).read_text("utf-8", errors="ignore").replace(f"/tmp/{old}", "")
     ]
     assert found == []
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    """Texts include error messages."""
+    extras = set(PROJECT["project"]["optional-dependencies"])
+    found = []
+    for parent, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith((".", "__")) and "egg" not in name]
+        for path in (Path(parent, name) for name in names if name.endswith((".py", ".md", ".ipynb"))):
+            named = re.findall(r"langchain-hugginggpt\[([a-z,-]+)\]", path.read_text("utf-8"))
+            found += [f"{path}: {extra}" for one in named for extra in one.split(",") if extra not in extras]
+    assert found == []
+
+
+def test_the_readme_names_the_licences_that_bind_users() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", readme, re.MULTILINE))
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(rows) >= set(extras)
+    for extra in extras.keys() - {"all", "dev"}:
+        for requirement in map(Requirement, extras[extra]):
+            with suppress(PackageNotFoundError):
+                about = metadata(requirement.name)
+                licence = f"{about.get('License-Expression')} {(about.get('License') or '')[:40]}"
+                if re.search(r"\bA?GPL|LangServe|Proprietary", licence):
+                    assert requirement.name in rows[extra].lower(), extra
