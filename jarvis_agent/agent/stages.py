@@ -23,6 +23,7 @@ from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error, format_traceback
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
 from jarvis_agent.execution.executor import TaskRunner
 from jarvis_agent.llm.chat_model import NO_MODEL
@@ -65,10 +66,15 @@ class PipelineStages:
     responder: Runnable[dict[str, Any], str]
 
     async def runners(self) -> Mapping[str, TaskRunner]:
-        """What runs the tasks of a run, by name."""
+        """What runs the tasks of a run, by name.
+
+        Without any model these are all tasks, so that those of a plan fail with what must be installed.
+        """
         if self.tools is not None:
             return self.tools
         available = await self.registry.available_tasks()
+        if not any(spec.needs_model for spec in available.values()):
+            available = TASKS
         return {name: HFTaskRunner(spec, self.registry) for name, spec in available.items()}
 
     async def aclose(self) -> None:

@@ -134,9 +134,8 @@ async def cancel_and_wait(tasks: Collection[asyncio.Task[Any]]) -> None:
     if running:
         for task in (await asyncio.wait(running, timeout=limits.CANCEL_GRACE_S))[1]:
             logger.error("%s does not stop when it is cancelled; it is abandoned", task.get_name())
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.exception()  # asyncio logs errors that are never retrieved
+    for task in tasks:  # asyncio logs errors that are never retrieved, with the secrets in them
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], limit: int) -> list[T]:

@@ -26,7 +26,7 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.llm.budget import context_window
+from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.capabilities import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, load_prompts
@@ -34,7 +34,7 @@ from jarvis_agent.planning.example_selector import open_selector
 from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
-from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables
+from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 EXAMPLES_SHOWN, EXAMPLES_ALONE = 6, 3
 """Number of nearest examples: beside the list of tasks, and instead of it."""
+
+_LIST_SHARE = 3
+"""The list of task types takes at most a third of the prompt's budget."""
 
 MAX_TASKS = 32
 """Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
@@ -153,7 +156,6 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        request = self.similarity.recognise(request)
         examples = self._select_examples(request)
         shown = replace(request, specs=self._shown_specs(request, examples))
         prompts, window = self.prompts, self.window
@@ -184,8 +186,9 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         used = {name for example in examples for name in available_names(example.tasks, request.specs)}
         if not lists_tasks(self.prompts.plan):
             return {name: spec for name, spec in request.specs.items() if name in used}
-        if self.window < LONG_CONTEXT:
-            return dict(select_tools(request, self.similarity, keep=used))
+        budget = prompt_budget(self.window) // _LIST_SHARE
+        if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
+            return dict(select_tools(request, self.similarity, keep=used, budget=budget))
         return dict(request.specs)
 
 

@@ -25,7 +25,7 @@ from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.references import ref, refs_in
 from jarvis_agent.core.tasks.registry import find_task
-from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.tasks.spec import ARG_ALIASES, TaskSpec
 from jarvis_agent.core.types import Resource, Task
 from jarvis_agent.media.detect import kind_by_name
 
@@ -146,11 +146,17 @@ def _args_for(spec: TaskSpec, task: Mapping[str, Any]) -> dict[str, Any] | None:
 def example_of_tool(spec: TaskSpec) -> Example:
     """An example for a tool that no other example suits: its description, and a value for each argument."""
     needed = [arg for arg in spec.inputs if arg.required]
-    values = [_VALUES.get(arg.kind, "A1") for arg in needed]
+    values = [_VALUES.get(arg.kind) or _value_by_name(arg.name) for arg in needed]
     about = (spec.description or spec.name).split(". ")[0].rstrip(".")
     args = {arg.name: [value] if arg.many else value for arg, value in zip(needed, values, strict=True)}
     plan = [{"task": spec.name, "id": 0, "dep": [-1], "args": args}]
-    return Example.of({"input": f"{about}: {', '.join(values)}", "plan": plan})
+    return Example.of({"input": f"{about}: {', '.join(values)}" if values else about, "plan": plan})
+
+
+def _value_by_name(name: str) -> str:
+    """A value for an argument of any kind: a file for "image_path", "A1" for "order_id"."""
+    words = (ARG_ALIASES.get(word, word) for word in (name.lower(), *name.lower().split("_")))
+    return next((_VALUES[word] for word in words if word in _VALUES), "A1")
 
 
 def _with_words(request: str, old: str, new: str) -> str:

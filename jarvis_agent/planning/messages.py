@@ -105,11 +105,13 @@ def replan_variables(
     """
     done = [_outcome(result) for result in results if result.status == "ok"]
     failed = [_outcome(result) for result in results if result.status != "ok"]
-    values = _task_variables(request.specs) | {
+    values: dict[str, Any] = {
         "input": shorten_text(request.text),
         "failed_tasks": shorten_rows(lambda budget: failed),
         "done_tasks": shorten_rows(lambda budget: done),
         "files": _files(request.files),
+        "available_task_list": ", ".join(request.specs),
+        "available_tasks": shorten_lines(task_lines(request.specs.values()).splitlines()),
     }
     return fill(template, values, window)
 

@@ -28,6 +28,9 @@ from jarvis_agent.planning.task_repairs import controlnet_name, repair_call
 MAX_TASKS = 256
 """Maximum number of tasks of a plan; the rest is left out."""
 
+WHAT_IT_NEEDS = "`jarvis tasks` says what it needs"
+"""Advice on a task type that exists and is not available."""
+
 _TASK_KEYS = ("task", "tool", "taskname", "toolname", "tasktype")
 _NAME_KEYS = (*_TASK_KEYS, "name", "action", "function", "type")
 _ID_KEYS = ("id", "taskid", "nodeid", "step", "stepid")
@@ -181,6 +184,8 @@ def _spec(raw: Mapping[str, Any], names: TaskNames, notes: list[str]) -> TaskSpe
     if spec is None:
         near = names.resembling(name)
         hint = f"; similar ones are {', '.join(near)}" if near else ""
+        if find_task(name):
+            hint += f"; {WHAT_IT_NEEDS}"
         raise PlanError(f'"{shorten(name)}" is not an available task{hint}')
     if name != spec.name and canonical(name) not in map(canonical, (spec.name, *spec.aliases)):
         notes.append(f'"{shorten(name)}" was taken as {spec.name}')

@@ -23,8 +23,11 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.file_names import FileNames
+from jarvis_agent.planning.normalise import WHAT_IT_NEEDS
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
+
+_LARGER_MODEL = " Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
 
 Repair = Callable[[list[PlanParseError]], Awaitable[Any]]
 
@@ -99,10 +102,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             except LLMError as error:
                 parser.note(f"the language model could not repair its plan: {error}")
         if parser.errors and not parser.tasks:
-            raise LLMError(
-                f"{'; '.join(parser.notes)}. "
-                "Use a larger model; for one of about 1 billion parameters, JARVIS_PROMPTS=small may help."
-            )
+            is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
+            raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
         yield Plan(tasks=repaired, notes=parser.notes)
 
 

@@ -26,10 +26,11 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Task
-from jarvis_agent.llm.budget import truncate
+from jarvis_agent.llm.budget import count_tokens, truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK, available_names, load_examples
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.messages import task_lines
 from jarvis_agent.planning.offline import draft_plan, recognise_tools, split_request
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ class TextSimilarity:
 
 
 def select_tools(
-    request: PlanRequest, similarity: TextSimilarity, keep: Collection[str] = ()
+    request: PlanRequest, similarity: TextSimilarity, keep: Collection[str] = (), budget: int = 1_000_000
 ) -> Mapping[str, TaskSpec]:
-    """The likeliest task types for a request, in their order; all of them if they are few.
+    """The likeliest task types for a request, in their order; all of them if they are few and short.
 
     Seventy task types make a prompt of thousands of tokens, which confuses a small model. A task is likely if
     a step of the request is similar to its description or to an example of it, or if it takes a kind of the
@@ -150,14 +151,20 @@ def select_tools(
     Args:
         request: the request with all task types.
         similarity: compares texts.
-        keep: names of task types that are always included.
+        keep: names of task types that are included besides the likely ones.
+        budget: tokens of the list of task types.
     """
     count = SHOWN if similarity.has_embeddings else SHOWN_BY_WORDS
-    if len(request.specs) <= count:
+    tokens = {name: count_tokens(task_lines([spec])) for name, spec in request.specs.items()}
+    if len(request.specs) <= count and sum(tokens.values()) <= budget:
         return request.specs
     scores = _tool_scores(request, similarity)
     likely = sorted(request.specs, key=lambda name: -scores[name])
     kept = {*keep, *likely[:count], *(name for name in likely if scores[name] >= _NAMED)}
+    for name in sorted(kept, key=lambda name: -scores[name] - (name in keep)):
+        budget -= tokens[name]
+        if budget < 0:
+            kept.remove(name)
     return {name: spec for name, spec in request.specs.items() if name in kept}
 
 

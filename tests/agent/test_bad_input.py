@@ -15,8 +15,9 @@ from langchain_core.tools import StructuredTool
 from small_agents import CAPTION, DESCRIBE, block, picture, plan, small_agent
 from stages import FakeStage, saying
 
-from jarvis_agent import JarvisAgent, Plan, Run, Settings
-from jarvis_agent.core.errors import InputError
+from jarvis_agent import JarvisAgent, Plan, Run, Settings, TaskSpec
+from jarvis_agent.core.errors import InputError, MissingExtraError
+from jarvis_agent.core.types import Candidate
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -171,6 +172,21 @@ def test_an_empty_plan_is_answered_by_the_language_model_or_with_examples() -> N
         assert text in answer
     with JarvisAgent("none", planner=unknown, sources=[], backends=[]) as without_llm:
         assert "OPENAI_API_KEY" not in without_llm.invoke("colourless green ideas").answer
+
+
+def test_without_any_model_a_plan_says_which_extras_are_missing() -> None:
+    class Bare(FakeBackend):
+        def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+            return str(MissingExtraError(candidate.id, "local"))
+
+    source = FakeSource([fake_candidate("image-to-text", "org/m")])
+    with JarvisAgent(
+        ScriptedLLM({"plan": DESCRIBE, "respond": "It is a picture."}), sources=[source], backends=[Bare({})]
+    ) as agent:
+        run = agent.invoke("Describe a.jpg")
+    assert [result.status for result in run.results] == ["failed"]
+    assert 'org/m needs the extra "local": pip install "langchain-hugginggpt[local]"' in run.answer
+    assert "larger model" not in run.answer
 
 
 def test_without_a_usable_model_the_answer_says_why_and_what_to_do() -> None:

@@ -34,6 +34,7 @@ async def ignore_cancellation(until: asyncio.Event) -> None:
             await until.wait()
         except asyncio.CancelledError:
             continue
+    raise ValueError("too late")
 
 
 async def test_results_and_errors_are_passed_on() -> None:
@@ -84,6 +85,9 @@ async def test_work_that_ignores_cancellation_is_abandoned_and_logged(
             await calling
         assert "work does not stop" in caplog.text
     end.set()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert "never retrieved" not in caplog.text, "its error may have secrets"
 
 
 async def test_errors_that_would_end_the_event_loop_become_expert_errors() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from doubles.openai_server import OpenAIDouble
@@ -17,14 +18,16 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from jarvis_agent import Plan, planning_chain
+from jarvis_agent import Plan, TaskSpec, planning_chain
 from jarvis_agent.core.errors import ConfigError, InputError, LLMError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Resource
+from jarvis_agent.core.types import Resource, Task, TaskResult
+from jarvis_agent.llm.budget import count_tokens
 from jarvis_agent.llm.prompts import load_prompts
 from jarvis_agent.llm.usage import UsageMeter
 from jarvis_agent.planning.output_parser import PlanOutputParser
+from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.testing import ScriptedLLM
 
 LOOK = '{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "a.jpg"}}'
@@ -182,6 +185,7 @@ class TestRepair:
             ("summarization", "text", "zoo.txt"): "zoo.txt",
             ("image-to-text", "image", "example.jpg"): "example.jpg",
             ("image-to-text", "image", "e2.png"): None,
+            ("image-to-text", "image", "example2.jpg"): None,
             ("image-to-text", "image", "talk.jpg"): None,
             ("image-to-text", "image", "/etc/passwd"): None,
             ("image-to-text", "image", "http://a.example/zoo.jpg"): None,
@@ -213,10 +217,15 @@ class TestRepair:
 
     def test_files_of_the_chat_and_of_allowed_directories_may_be_named(self, tmp_path: Path) -> None:
         history = [HumanMessage("Draw cat.jpg as a sketch"), AIMessage("It is /out/sketch-0.png.")]
-        for name in ("cat.jpg", "/out/sketch-0.png", "sketch-0.png"):
+        for name, meant in (
+            ("cat.jpg", "cat.jpg"),
+            ("sketch-0.png", "sketch-0.png"),
+            ("/out/sketch-0.png", "/out/sketch-0.png"),
+            ("/images/sketch-0.jpg", "/out/sketch-0.png"),
+        ):
             llm = ScriptedLLM({"plan": f"[{LOOK.replace('a.jpg', name)}]"})
             value = {"input": "Describe it", "files": [], "chat_history": history}
-            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": name}
+            assert planning_chain(llm).invoke(value).tasks[0].args == {"image": meant}
         llm = ScriptedLLM({"plan": f"[{LOOK}]"})
         chain = planning_chain(llm, settings={"allowed_dirs": [tmp_path]})
         assert chain.invoke({"input": "Describe the picture", "files": []}).tasks[0].args == {
@@ -251,11 +260,64 @@ class TestRepair:
             with pytest.raises(LLMError, match=r"(contains no plan|was left out): .*Use a larger model"):
                 planning_chain(llm).invoke(ASK)
 
+    def test_a_plan_of_tasks_that_are_not_available_does_not_call_for_a_larger_model(self) -> None:
+        llm = ScriptedLLM({"plan": f"[{DEPTH}]", "repair": f"[{DEPTH}]"})
+        with pytest.raises(LLMError, match=r"not an available task;.* `jarvis tasks` says what it needs\.$"):
+            planning_chain(llm, tools=["image-to-text"]).invoke(ASK)
+
     def test_the_parser_works_with_any_model_and_may_have_no_repair(self) -> None:
         chain = ScriptedLLM(f"[{NOISE}, {DEPTH}]") | PlanOutputParser()
         assert names(chain.invoke("x")) == [(2, "depth-estimation")]
         assert names(sum(chain.stream("x"), Plan())) == [(2, "depth-estimation")]
         assert names(PlanOutputParser().parse(f"[{LOOK}]")) == [(0, "image-to-text")]
+
+
+class TestContextWindow:
+    """All 70 task types, a long history and many files, and a context window of 4,096 tokens."""
+
+    SETTINGS = Settings(context_window=4096)
+    GIVEN: ClassVar[dict[str, Any]] = {
+        "files": ["a.jpg", *(f"holiday/picture-{number:04d}.jpg" for number in range(90))],
+        "chat_history": [HumanMessage("Describe it. " * 50), AIMessage("It is a zoo. " * 100)] * 30,
+    }
+
+    def test_prompts_fit_it_in_every_mode(self) -> None:
+        requests = {
+            "short": "Describe a.jpg",
+            "all": f"Do {', '.join(TASKS)}",
+            "long": "Sum up: " + "ten words " * 9000,
+        }
+        sizes = {}
+        for prompts, (label, text) in product(("default", "paper", "small"), requests.items()):
+            llm = ScriptedLLM({"plan": f"[{NOISE}]", "repair": f"[{LOOK}]"})
+            chain = planning_chain(llm, prompts=prompts, settings=self.SETTINGS)
+            chain.invoke({"input": text, **self.GIVEN})
+            sizes |= {(prompts, label, call.stage): count_tokens(call.prompt) for call in llm.calls}
+        assert len(sizes) == 18
+        assert {case: size for case, size in sizes.items() if size > 0.85 * 4096} == {}
+
+    def test_a_task_that_the_request_names_is_offered_before_others(self) -> None:
+        llm = ScriptedLLM("[]")
+        chain = planning_chain(llm, settings=self.SETTINGS)
+        chain.invoke("Run normal-control on a.jpg")
+        assert "\n- normal-control(" in prompt_of(llm)
+
+    def test_long_descriptions_of_a_few_tools_are_left_out(self) -> None:
+        tools = [TaskSpec(f"tool-{n}", "tool", f"{n} " * 1500, (), ("text",)) for n in range(6)]
+        llm = ScriptedLLM("[]")
+        planning_chain(llm, tools=tools, settings=self.SETTINGS).invoke("Use tool-3")
+        assert count_tokens(prompt_of(llm)) < 4096
+
+    def test_replanning_fits_it(self) -> None:
+        task = Task(task="image-to-text", id=0, args={"image": "a.jpg"})
+        failed = TaskResult(
+            task=task, status="failed", error="it reads no such image", failure="UnsupportedError"
+        )
+        llm = ScriptedLLM({"replan": "[]"})
+        given = {"input": ASK, "plan": Plan(tasks=[task]), "results": [failed], **self.GIVEN}
+        replanning_chain(llm, settings=self.SETTINGS).invoke(given)
+        assert count_tokens(prompt_of(llm)) < 0.85 * 4096
+        assert "it reads no such image" in prompt_of(llm)
 
 
 class TestFailures:

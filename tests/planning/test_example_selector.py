@@ -125,7 +125,7 @@ def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
 
 def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     @tool
-    def refund_order(order_id: str, reason: str = "") -> str:
+    def refund_order(order_id: str, picture_file: str, reason: str = "") -> str:
         """Refund an order of the shop."""
         return order_id
 
@@ -146,8 +146,8 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     ]
     chain.invoke("Refund the order 4711")
     shown = [m.text for m in llm.calls[1].messages]
-    place = shown.index("Refund an order of the shop: A1")
-    assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1"}
+    place = shown.index("Refund an order of the shop: A1, e1.jpg")
+    assert json.loads(shown[place + 1])[0]["args"] == {"order_id": "A1", "picture_file": "e1.jpg"}
 
 
 def test_the_last_examples_have_the_tasks_and_links_of_the_request():

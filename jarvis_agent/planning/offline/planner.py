@@ -36,6 +36,9 @@ from jarvis_agent.planning.offline.ranking import Ranker
 from jarvis_agent.planning.offline.steps import StepPlanner
 from jarvis_agent.planning.plan import Plan
 
+_ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
+"""The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
+
 
 class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
     """Plans plain English and Chinese requests. Clauses that it does not understand become notes."""
@@ -129,7 +132,10 @@ def _steps(
         return chinese.steps(masked, set(at_hand))
     tools = (spec.name for spec in specs.values() if bank_name(spec) is None)
     verbs = [verb for name in tools if (verb := re.split(r"[\W_]", name)[0])]
-    return split_finer(split(masked.text, verbs), masked, classifier)
+    text = masked.text
+    if masked.marks and all(mark.kind == "image" for mark in masked.marks.values()):
+        text = _ITS_TEXT.sub("the text in the picture", text)
+    return split_finer(split(text, verbs), masked, classifier)
 
 
 def _named_file(name: str) -> Resource:

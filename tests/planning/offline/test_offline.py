@@ -215,6 +215,7 @@ def test_a_task_reads_the_text_of_an_image_where_its_own_step_asks_for_it() -> N
     for request, *expected in (
         ("Read the text in page.png and describe the picture.", read, described),
         ("What does page.png say? Also describe it.", read, described),
+        ("Describe page.png in a sentence and read the text in it.", described, read),
         ("Translate the text in page.png into French", read),
         ("Read page.png aloud and summarise page.png", read),
         ("识别 page.png 中的文字", read),
