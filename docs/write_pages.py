@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
@@ -23,7 +24,7 @@ from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import pipelines as transformers_tasks
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
-from jarvis_agent.selection.sources.recommended import recommended
+from jarvis_agent.selection.sources.recommended import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
 _SETTINGS = """\
@@ -58,16 +59,23 @@ how to register your own.
 | server | a chat or vision model on an OpenAI-compatible server | its address |
 
 A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The
-suggested model is an example, with its licence; it is not preferred in selection. Most models that generate
-images, videos or 3D models are larger than the default download limit of 2 GB (`JARVIS_MAX_DOWNLOAD`).
-Models without safetensors are refused unless `JARVIS_ALLOW_PICKLE=1` is set.
+suggested model is an example, with its licence; it is not preferred in selection.
+
+"by default" tells whether the default settings accept the suggested model: its weights are safetensors (else
+`JARVIS_ALLOW_PICKLE=1` is needed) and have at most 2 GB (`JARVIS_MAX_DOWNLOAD`). Sizes were looked up once
+on the Hub's pages; "unknown" was not found. Most models that generate images, videos or 3D models, and those
+with more than a billion parameters, are larger than 2 GB.
+
+"tested with" tells what the tests of this project run: *pretrained* weights of a starter model, an
+*algorithm*, or *tiny* models of the same architectures with random weights. The suggested models themselves,
+hosted models, servers and Spaces were not run: calls of the latter are tested with doubles.
 
 `python docs/write_pages.py` writes this page.
 """
 
 _TASKS_HEAD = """
-| task | inputs | outputs | backends | suggested model | description |
-|---|---|---|---|---|---|
+| task | inputs | outputs | backends | tested with | suggested model | size | by default | description |
+|---|---|---|---|---|---|---|---|---|
 """
 
 _TASKS_END = """
@@ -89,8 +97,12 @@ _CATEGORIES = {
     "control": "Control maps and ControlNets",
 }
 
+_CASES: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parents[1] / "tests" / "data" / "task_cases.yaml").read_text(encoding="utf-8")
+)
+_STARTED = {task for model in STARTERS.values() for task in model.tasks}
 _RUN_BY: dict[str, Iterable[str]] = {
-    "starter": {task for model in STARTERS.values() for task in model.tasks},
+    "starter": _STARTED,
     "algorithm": ALGORITHMS,
     "transformers": transformers_tasks.PIPELINES,
     "diffusers": diffusers_tasks.PIPELINES,
@@ -140,9 +152,29 @@ def _task_row(spec: TaskSpec) -> str:
     run_by = ", ".join(word for word, tasks in _RUN_BY.items() if spec.name in tasks)
     model = recommended(spec)
     first = f"[{model.id}](https://huggingface.co/{model.id}) ({model.license})" if model else "–"
-    return (
-        f"| `{spec.name}` | {takes} | {', '.join(spec.outputs)} | {run_by} | {first} | {spec.description} |"
-    )
+    cells = [takes, ", ".join(spec.outputs), run_by, _tested_with(spec), first, *_size(model)]
+    return f"| `{spec.name}` | {' | '.join(cells)} | {spec.description} |"
+
+
+def _tested_with(spec: TaskSpec) -> str:
+    """What tests/backends runs for a task; every starter model and algorithm has a test."""
+    cases = _CASES[spec.name]
+    found = {
+        word for word, tasks in (("algorithm", ALGORITHMS), ("pretrained", _STARTED)) if spec.name in tasks
+    }
+    return ", ".join(sorted(found | {"tiny" for case in cases if "models" in case}))
+
+
+def _size(model: RecommendedModel | None) -> tuple[str, str]:
+    """The size of a model, and whether the default settings accept it."""
+    if model is None:
+        return "–", "–"
+    size = f"{model.size / 1e6:,.0f} MB" if model.size else "unknown"
+    if model.safetensors is False:
+        return size, "no: no safetensors"
+    if model.size and model.size > Settings.model_fields["max_download"].default:
+        return size, "no: too large"
+    return size, "yes" if model.size and model.safetensors else "unknown"
 
 
 PAGES = {"settings.md": settings_page, "tasks.md": tasks_page}

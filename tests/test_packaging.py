@@ -22,6 +22,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
 HEAVY = {"torch", "transformers", "diffusers", "langgraph", "fastapi", "gradio", "ray", "numpy", "cv2"}
 
+needs_repository = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the files")
+
 
 def _run(code: str, *, cwd: Path = ROOT, path: Path | None = None) -> str:
     """What a fresh interpreter prints; `path` comes first on its sys.path."""
@@ -194,7 +196,10 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     (sdist,) = (clone / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "tools/toolkit.py", "prompts/__init__.py"} <= names
+    folders = ("tests", "tools", "prompts", "docs", "examples", "benchmarks", "notebooks", "jarvis_agent")
+    files = {path for folder in folders for path in (clone / folder).rglob("*") if path.is_file()}
+    needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
+    assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names
     (wheel,) = (clone / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
@@ -204,6 +209,16 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     assert imported == [unpacked / "jarvis_agent" / "tools", unpacked / "jarvis_agent" / "prompts"]
 
 
+@needs_repository
+def test_files_that_runs_leave_are_ignored_by_git() -> None:
+    left = ["runs.sqlite", "runs.sqlite-wal", "chat.db", "outputs/1/0-speech.wav", "notebooks/outputs/x.png"]
+    done = subprocess.run(
+        ["git", "check-ignore", *left], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == left
+
+
+@needs_repository
 def test_nothing_suggests_installing_another_project_of_a_similar_name() -> None:
     """The old name on PyPI is an unrelated project."""
     old = "jarvis" + "-agent"

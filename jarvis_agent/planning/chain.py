@@ -11,6 +11,7 @@ back to the model once, with the errors.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,6 +27,7 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.concurrency import run_cpu_bound
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import context_window, count_tokens, prompt_budget
 from jarvis_agent.llm.capabilities import is_small
 from jarvis_agent.llm.client import LLMClient, open_client
@@ -53,6 +55,8 @@ _LIST_SHARE = 3
 
 MAX_TASKS = 32
 """Number of tasks after which a model is stopped; for many files, four per file. Some never end a plan."""
+MAX_COPIES = 4
+"""Number of equal tasks after which a model is stopped."""
 
 
 def planning_chain(
@@ -132,13 +136,14 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         request = PlanRequest.of(input, self.specs)
         chain, values = await run_cpu_bound(self._compose, request)
         chunks = cast("AsyncGenerator[Plan, None]", chain.astream(values, config, **kwargs))
-        left = most = max(MAX_TASKS, 4 * len(request.files))
+        tasks: list[Task] = []
         async with aclosing(chunks):
             async for chunk in chunks:
-                if len(chunk.tasks) > left:
-                    yield Plan(tasks=chunk.tasks[:left], notes=[f"the model was stopped after {most} tasks"])
+                tasks += chunk.tasks
+                if (end := _endless_from(tasks, 4 * len(request.files))) is not None:
+                    kept = chunk.tasks[: end - len(tasks)]
+                    yield Plan(tasks=kept, notes=[f"the model was stopped after {end} tasks"])
                     return
-                left -= len(chunk.tasks)
                 yield chunk
 
     def join(self, chunks: list[Plan]) -> Plan:
@@ -190,6 +195,16 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
         if self.window < LONG_CONTEXT or count_tokens(task_lines(request.specs.values())) > budget:
             return dict(select_tools(request, self.similarity, keep=used, budget=budget))
         return dict(request.specs)
+
+
+def _endless_from(tasks: Sequence[Task], most: int) -> int | None:
+    """The place of the first task that is beyond both limits, or one copy too many; None if none is."""
+    copies: Counter[str] = Counter()
+    for place, task in enumerate(tasks):
+        copies[f"{task.task} {task.args}"] += 1
+        if place >= max(MAX_TASKS, most) or copies[f"{task.task} {task.args}"] > MAX_COPIES:
+            return place
+    return None
 
 
 def _with_shown_args(specs: Mapping[str, TaskSpec], examples: Sequence[Example]) -> dict[str, TaskSpec]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from clock import Clock
 
@@ -29,9 +31,9 @@ def breaker(clock: Clock) -> CircuitBreaker:
     return CircuitBreaker(max_failures=3, pause=10, clock=clock)
 
 
-def fail(breaker: CircuitBreaker, times: int = 1, error: JarvisError | None = None) -> None:
+def fail(breaker: CircuitBreaker, times: int = 1, error: BaseException | None = None) -> None:
     for _ in range(times):
-        with pytest.raises(JarvisError), breaker.call(KEY):
+        with pytest.raises((JarvisError, asyncio.CancelledError)), breaker.call(KEY):
             raise error or TransientError("503")
 
 
@@ -55,6 +57,8 @@ def test_it_opens_after_failures_without_a_success_between(breaker: CircuitBreak
     succeed(breaker)
     fail(breaker, 2)
     assert not is_open(breaker)
+    with breaker.call(("hosted", "org/other")):
+        pass
     fail(breaker)
     assert is_open(breaker)
     with breaker.call(("hosted", "org/other")):
@@ -68,6 +72,7 @@ def test_only_temporary_failures_count(clock: Clock) -> None:
         (RateLimitedError("in 3 s", 3.0), False),
         (UnsupportedError("c"), False),
         (BadInputError("d"), False),
+        (asyncio.CancelledError(), False),
     ):
         breaker = CircuitBreaker(max_failures=3, pause=10, clock=clock)
         fail(breaker, 3, error)

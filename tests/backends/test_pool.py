@@ -441,6 +441,7 @@ async def test_reserved_models_that_are_needed_first_are_loaded_first(pool: Mode
     for depth in (1, 2, 3):
         await reached(claims[depth].ended)
         assert pool.keys == [(str(depth),)]  # the next one does not fit beside it
+        assert [claims[later].seen for later in range(depth + 1, 4)] == [[]] * (3 - depth)
         claims[depth].release()
 
 

@@ -16,10 +16,15 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class RecommendedModel:
-    """A model's id on the Hub, and its licence as the Hub spells it."""
+    """A model's id on the Hub, and its licence as the Hub spells it.
+
+    `size` are the bytes to download, and `safetensors` tells whether its weights come as such. None: unknown.
+    """
 
     id: str
     license: str
+    size: int | None
+    safetensors: bool | None
 
 
 @cache
@@ -27,7 +32,12 @@ def recommended_models() -> dict[str, RecommendedModel]:
     """Return the recommended model of each task that has a small, free one."""
     text = files(__package__).joinpath("recommended.csv").read_text(encoding="utf-8")
     return {
-        row["task"]: RecommendedModel(row["model"], row["license"])
+        row["task"]: RecommendedModel(
+            row["model"],
+            row["license"],
+            int(row["megabytes"]) * 1_000_000 if row["megabytes"] else None,
+            {"yes": True, "no": False}.get(row["safetensors"]),
+        )
         for row in csv.DictReader(text.splitlines())
     }
 
