@@ -68,7 +68,7 @@ def bind(
     limit = min(room, MAX_FAN_OUT)
     rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
-        binding.notes.append(f"its lists make more than {limit} tasks; only the first {limit} were kept")
+        task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")

@@ -90,8 +90,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             rest = parser.finish()
             if not parser.tasks:
                 raise
-            parser.note(f"the language model stopped before its plan was complete: {error}")
-            yield Plan(tasks=rest, notes=parser.notes)
+            parser.note(f"the language model stopped before its plan was complete: {error}", is_removal=True)
+            yield Plan(tasks=rest, notes=parser.notes, removed=parser.removed)
             return
         if tasks := parser.finish():
             yield Plan(tasks=tasks)
@@ -104,7 +104,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if parser.errors and not parser.tasks:
             is_weak = any(WHAT_IT_NEEDS not in one.error for one in parser.errors)
             raise LLMError(f"{'; '.join(parser.notes)}.{_LARGER_MODEL if is_weak else ''}")
-        yield Plan(tasks=repaired, notes=parser.notes)
+        yield Plan(tasks=repaired, notes=parser.notes, removed=parser.removed)
 
 
 def _text(chunk: str | BaseMessage) -> str:

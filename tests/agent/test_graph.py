@@ -38,7 +38,8 @@ async def test_a_thread_remembers_its_turns_and_files_in_the_checkpointer(tmp_pa
         async with first.with_checkpointer(saver) as durable:
             run = await durable.ainvoke("Describe a.jpg aloud", THREAD)
         assert [result.status for result in run.results] == ["ok", "ok"]
-        assert (run.answer, run.usage["plan"].calls) == ("It is done.", 1)
+        assert run.answer.startswith("A cat on a mat.")
+        assert run.usage["plan"].calls == 1
         wav = run.results[1].resources[0].path
         rows = plan(("automatic-speech-recognition", [], {"audio": str(wav)}))
         second, llm, _ = small_agent(rows)  # as in a new process: nothing is in memory
@@ -219,7 +220,7 @@ async def test_runs_of_one_thread_in_two_event_loops_run_one_after_the_other(tmp
         under_way -= 1
         return text
 
-    llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done."})
+    llm = ScriptedLLM({"plan": plan(ONE), "respond": "Done: one, two."})
     agent = JarvisAgent(llm, tools=[count], settings=Settings(output_dir=tmp_path / "out"))
     durable = agent.with_checkpointer(InMemorySaver())
     other = threading.Thread(target=durable.invoke, args=("count", THREAD))
@@ -227,4 +228,4 @@ async def test_runs_of_one_thread_in_two_event_loops_run_one_after_the_other(tmp
     await asyncio.to_thread(begun.wait)
     run = await durable.ainvoke("count again", THREAD)
     await asyncio.to_thread(other.join)
-    assert (run.answer, most) == ("Done.", 1)
+    assert (run.answer, most) == ("Done: one, two.", 1)

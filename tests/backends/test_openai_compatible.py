@@ -76,6 +76,7 @@ async def test_media_are_sent_as_content_blocks(
                 await ask(server, task, text="What is it?", image=image)
                 text, picture = server.requests[-1].body["messages"][0]["content"]
                 assert (text["type"], picture["type"]) == ("text", "image_url")
+                assert "What is it?" in text["text"]
                 assert picture["image_url"]["url"].startswith("data:image/png;base64,")
         await ask(server, "audio-text-to-text", text="What is it?", audio=audio)
         assert server.requests[-1].body["messages"][0]["content"][1]["input_audio"]["format"] == "wav"

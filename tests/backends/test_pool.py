@@ -231,13 +231,15 @@ async def test_a_model_that_may_not_fit_waits_until_another_is_loaded(
     assert await asyncio.gather(loading, waiting) == ["a", "b"]
 
 
-@pytest.mark.parametrize("size", [None, 60])
-async def test_the_limit_is_exceeded_by_at_most_one_model(pool: ModelPool, size: int | None) -> None:
-    seen: list[int] = []
-    model = Model(nbytes=60, work=lambda call: seen.append(loaded_bytes(pool)))
-    await asyncio.gather(*(start(pool, model.load, str(n), size=size) for n in range(6)))
-    assert len(seen) == 6
-    assert max(seen) <= 160
+async def test_no_model_is_loaded_beside_one_that_exceeds_the_limit(pool: ModelPool) -> None:
+    huge, other = Gate(), threading.Event()
+    huge.nbytes = 190
+    running = start(pool, huge.load, "huge")
+    await reached(huge.entered)
+    waiting = start(pool, lambda: (other.set(), Model())[1], "b", size=1)
+    assert not await asyncio.to_thread(other.wait, 0.2)
+    huge.opened.set()
+    assert await asyncio.gather(running, waiting) == [2, "b"]
 
 
 async def test_out_of_memory_evicts_idle_models_and_retries_once(pool: ModelPool) -> None:

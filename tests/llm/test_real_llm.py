@@ -67,7 +67,7 @@ def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(address: str
     # One test, so that parallel workers do not each serve the model.
     run = run_of(address, structured_output="never")
     check(run, home)
-    assert run.usage["respond" if run.plan.tasks else "chat"].output_tokens > 0
+    assert run.usage["respond" if run.plan.tasks else "chat"].calls == 1  # one that repeats itself is stopped
     run = run_of(address)
     check(run, home)
     assert not any("is not an available task" in note for note in run.plan.notes)

@@ -9,7 +9,6 @@ import pytest
 from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
-    GatedRepoError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -38,21 +37,6 @@ def test_missing_things_are_reported_as_the_hub_does(hub: HubDouble, api: HfApi,
         hf_hub_download("org/detr", "none.bin", cache_dir=tmp_path)
     with pytest.raises(RevisionNotFoundError):
         hf_hub_download("org/detr", "README.md", revision="v9", cache_dir=tmp_path)
-
-
-def test_a_gated_model_wants_a_token(hub: HubDouble, tmp_path: Path) -> None:
-    hub.add_model("org/gated", files=FILES, gated="auto")
-    with pytest.raises(GatedRepoError):
-        hf_hub_download("org/gated", "README.md", cache_dir=tmp_path)
-    assert hf_hub_download("org/gated", "README.md", cache_dir=tmp_path, token="hf_x")
-
-
-def test_answers_are_given_in_order_and_as_often_as_set(hub: HubDouble) -> None:
-    hub.add_model("org/detr")
-    hub.answer("/api/models", status=503, times=1, headers={"Retry-After": "7"})
-    first = httpx.get(f"{hub.url}/api/models")
-    assert (first.status_code, first.headers["retry-after"]) == (503, "7")
-    assert httpx.get(f"{hub.url}/api/models").json()[0]["id"] == "org/detr"
 
 
 @pytest.mark.parametrize("where", ["start", "middle"])

@@ -12,18 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
 
 from jarvis_agent import testing
 from jarvis_agent.backends.base import Backend, Call
-from jarvis_agent.core.errors import TransientError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
-from jarvis_agent.core.types import Task
 from jarvis_agent.llm.prompts import load_prompts
-from jarvis_agent.selection.chain import selection_chain
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.testing import (
     FakeBackend,
@@ -32,7 +26,6 @@ from jarvis_agent.testing import (
     NetworkForbiddenError,
     ScriptedLLM,
     fake_candidate,
-    first_candidate,
     forbid_network,
 )
 
@@ -76,37 +69,11 @@ class TestScriptedLLM:
         with pytest.raises(AssertionError, match=r"'respond'.*only for plan"):
             ScriptedLLM({"plan": "[]"}).invoke(asked("default", "respond"))
 
-    def test_it_streams_in_pieces_and_counts_tokens_once(self) -> None:
-        chunks = list(ScriptedLLM("one two three", chunk=4).stream("a b"))
-        assert [chunk.text for chunk in chunks if chunk.text] == ["one ", "two ", "thre", "e"]
-        total = chunks[0]
-        for chunk in chunks[1:]:
-            total += chunk
-        assert total.usage_metadata == {"input_tokens": 2, "output_tokens": 3, "total_tokens": 5}
-
     async def test_a_reply_may_fail_in_the_middle(self) -> None:
         stream = ScriptedLLM(("some", 0.001, TimeoutError())).astream("x")
         assert (await anext(stream)).text == "some"
         with pytest.raises(TimeoutError):
             await anext(stream)
-
-    def test_it_drives_an_agent_that_calls_tools(self) -> None:
-        @tool
-        def double(number: int) -> int:
-            """Twice the number."""
-            return 2 * number
-
-        call = {"name": "double", "args": {"number": 21}, "id": "1", "type": "tool_call"}
-        llm = ScriptedLLM([AIMessage("", tool_calls=[call]), lambda messages: f"It is {messages[-1].text}."])
-        state = create_agent(llm, [double]).invoke({"messages": [HumanMessage("twice 21?")]})
-        assert state["messages"][-1].text == "It is 42."
-        assert llm.calls[0].kwargs["tools"][0]["function"]["name"] == "double"
-
-    def test_first_candidate_chooses_the_first_of_the_list(self) -> None:
-        models = [fake_candidate("image-to-text", f"org/{name}") for name in "ab"]
-        chain = selection_chain(ScriptedLLM({"select": first_candidate}))
-        call = {"input": "x", "task": Task(task="image-to-text", id=0), "candidates": models}
-        assert chain.invoke(call).id == "org/a"
 
 
 def call_of(task: str, model: str = "") -> Call:
@@ -117,23 +84,6 @@ class TestFakeBackend:
     def test_it_is_a_backend_and_the_source_a_source(self) -> None:
         assert isinstance(FakeBackend({}), Backend)
         assert isinstance(FakeSource([]), ModelSource)
-
-    async def test_results_are_by_model_by_call_or_computed(self) -> None:
-        async def later(call: Call) -> str:
-            await asyncio.sleep(0)
-            return call.spec.name
-
-        results = {"image-to-text": "any", "org/a": ["a list"], "org/b": lambda call: call.candidate.id}
-        backend = FakeBackend(
-            {**results, "translation": later, "summarization": (TransientError("busy"), "a")}
-        )
-        models = [("image-to-text", "org/a"), ("image-to-text", "org/b"), ("image-to-text", "org/c")]
-        found = [await backend.run(call_of(*call)) for call in [*models, ("translation", "org/d")]]
-        assert found == [["a list"], "org/b", "any", "translation"]
-        assert backend.models() == ["org/a", "org/b", "org/c", "org/d"]
-        with pytest.raises(TransientError, match="busy"):
-            await backend.run(call_of("summarization"))
-        assert [await backend.run(call_of("summarization")) for _ in range(2)] == ["a", "a"]
 
 
 def with_socket(use: Callable[[socket.socket], Any]) -> Any:

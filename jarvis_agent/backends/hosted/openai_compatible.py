@@ -108,6 +108,8 @@ _READ_TEXT = "Write down the text in the image exactly as it stands there, and n
 def _prompt(call: Call) -> str:
     if call.spec.name == "image-to-text" and call.hints.get("ocr"):
         return _READ_TEXT
+    if call.spec.name == "image-to-text" and call.inputs.get("text"):
+        return str(call.inputs["text"])
     source, target = (_language(call, name) for name in ("src_lang", "tgt_lang"))
     return PROMPTS[call.spec.name].format(
         text=call.inputs.get("text") or "",

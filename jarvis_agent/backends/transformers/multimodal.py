@@ -102,8 +102,8 @@ def caption(loaded: LoadedModel, call: Call) -> str:
     reads = bool(call.hints.get("ocr"))
     limit = READ_TOKENS if reads else CAPTION_TOKENS
     if is_chat_model(loaded):
-        text = "Write out all the text in this image." if reads else "Describe this image in one sentence."
-        return _reply(loaded, call, text, limit)
+        asked = str(call.inputs.get("text") or "Describe this image in one sentence.")
+        return _reply(loaded, call, "Write out all the text in this image." if reads else asked, limit)
     batch = loaded.processor(images=image_of(call), return_tensors="pt")
     return decode(loaded, generate(loaded, batch, max_new_tokens=limit))
 

@@ -95,7 +95,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
-        return Plan(tasks=plan.tasks, notes=[note, *plan.notes])
+        return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
 
 
 def draft_plan(request: PlanRequest, settings: Settings) -> Plan:
@@ -107,8 +107,8 @@ def draft_plan(request: PlanRequest, settings: Settings) -> Plan:
     steps = _steps(masked, classifier, specs, linker.discourse.at_hand)
     check_cancelled()
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
-    notes = StepPlanner(ranker, linker, masked).add_all(steps)
-    return Plan(tasks=linker.tasks, notes=[*masked.notes, *notes])
+    notes = [*masked.notes, *StepPlanner(ranker, linker, masked).add_all(steps)]
+    return Plan(tasks=linker.tasks, notes=notes, removed=notes)
 
 
 def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
