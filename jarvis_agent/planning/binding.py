@@ -142,7 +142,8 @@ class _Binding:
             return [self._named(item, arg) for item in value]
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
-        if arg.kind not in MEDIA and (arg.kind != "text" or mentions(value) != [value]):
+        is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
+        if arg.kind not in MEDIA and not (arg.kind == "text" and is_name):
             return value
         found = self._files.find(value, arg.kind)
         if found != value:
