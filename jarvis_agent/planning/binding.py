@@ -143,7 +143,8 @@ class _Binding:
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
         is_text = arg.kind == "text" and self._draft.spec.category != "tool"
-        if arg.kind not in MEDIA and not (is_text and mentions(value) == [value]):
+        is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
+        if arg.kind not in MEDIA and not (is_text and is_name):
             return value
         found = self._files.find(value, arg.kind)
         if found != value:

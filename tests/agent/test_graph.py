@@ -193,6 +193,22 @@ async def test_a_run_killed_at_any_write_resumes_from_what_was_stored(tmp_path: 
         await check_resumed(folder, saver)
 
 
+async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
+    class KilledAfterAnswer(MortalSaver):
+        def put_writes(self, config: Any, writes: Any, *given: Any) -> None:
+            super().put_writes(config, writes, *given)
+            if any(isinstance(value, dict) and value.get("step") == "answer" for _, value in writes):
+                self.left = 0
+
+    saver = KilledAfterAnswer()
+    durable = counting_agent(tmp_path, []).with_checkpointer(saver)
+    with pytest.raises(ConnectionError):
+        await durable.ainvoke("count", THREAD)
+    saver.left = MortalSaver.left
+    assert (await durable.ainvoke(None, THREAD)).answer
+    assert durable.model.stages() == ["plan", "respond"]  # type: ignore[union-attr]
+
+
 @pytest.mark.timeout(120)
 async def test_a_killed_process_loses_no_stored_result(tmp_path: Path) -> None:
     script = Path(killed_runs.__file__)

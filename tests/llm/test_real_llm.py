@@ -17,6 +17,7 @@ from small_agents import EXPERTS
 from small_llm import INSTALL, WEIGHTS, served
 
 from jarvis_agent import JarvisAgent, Plan, Run, Settings
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.testing import FakeBackend, FakeSource, fake_candidate
 
 pytestmark = [
@@ -61,6 +62,10 @@ def check(run: Run, home: Path) -> None:
     for result in run.results:
         for path in result.paths():
             assert path.is_relative_to(home)
+    used = {i for result in run.results for i in refs_in(result.task.args)}
+    for result in run.results:
+        if result.task.id not in used and (made := list(result.paths())):
+            assert any(path.name in run.answer for path in made)
 
 
 def test_whatever_it_writes_the_plan_is_valid_and_the_answer_honest(address: str, home: Path) -> None:
