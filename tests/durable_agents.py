@@ -39,7 +39,7 @@ def counting_agent(
     folder: Path, calls: list[str], *rows: Row, stuck: asyncio.Event | None = None
 ) -> JarvisAgent:
     """An agent with the plan in `rows`, by default to count "one"."""
-    llm = ScriptedLLM({"plan": plan(*(rows or [ONE])), "respond": "Done.", "chat": "Hello!"})
+    llm = ScriptedLLM({"plan": plan(*(rows or [ONE])), "respond": "Done: one, two.", "chat": "Hello!"})
     return JarvisAgent(llm, tools=counting(calls, stuck), settings=Settings(output_dir=folder / "out"))
 
 

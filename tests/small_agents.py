@@ -1,7 +1,7 @@
 """A JarvisAgent with a scripted language model and fake experts.
 
 agent, llm, backend = small_agent(plan(("image-to-text", [], {"image": "a.jpg"})))
-agent.invoke("What is in a.jpg?").answer        # "It is done."
+agent.invoke("What is in a.jpg?").answer        # "A cat on a mat."
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def small_agent(
     plan: Any = DESCRIBE,
     experts: Mapping[str, Any] | None = None,
     *,
-    respond: Any = "It is done.",
+    respond: Any = "A cat on a mat.",
     select: Any = None,
     models: Iterable[str] = ("only",),
     pins: Mapping[str, str] | None = None,

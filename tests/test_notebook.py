@@ -73,6 +73,19 @@ def test_the_committed_notebook_was_run_in_order_without_errors() -> None:
     assert not [output for output in outputs_of(read(QUICKSTART)) if output.output_type == "error"]
 
 
+def test_the_committed_notebook_has_no_warnings_and_a_text_for_each_picture() -> None:
+    notebook = read(QUICKSTART)
+    assert not [output for output in outputs_of(notebook) if output.get("name") == "stderr"]
+    for output in outputs_of(notebook):
+        for mime in output.get("data", {}):
+            assert not mime.startswith("image/") or output.metadata[mime].alt
+        page = output.get("data", {}).get("text/html", "")
+        assert len(re.findall("<(?:img|svg)", page)) == len(
+            re.findall('alt="[^"]+"|aria-label="[^"]+"', page)
+        )
+    assert 'pip install -c constraints.txt -e ".[starter]"' in notebook.cells[0].source
+
+
 def test_the_committed_notebook_is_small_and_contains_no_local_paths() -> None:
     assert QUICKSTART.stat().st_size < 600_000
     folders = set(re.findall(r"(?<![\w.:/])/[a-z][\w-]*/[\w-]+(?=/)", text_in(read(QUICKSTART))))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import jarvis_agent
 import jarvis_agent.tools
@@ -231,3 +235,29 @@ def test_nothing_suggests_installing_another_project_of_a_similar_name() -> None
         and old in (ROOT / name).read_text("utf-8", errors="ignore").replace(f"/tmp/{old}", "")
     ]
     assert found == []
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    """Texts include error messages."""
+    extras = set(PROJECT["project"]["optional-dependencies"])
+    found = []
+    for parent, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith((".", "__")) and "egg" not in name]
+        for path in (Path(parent, name) for name in names if name.endswith((".py", ".md", ".ipynb"))):
+            named = re.findall(r"langchain-hugginggpt\[([a-z,-]+)\]", path.read_text("utf-8"))
+            found += [f"{path}: {extra}" for one in named for extra in one.split(",") if extra not in extras]
+    assert found == []
+
+
+def test_the_readme_names_the_licences_that_bind_users() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \|$", readme, re.MULTILINE))
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(rows) >= set(extras)
+    for extra in extras.keys() - {"all", "dev"}:
+        for requirement in map(Requirement, extras[extra]):
+            with suppress(PackageNotFoundError):
+                about = metadata(requirement.name)
+                licence = f"{about.get('License-Expression')} {(about.get('License') or '')[:40]}"
+                if re.search(r"\bA?GPL|LangServe|Proprietary", licence):
+                    assert requirement.name in rows[extra].lower(), extra

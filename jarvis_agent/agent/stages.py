@@ -188,7 +188,7 @@ async def ask_planner(
         note = f"{what} failed ({type(error).__name__}); see the log"
     else:
         return plan, True
-    return plan + Plan(notes=[note]), False
+    return plan + Plan(notes=[note], removed=[note] if plan.tasks else []), False
 
 
 async def write_answer(

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from sys import maxsize
 from typing import Any, Literal
 
 from jarvis_agent.backends.base import Expert
@@ -115,7 +116,7 @@ class ModelTable:
         loading = [other for other in self.entries.values() if other.loading]
         expected = sum(other.size or 0 for other in loading)
         wanted = {RAM: expected + (size or 0)}
-        if entry.needed >= 0 and (not size or self._over(total([self._kept(entry), wanted]))):
+        if entry.needed >= 0 and (not size or self._over(total([self._kept(entry.needed), wanted]))):
             return False
         self.make_room(wanted)
         used = self.used()
@@ -137,12 +138,11 @@ class ModelTable:
         """
         self.limits.update(limits)
         entry.placed = {}
-        used = self.used()
-        busy = self._kept(entry)
-        kept = busy if entry.needed >= 0 else {}
-        able = [gpu for gpu in limits if self._fits(gpu, kept, size or 0)]
-        fits = [gpu for gpu in able if self._fits(gpu, used, size or 0)]
-        taken = used if fits else busy
+        kept = self._kept(entry.needed)
+        able = [gpu for gpu in limits if self._fits(gpu, kept if entry.needed >= 0 else {}, size or 0)]
+        for taken in (self.used(), self._kept(maxsize), kept):  # rather evict what nobody needs
+            if fits := [gpu for gpu in able if self._fits(gpu, taken, size or 0)]:
+                break
         chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)
         if chosen is not None:
             self.make_room({chosen: size or 0})
@@ -175,10 +175,10 @@ class ModelTable:
         if not entry.reserved:
             del self.entries[entry.key]
 
-    def _kept(self, entry: ModelEntry) -> dict[str, int]:
-        """Bytes by device of the models that do not make way for this one."""
-        others = self.entries.values()
-        return total(other.placed for other in others if not (other.idle and other.needed > entry.needed))
+    def _kept(self, needed: float) -> dict[str, int]:
+        """Bytes by device of the models that do not make way for one that is needed then."""
+        entries = self.entries.values()
+        return total(entry.placed for entry in entries if not (entry.idle and entry.needed > needed))
 
     def _over(self, used: Bytes) -> list[str]:
         """The devices whose limit is exceeded."""

@@ -6,7 +6,10 @@ phrases("这张图片里有什么？").failed      # "失败"
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
@@ -23,6 +26,11 @@ class Phrases:
     troubles: str = "What did not work:"
     failed: str = "failed"
     skipped: str = "skipped"
+    trouble: str = "{titles}: {state}: {reason}"
+    skipped_too: str = "so this was skipped: {tasks}"
+    no_reason: str = "no reason is known"
+    kinds: Mapping[str, str] = field(default_factory=dict, hash=False)
+    helps: str = "What helps: {advice}"
     notes: str = "About the plan:"
     note: str = "Note: {text}"
     empty: str = "(no text)"
@@ -48,37 +56,8 @@ class Phrases:
 
 
 ENGLISH = Phrases()
-CHINESE = Phrases(
-    found="结果如下：",
-    nothing="这个请求没有完成。",
-    total="所有图片合计：{counts}",
-    how="处理过程：",
-    troubles="未完成的任务：",
-    failed="失败",
-    skipped="已跳过",
-    notes="关于计划：",
-    note="说明：{text}",
-    empty="（没有文字）",
-    result_of="{tasks} 的结果",
-    seconds="{number:.1f} 秒",
-    more_files="同一目录下还有 {number} 个文件",
-    more_text="……（其余 {number} 个字符见完整结果）",
-    no_file="（没有这个文件）",
-    not_understood="我没有理解要做什么，所以什么也没有做。",
-    examples=(
-        "可以这样提出请求：",
-        "描述图片 photo.jpg",
-        "朗读 page.png 里的文字，然后把录音转成文字",
-    ),
-    set_up=(
-        "没有设置语言模型，因此只能理解简单的请求。要使用语言模型，请设置 OPENAI_API_KEY 或 HF_TOKEN，"
-        "或为自己的服务器设置 JARVIS_BASE_URL 和 JARVIS_MODEL。"
-    ),
-    no_answer="语言模型没能写出回答（{error}），以下是简要报告。",
-    broke_off="回答在此中断：{error} 已完成的工作：",
-    not_run="没有专家模型处理这个请求：{notes}",
-    rejected="计划被拒绝，所以什么也没有执行。",
-)
+_DATA = tomllib.loads((Path(__file__).parent / "data" / "chinese.toml").read_text(encoding="utf-8"))
+CHINESE = Phrases(**_DATA | {"examples": tuple(_DATA["examples"])})
 
 
 def phrases(request: str) -> Phrases:

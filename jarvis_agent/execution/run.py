@@ -71,8 +71,8 @@ class Run(Frozen):
 
     @property
     def ok(self) -> bool:
-        """Whether every task of the plan succeeded."""
-        return all(result.status == "ok" for result in self.results)
+        """Whether every task succeeded, and the plan lacks nothing that the request asks for."""
+        return not self.plan.removed and all(result.status == "ok" for result in self.results)
 
     def to_gantt(self) -> str:
         """A Mermaid `gantt` chart of the tasks: when each ran, and with which model."""

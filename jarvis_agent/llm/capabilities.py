@@ -1,4 +1,4 @@
-"""What a chat model and its server support: a JSON schema, connections in several event loops, long prompts.
+"""What a chat model and its server support: a JSON schema, a token limit, event loops, long prompts.
 
 is_small(model)     # True for "llama3.2:1b"
 schema_options(model, settings, "plan", {…})    # {"response_format": {"type": "json_schema", …}}
@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from jarvis_agent.core.settings import Settings
+from jarvis_agent.llm.budget import context_window
+
+SCHEMA = "response_format"
+MAX_TOKENS = "max_tokens"
+_LIMITS = {MAX_TOKENS, "max_completion_tokens"}
 
 _SMALL = 2_000_000_000
 _SIZES = {"m": 1_000_000, "b": 1_000_000_000}
@@ -44,7 +49,18 @@ def schema_options(
     if not schema or not supports_schema(model, settings):
         return {}
     form = {"name": name, "schema": dict(schema), "strict": schema.get("additionalProperties") is False}
-    return {"response_format": {"type": "json_schema", "json_schema": form}}
+    return {SCHEMA: {"type": "json_schema", "json_schema": form}}
+
+
+def length_options(model: Any, settings: Settings) -> dict[str, Any]:
+    """The limit of a reply: half of the context window. {} if the model has its own, or takes none."""
+    own = getattr(model, "bound", model)
+    set_by_user = {**getattr(own, "model_kwargs", {}), **getattr(model, "kwargs", {})}
+    if getattr(own, MAX_TOKENS, 0) is not None or _LIMITS & set_by_user.keys():
+        return {}
+    profile = getattr(own, "profile", None) or {}
+    limit = context_window(own, settings) // 2
+    return {MAX_TOKENS: min(limit, profile.get("max_output_tokens") or limit)}
 
 
 def transport_options(model: Any) -> dict[str, Any]:

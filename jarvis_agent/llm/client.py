@@ -3,8 +3,9 @@
     client = LLMClient(ChatOpenAI(model="gpt-5-mini"), Settings())
     chain = prompt | client.for_stage("plan", schema=schema) | parser
 
-It adds a time limit on silence while streaming (`Settings.llm_timeout`), one retry without the JSON schema
-if the server rejects it, `LLMError`s without keys, removal of `<think>` blocks, and a limit on the length.
+It adds a time limit on silence while streaming (`Settings.llm_timeout`), a retry without the JSON schema or
+the token limit if the server rejects it, `LLMError`s without keys, removal of `<think>` blocks, a limit on
+the length, and an end to replies that repeat themselves.
 
 It streams unless a LangChain LLM cache is set (`set_llm_cache` or `model.cache`): caches are only consulted
 by `ainvoke`, so the reply then comes in one piece. The model's run is a direct child of the calling chain.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -28,9 +30,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.errors import ConfigError, LLMError, describe_error, redacted_cause
 from jarvis_agent.core.settings import Settings, read_settings
-from jarvis_agent.llm.capabilities import schema_options, supports_schema, transport_options
+from jarvis_agent.llm import capabilities
+from jarvis_agent.llm.capabilities import MAX_TOKENS, SCHEMA
 from jarvis_agent.llm.chat_model import resolve_model
 from jarvis_agent.llm.errors import RejectedRequestError, describe_model, explain
+from jarvis_agent.llm.repetition import RepetitionFilter
 from jarvis_agent.llm.thinking import ThinkingFilter
 from jarvis_agent.llm.usage import STAGE_KEY
 
@@ -46,6 +50,7 @@ MAX_REPLY_CHARS = 1_000_000
 _WHOLE_REPLY_FACTOR = 5
 """A reply that is not streamed may take this many times `llm_timeout`."""
 
+_ABOUT_LENGTH = re.compile(r"max_(?:completion_)?tokens|context length", re.IGNORECASE)
 _CUT_OFF_ERRORS = {"LengthFinishReasonError"}
 _REFUSAL_REASONS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist"}
 
@@ -54,8 +59,10 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     """Calls a chat model with time limits and clear errors.
 
     Keyword arguments of `invoke`, `stream`, … (usually bound by `for_stage`):
-        schema: JSON schema of the reply, sent to models that support one. After a server has rejected it, the
-            client never sends it again.
+        schema: JSON schema of the reply, sent to models that support one.
+
+    A model without a token limit of its own gets half of the context window. After a server has rejected the
+    schema or the limit, the client never sends it again.
 
     Raises:
         LLMError: no reply in time, a refusal, an empty reply, a wrong key, a dropped connection, ….
@@ -64,12 +71,12 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
     def __init__(self, model: BaseChatModel, settings: Settings) -> None:
         self.model = model
         self.settings = settings
-        self._schema_rejected = False
+        self._rejected: set[str] = set()
 
     @property
     def supports_schema(self) -> bool:
         """Whether a schema is sent to the model, as far as known before its first reply."""
-        return not self._schema_rejected and supports_schema(self.model, self.settings)
+        return SCHEMA not in self._rejected and capabilities.supports_schema(self.model, self.settings)
 
     def for_stage(
         self, stage: str, *, schema: Mapping[str, Any] | None = None
@@ -88,22 +95,26 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         config = ensure_config(config)
         stage = str((config.get("metadata") or {}).get(STAGE_KEY) or "reply")
         schema = kwargs.pop("schema", None)
-        extras = {} if self._schema_rejected else schema_options(self.model, self.settings, stage, schema)
+        known = capabilities.length_options(self.model, self.settings)
+        known |= capabilities.schema_options(self.model, self.settings, stage, schema)
+        extras = {name: value for name, value in known.items() if name not in self._rejected}
         begun = False
-        try:
-            async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
-                async for chunk in chunks:
-                    begun = True
-                    yield chunk
-            return
-        except RejectedRequestError as error:
-            if begun or not extras:
-                raise
-            log.info("retrying without the JSON schema: %s", error)
-        async with aclosing(self._reply(input, config, kwargs)) as chunks:
-            async for chunk in chunks:
-                self._schema_rejected = True
-                yield chunk
+        while True:
+            try:
+                async with aclosing(self._reply(input, config, {**extras, **kwargs})) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        self._rejected |= known.keys() - extras.keys()
+                        yield chunk
+                return
+            except LLMError as error:
+                is_length = _ABOUT_LENGTH.search(str(error)) is not None
+                option = MAX_TOKENS if is_length else SCHEMA
+                is_rejected = is_length or isinstance(error, RejectedRequestError)
+                if begun or option not in extras or not is_rejected:
+                    raise
+                log.info("retrying without %s: %s", option, error)
+                del extras[option]
 
     def join(self, chunks: list[AIMessage]) -> AIMessage:
         """The message whose chunks these are."""
@@ -114,14 +125,18 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessageChunk, None]:
         """One call of the model: its chunks without thinking, its failures as LLMErrors."""
-        thinking, outcome = ThinkingFilter(), _Outcome()
+        thinking, repetition, outcome = ThinkingFilter(), RepetitionFilter(), _Outcome()
         try:
             async with aclosing(self._chunks(messages, config, kwargs)) as chunks:
                 async for chunk in chunks:
                     outcome.add(chunk)
-                    if text := thinking.feed(str(chunk.text)):
+                    if text := thinking.feed(repetition.feed(str(chunk.text))):
                         outcome.has_text = outcome.has_text or not text.isspace()
                         yield AIMessageChunk(content=text)
+                    if repetition.found:
+                        log.info("the reply repeated itself and was stopped")
+                        outcome.reason = "length"
+                        break
         except LLMError:
             raise
         except (Exception, SystemExit) as error:  # A SystemExit in a task would end the event loop.
@@ -138,7 +153,7 @@ class LLMClient(AsyncRunnable[LanguageModelInput, AIMessage]):
         self, messages: LanguageModelInput, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> AsyncGenerator[AIMessage, None]:
         limit = self.settings.llm_timeout
-        kwargs = {**transport_options(self.model), **kwargs}
+        kwargs = {**capabilities.transport_options(self.model), **kwargs}
         if self._has_cache():
             async with asyncio.timeout(_WHOLE_REPLY_FACTOR * limit):
                 message = await self.model.ainvoke(messages, config, **kwargs)

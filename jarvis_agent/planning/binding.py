@@ -68,7 +68,7 @@ def bind(
     limit = min(room, MAX_FAN_OUT)
     rows = list(_fan_out(binding.choices(), limit + 1))
     if len(rows) > limit:
-        binding.notes.append(f"its lists make more than {limit} tasks; only the first {limit} were kept")
+        task.cut = f"its lists make more than {limit} tasks; only the first {limit} were kept"
     ids = [task.id, *(fresh_id() for _ in rows[1:limit])]
     if len(ids) > 1:
         binding.notes.append(f"its lists made {len(ids)} tasks of it: {', '.join(map(str, ids))}")
@@ -143,7 +143,8 @@ class _Binding:
         if not isinstance(value, str) or self._files is None or arg is None or refs_in(value):
             return value
         is_text = arg.kind == "text" and self._draft.spec.category != "tool"
-        if arg.kind not in MEDIA and not (is_text and mentions(value) == [value]):
+        is_name = len(value) <= _LONGEST_NAME and mentions(value) == [value]
+        if arg.kind not in MEDIA and not (is_text and is_name):
             return value
         found = self._files.find(value, arg.kind)
         if found != value:

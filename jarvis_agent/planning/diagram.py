@@ -39,8 +39,9 @@ def diagram_of(tasks: Sequence[Task]) -> str:
     drawn += [_line(boxes[dep], boxes[task.id]) for task in tasks for dep in task.deps if dep in boxes]
     width, height = left - _GAP + 1, max(map(len, columns), default=0) * _ROW
     size = f'viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%"'
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} font-family="monospace" font-size="13">'
-    return f"{svg}{_ARROW}{''.join(drawn)}</svg>"
+    name = html.escape(f"Plan with {len(tasks)} tasks: {', '.join(labels.values())}")
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{name}" {size}'
+    return f'{svg} font-family="monospace" font-size="13">{_ARROW}{"".join(drawn)}</svg>'
 
 
 def _box(x: int, y: int, width: int, label: str) -> str:

@@ -106,7 +106,8 @@ class NearestExamples(BaseExampleSelector):
                 for n in range(MAX_SAME_TASKS)
             ]
             tasks = tuple(task.task for task in draft)
-            others = sorted((one for one in ranked if one.plan), key=lambda one: one.tasks != tasks)
+            others = [example for example in ranked if example.plan]
+            others.sort(key=lambda one: (one.tasks != tasks, len(tasks) > 1 >= len(one.plan)))
             place = sum(one.tasks == tasks for one in same)
             others[place:place] = [one for one in composed if one is not None]
             ranked = list({one.input: one for one in others}.values())

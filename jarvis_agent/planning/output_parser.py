@@ -96,7 +96,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             rest = parser.finish()
             if not parser.tasks:
                 raise
-            parser.note(f"the language model stopped before its plan was complete: {error}")
+            parser.note(f"the language model stopped before its plan was complete: {error}", is_removal=True)
             can_repair = False
         if rest:
             yield Plan(tasks=rest)
@@ -115,8 +115,8 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
             parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
             more.append(task)
         for gap in self.coverage.gaps(parser.tasks):
-            parser.note(f"“{shorten(gap.raw)}” is not planned")
-        yield Plan(tasks=more, notes=parser.notes)
+            parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
+        yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 
 
 def _text(chunk: str | BaseMessage) -> str:

@@ -92,6 +92,7 @@ class StreamingPlanParser:
         self._ids: set[int] = set()
         self._fresh_ids = itertools.count(_FIRST_FRESH_ID)
         self._notes: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
         self._dropped = 0
         self._other_object: dict[str, Any] | None = None
         self._has_empty_list = False
@@ -144,9 +145,9 @@ class StreamingPlanParser:
             self._add(raw, "")
         return self._emit()
 
-    def note(self, text: str) -> None:
-        """Add a note to the plan."""
-        self._notes[text] = None
+    def note(self, text: str, *, is_removal: bool = False) -> None:
+        """Add a note to the plan; a removal is a note on what the plan lacks."""
+        (self._removed if is_removal else self._notes)[text] = None
 
     @property
     def tasks(self) -> list[Task]:
@@ -165,23 +166,31 @@ class StreamingPlanParser:
     @property
     def notes(self) -> list[str]:
         """What was repaired and, after `finish`, what was left out."""
-        return list(dict.fromkeys([*self._notes, *self._closing_notes()]))
-
-    def _closing_notes(self) -> Iterator[str]:
+        closing: list[str] = []
         if self._reader.repairs:
-            yield f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}"
+            closing.append(f"it was not valid JSON and was repaired: {', '.join(self._reader.repairs)}")
+        if self._other_object and self._pending.all:
+            closing.append(f"this is not a task and was left out: {shorten(self._other_object)}")
+        return list(dict.fromkeys([*self._notes, *closing, *self.removed]))
+
+    @property
+    def removed(self) -> list[str]:
+        """Those notes that are about what was left out."""
+        return list(dict.fromkeys([*self._removed, *self._removals()]))
+
+    def _removals(self) -> Iterator[str]:
         if self._dropped:
             yield f"tasks left out: {self._dropped}, since a plan has at most {MAX_TASKS}"
         if self._is_blank:
             written = self._other_object or self._reader.prose
             yield f"the reply contains no plan: {f'“{shorten(written)}”' if written else '(no text)'}"
-        elif self._other_object and self._pending.all:
-            yield f"this is not a task and was left out: {shorten(self._other_object)}"
         for task in self._pending.all:
             if task.error:
                 yield f"{task} was left out: {task.error}"
             elif task.is_blocked and self._ended:
                 yield f"{task} was left out: it depends on a task that was left out"
+            elif task.cut:
+                yield f"{task}: {task.cut}"
 
     @property
     def _is_blank(self) -> bool:

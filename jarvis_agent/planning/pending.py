@@ -36,6 +36,7 @@ class PendingTask:
         needs: the tasks that it was bound to.
         tasks: empty until it is final; several if it fanned out.
         index: its place in the plan.
+        cut: which of the tasks that its lists make were left out, or "".
     """
 
     raw: dict[str, Any]
@@ -48,6 +49,7 @@ class PendingTask:
     needs: tuple[PendingTask, ...] = ()
     tasks: tuple[Task, ...] = ()
     index: int = -1
+    cut: str = ""
 
     def __str__(self) -> str:
         if self.draft:

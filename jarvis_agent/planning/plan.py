@@ -24,10 +24,13 @@ class Plan(Frozen):
     Attributes:
         tasks: the tasks; an empty list is a valid plan.
         notes: what was repaired and what was left out.
+        removed: the notes on what the request asks for and the plan lacks, such as tasks that were left out.
+            JSON has it only if there are any.
     """
 
     tasks: list[Task] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    removed: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
 
     @classmethod
     def parse(cls, text: str, tools: Tools = None) -> Plan:
@@ -41,7 +44,7 @@ class Plan(Frozen):
         parser = StreamingPlanParser({**TASKS, **task_specs(tools or (), any_name=True)})
         parser.feed(text)
         parser.finish()
-        return cls(tasks=parser.tasks, notes=parser.notes)
+        return cls(tasks=parser.tasks, notes=parser.notes, removed=parser.removed)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -51,7 +54,11 @@ class Plan(Frozen):
         if not isinstance(other, Plan):
             return NotImplemented
         tasks = {task.id: task for task in [*self.tasks, *other.tasks]}
-        return Plan(tasks=list(tasks.values()), notes=list(dict.fromkeys([*self.notes, *other.notes])))
+        return Plan(
+            tasks=list(tasks.values()),
+            notes=list(dict.fromkeys([*self.notes, *other.notes])),
+            removed=list(dict.fromkeys([*self.removed, *other.removed])),
+        )
 
     def task(self, task_id: int) -> Task:
         """The task with this id. Raises KeyError if there is none."""

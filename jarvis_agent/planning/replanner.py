@@ -84,7 +84,8 @@ def _added(
     """The tasks of a reply that are new, and a note on them."""
     written = [*parser.feed(reply), *parser.finish()]
     new = list(_new(written, [result.task for result in results if result.status == "failed"]))
-    return Plan(tasks=new, notes=[_note(failed, new), *(parser.notes if written else ())])
+    notes, removed = (parser.notes, parser.removed) if written else ([], [])
+    return Plan(tasks=new, notes=[_note(failed, new), *notes], removed=removed)
 
 
 def _another_plan_may_help(result: TaskResult) -> bool:

@@ -5,13 +5,13 @@
     chain.with_fallbacks([template_responder()], exception_key="error")
 
 The chain is prompt template | chat model | StrOutputParser | path check. An empty plan is answered as plain
-conversation. Every file path in an answer is checked; failures that it omits are appended. If the model fails
-after its first words, the report of the results is appended; before them, its LLMError is raised.
+conversation. Every file path in an answer is checked. Final results and failures that it omits are appended.
+If the model fails after its first words, the report of the results is appended; before them, its LLMError is
+raised.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +25,7 @@ from jarvis_agent.core.async_runnable import AsyncRunnable
 from jarvis_agent.core.context import messages_of
 from jarvis_agent.core.errors import LLMError, describe_error
 from jarvis_agent.core.messages import phrases
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.settings import Settings, read_settings
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.llm.budget import (
@@ -41,21 +42,15 @@ from jarvis_agent.llm.client import open_client
 from jarvis_agent.llm.prompts import Prompts, PromptSource, fill, load_prompts
 from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.response.answer_checker import contains
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import report, troubles
+from jarvis_agent.response.report import found, report, troubles
 from jarvis_agent.response.results import file_names, model_assignment, predictions, replace_texts, totals
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from jarvis_agent.llm.client import LLMClient
-
-_TROUBLE = re.compile(
-    r"fail|error|unable|sorry|unfortunately|skip|not (?:able|possible)|(?:could|can|did)(?: ?not|n['’]t)"
-    r"|失败|无法|未能|没能|不能|跳过|出错|错误|抱歉",
-    re.IGNORECASE,
-)
-"""Words with which an answer admits a failure."""
 
 
 def response_chain(
@@ -175,7 +170,10 @@ def report_after_failure(inputs: Mapping[str, Any], begun: bool, error: str) -> 
         begun: whether a part of the answer was shown.
         error: why the writer failed.
     """
-    words = phrases(inputs["input"])
+    words, plan = phrases(inputs["input"]), _plan(inputs)
+    # The same error often ended the planning too.
+    notes = [note for note in plan.notes if error not in note]
+    inputs = {**inputs, "plan": plan.model_copy(update={"notes": notes})}
     if begun:
         yield f"\n\n{words.broke_off.format(error=error)}\n\n"
     yield from _report(inputs, "" if begun else words.no_answer.format(error=error))
@@ -191,11 +189,17 @@ def _plan(inputs: Mapping[str, Any]) -> Plan:
 
 
 def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
-    """What the answer must say but does not: that nothing was run, or what failed."""
+    """What the answer must say but does not: that nothing was run, a result, or what failed."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
     if not plan.tasks:
         return words.not_run.format(notes="; ".join(plan.notes)) if plan.notes else ""
-    return "" if _TROUBLE.search(answer) else troubles(plan, inputs.get("results") or (), words)
+    results: Sequence[TaskResult] = inputs.get("results") or ()
+    done = [result for result in results if result.status == "ok"]
+    used = {i for result in done for i in refs_in(result.task.args)}
+    final = [result for result in done if result.task.id not in used]
+    missing = [result for result in final if not contains(answer, result, inputs["input"])]
+    parts = (found(plan, missing, words) if missing else "", troubles(plan, results, words, answer))
+    return "\n\n".join(filter(None, parts))
 
 
 def _variables(inputs: Mapping[str, Any], request: PlanRequest) -> dict[str, Any]:

@@ -10,6 +10,7 @@ How it was done:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -19,12 +20,15 @@ from jarvis_agent.core.references import refs_in
 from jarvis_agent.core.tasks.spec import MEDIA
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.planning.plan import Plan
+from jarvis_agent.response.answer_checker import admits
 from jarvis_agent.response.results import detections, totals
+from jarvis_agent.selection.advice import HELP
 
 _LABELS = 5
 _FILES = 8
 _COUNTS = 8
 _LONGEST = 3000
+_QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
 def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = "") -> Iterator[str]:
@@ -44,20 +48,62 @@ def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
 
 def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> Iterator[str]:
     done = [result for result in results if result.status == "ok"]
-    names = {task.id: task.task for task in plan.tasks}
-    answers = [f"{_title(result, names, words)}:{_answer(result, words)}" for result in done]
-    yield _list(words.found, answers) if done else words.nothing
+    yield found(plan, done, words) if done else words.nothing
     yield _sum_over_images(results, words)
     yield _list(words.how, [line for result in done if (line := _how(result, words))])
     yield troubles(plan, results, words)
-    yield _list(words.notes, plan.notes)
+    yield _list(words.notes, [note for note in plan.notes if note not in plan.removed])
 
 
-def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> str:
-    """The failed and skipped tasks, each with the reason; "" if there are none."""
+def found(plan: Plan, results: Iterable[TaskResult], words: Phrases) -> str:
+    """What these tasks produced."""
     names = {task.id: task.task for task in plan.tasks}
-    failed = [result for result in results if result.status != "ok"]
-    return _list(words.troubles, [_trouble(result, names, words) for result in failed])
+    return _list(words.found, [f"{_title(one, names, words)}:{_answer(one, words)}" for one in results])
+
+
+def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: str = "") -> str:
+    """What failed, was skipped or is missing in the plan, each with the reason, and what would help.
+
+    Tasks with the same reason are listed together, and the tasks that wait for a failed one below it.
+
+    Args:
+        answer: what it admits is left out.
+    """
+    names = {task.id: task.task for task in plan.tasks}
+    alike: dict[tuple[str, str], list[TaskResult]] = {}
+    waiting: dict[tuple[str, str], list[TaskResult]] = {}
+    causes: dict[int, tuple[str, str]] = {}
+    for result in results:
+        if result.status == "ok":
+            continue
+        others = [causes[i] for i in result.task.deps if i in causes] if result.status == "skipped" else []
+        causes[result.task.id] = cause = [*others, (result.status, result.error or words.no_reason)][0]
+        (waiting if others else alike).setdefault(cause, []).append(result)
+
+    def titles(several: Iterable[TaskResult]) -> str:
+        return ", ".join(_title(result, names, words) for result in several)
+
+    lines, helps = list[str](), dict[str, None]()
+    for cause, failed in alike.items():
+        reason, _, help_ = cause[1].partition(HELP)
+        if admits(answer, _names_of(failed), reason):
+            continue
+        helps |= dict.fromkeys(help_.split("; ") if help_ else ())
+        state = words.failed if cause[0] == "failed" else words.skipped
+        state += words.kinds.get(failed[0].failure or "", "")
+        line = words.trouble.format(titles=titles(failed), state=state, reason=reason.rstrip("."))
+        after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
+        lines.append(f"{line}\n  {after}".rstrip())
+    lines += [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
+    listed = _list(words.troubles, lines)
+    return f"{listed}\n{words.helps.format(advice='; '.join(helps))}" if helps else listed
+
+
+def _names_of(results: Iterable[TaskResult]) -> set[str]:
+    """The names of tasks and of the models that were tried, also without their owners."""
+    tried = {attempt.model for result in results for attempt in result.attempts}
+    models = tried | {result.model for result in results if result.model}
+    return models | {model.rpartition("/")[2] for model in models} | {result.task.task for result in results}
 
 
 def _list(title: str, lines: Iterable[str]) -> str:
@@ -146,8 +192,3 @@ def _how(result: TaskResult, words: Phrases) -> str:
     failed = [f"{one.model}: {words.failed}: {one.error}" for one in result.attempts if one.error]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])
-
-
-def _trouble(result: TaskResult, names: dict[int, str], words: Phrases) -> str:
-    state = words.failed if result.status == "failed" else words.skipped
-    return f"{_title(result, names, words)}: {state}" + (f": {result.error}" if result.error else "")

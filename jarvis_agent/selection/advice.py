@@ -12,6 +12,9 @@ from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.selection.sources.hub import HubSource
 from jarvis_agent.selection.sources.recommended import recommended
 
+HELP = " What helps: "
+"""Separates the reason in the message of a NoCandidateError from the advice."""
+
 _MAX_REASONS = 4
 _INSTALL_COMMAND = re.compile(r"pip install [^;()\n]+")
 _INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
@@ -24,8 +27,8 @@ def no_candidate_error(spec: TaskSpec, settings: Settings, rejected: dict[str, s
     known = recommended(spec)
     suggestion = f"; a model to start with is {known.id}" if known else ""
     return NoCandidateError(
-        f"no model can do {spec.name} here ({'; '.join(reasons[:_MAX_REASONS] + more)}). "
-        f"What helps: {advice(settings, rejected)}; `jarvis models {spec.name}` lists all{suggestion}",
+        f"no model can do {spec.name} here ({'; '.join(reasons[:_MAX_REASONS] + more)})."
+        f"{HELP}{advice(settings, rejected)}; `jarvis models {spec.name}` lists all{suggestion}",
         rejected,
     )
 

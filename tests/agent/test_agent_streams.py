@@ -96,7 +96,7 @@ async def test_langchains_event_stream_has_the_stages_and_the_chunks() -> None:
     assert sorted(stages) == ["plan", "respond", "select", "select"]
     own = [event for event in events if event["event"] == "on_chain_stream" and not event["parent_ids"]]
     total: Run = sum((event["data"]["chunk"] for event in own), Run())
-    assert total.answer == "It is done."
+    assert total.answer.startswith("A cat on a mat.")
     assert (events[0]["event"], events[0]["name"]) == ("on_chain_start", "JarvisAgent")
     assert (events[-1]["event"], events[-1]["data"]["output"]) == ("on_chain_end", total)
 

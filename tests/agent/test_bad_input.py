@@ -146,7 +146,8 @@ def test_an_unknown_task_is_repaired_once_or_left_out() -> None:
         llm = ScriptedLLM({"plan": written, "repair": repaired, "respond": "Done."})
         with JarvisAgent(llm, sources=[source], backends=[FakeBackend({"image-to-text": CAPTION})]) as agent:
             run = agent.invoke("Make coffee and describe a.jpg")
-        assert run.ok
+        assert run.ok == (not notes)
+        assert ("What did not work:\n- task " in run.answer) == bool(notes)
         assert {result.task.task for result in run.results} == {"image-to-text"}
         assert run.usage["repair"].calls == 1
         assert llm.stages() == ["plan", "repair", "respond"]

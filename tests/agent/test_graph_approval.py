@@ -84,7 +84,7 @@ async def test_a_decision_has_many_forms(tmp_path: Path) -> None:
         await durable.ainvoke("count", THREAD)
         run = await decide(durable, decision)
         assert (calls, [task.args["text"] for task in run.plan.tasks]) == (expected, expected), decision
-        assert run.answer == ("Done." if expected else "The plan was rejected, so nothing was run.")
+        assert run.answer == ("Done: one, two." if expected else "The plan was rejected, so nothing was run.")
 
 
 def test_approval_needs_a_checkpointer() -> None:

@@ -59,9 +59,12 @@ async def test_the_graph_takes_messages_or_a_request_with_any_durability(tmp_pat
     for durability in durabilities:
         state = await graph.ainvoke({"input": "count"}, THREAD, durability=durability)
         run = Run.model_validate(state["run"])
-        assert (run.answer, [result.output for result in run.results]) == ("Done.", ["one!", "one!!"])
+        assert (run.answer, [result.output for result in run.results]) == (
+            "Done: one, two.",
+            ["one!", "one!!"],
+        )
     state = await agent.graph.ainvoke({"messages": [HumanMessage("count")]})
-    assert [message.text for message in state["messages"]] == ["count", "Done."]
+    assert [message.text for message in state["messages"]] == ["count", "Done: one, two."]
 
 
 async def test_the_graph_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ async def test_the_graph_is_a_step_of_a_larger_graph(tmp_path: Path) -> None:
         inner = agent.with_checkpointer(own).graph
         for outer in (InMemorySaver(), None):
             state = await larger(inner, outer).ainvoke({"question": "count"}, THREAD)
-            assert state["answer"] == "Done."
+            assert state["answer"] == "Done: one, two."
 
 
 async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ async def test_a_plan_is_approved_through_the_larger_graph(tmp_path: Path) -> No
     assert state["__interrupt__"][0].value["plan"][0]["args"] == {"text": "one"}
     assert calls == []
     state = await outer.ainvoke(Command(resume=True), THREAD)
-    assert (calls, state["answer"]) == (["one"], "Done.")
+    assert (calls, state["answer"]) == (["one"], "Done: one, two.")
 
 
 async def test_the_graph_has_schemas_and_its_input_errors_are_value_errors(tmp_path: Path) -> None:

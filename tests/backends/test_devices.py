@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +115,33 @@ async def test_a_gpu_is_overfilled_by_at_most_one_model(pool: ModelPool) -> None
     await asyncio.gather(*(put(pool, str(n), OnDevice(60, work=watch)) for n in range(8)))
     assert len(most) == 8
     assert max(most) <= 160
+
+
+async def test_a_model_is_loaded_in_advance_only_on_a_gpu_with_room(pool: ModelPool) -> None:
+    await put(pool, "idle", OnDevice(90))
+    entered, opened, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        entered.set()
+        assert opened.wait(10)
+
+    busy = OnDevice(90, work=work)
+    running = asyncio.ensure_future(put(pool, "busy", busy))
+    assert await asyncio.to_thread(entered.wait, 10)
+
+    def notify(what: str) -> None:
+        if what == "loaded":
+            ended.set()
+
+    for name, device, depth in (("first", "cuda:0", 1), ("second", "", 2)):
+        ended.clear()
+        model = OnDevice(60)
+        pool.reserve((name,), model.load, 60, depth, notify)
+        assert await asyncio.to_thread(ended.wait, 10)
+        assert (model.device, pool.used) == (device, {"cuda:0": 60, "cuda:1": 90})
+    opened.set()
+    assert await running == "cuda:1"
+    assert await put(pool, "second", model) == "cuda:1"
 
 
 async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:

@@ -494,6 +494,17 @@ async def test_a_call_that_needs_room_stops_the_load_of_a_reserved_model(pool: M
     claim.release()
 
 
+async def test_nothing_is_loaded_in_advance_while_a_call_waits_for_room(pool: ModelPool) -> None:
+    slow = Slow(nbytes=60)
+    calls = [start(pool, slow.load, "slow", size=60), start(pool, Model(nbytes=60).load, "now", size=60)]
+    await asyncio.sleep(0)
+    claim = Claim(pool, Model(nbytes=30), "small")
+    assert claim.seen == []
+    slow.opened.set()
+    assert await asyncio.gather(*calls) == ["slow", "now"]
+    await reached(claim.ended)
+
+
 async def test_the_load_of_a_released_model_is_cancelled_or_its_model_dropped(pool: ModelPool) -> None:
     slow, claim = (model := Slow()), Claim(pool, model, "slow")
     claim.release()

@@ -21,7 +21,7 @@ def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> No
 
 def test_both_languages_have_the_same_placeholders() -> None:
     english, chinese = asdict(ENGLISH), asdict(CHINESE)
-    for name in english.keys() - {"examples"}:
+    for name in english.keys() - {"examples", "kinds"}:
         fields = [{field for _, field, *_ in string.Formatter().parse(w[name])} for w in (english, chinese)]
         assert fields[0] - {None} == fields[1] - {None}, name
 
@@ -40,6 +40,6 @@ def test_the_example_requests_can_be_planned_offline(
         (described,) = agent.plan(first).tasks
         read, spoken, heard = agent.plan(second).tasks
     assert (described.task, described.args) == ("image-to-text", {"image": "photo.jpg"})
-    assert (read.task, read.args) == ("image-to-text", {"image": "page.png"})
+    assert (read.task, read.args) == ("image-to-text", {"image": "page.png", "text": "read"})
     assert (spoken.task, spoken.dep) == ("text-to-speech", [read.id])
     assert (heard.task, heard.dep) == ("automatic-speech-recognition", [spoken.id])

@@ -227,7 +227,8 @@ def test_models_are_numbered_and_the_rejected_follow_with_their_reasons() -> Non
 
 
 def test_in_a_narrow_terminal_names_can_still_be_copied() -> None:
-    tasks = TaskList(tasks=[task_line(LONG_TASK, "vision", LONG_MODEL)])
+    reason = task_line("text-generation", "text", "it is not installed: " + "pip install x " * 9, "")
+    tasks = TaskList(tasks=[task_line(LONG_TASK, "vision", LONG_MODEL), reason])
     rejected = {f"{LONG_MODEL}-qdrant": "it is gated"}
     models = drawn(
         model_table(ModelList(task=LONG_TASK, models=[model_line(LONG_MODEL)], rejected=rejected)), width=72

@@ -66,6 +66,8 @@ def test_json_stays_the_same_value_without_raw_control_characters() -> None:
 
 
 def test_the_tree_shows_each_state() -> None:
+    assert tree_after() == "Planning …\n"
+    assert tree_after(Event(kind="planned", plan=Plan(notes=["no task fits"]))) == "note: no task fits\n"
     started = [Event(kind="task", task=CAPTION), Event(kind="task", task=SPEECH)]
     assert "0 image-to-text  selecting" in tree_after(*started)
     chosen = [*started, selected(SPEECH, "org/voice", "the only one")]

@@ -33,6 +33,7 @@ HTTPError = httpx.HTTPStatusError
 def untimed(run: Run) -> dict[str, Any]:
     """A run without what differs from one time to the next: times and the run's directory."""
     dumped = run.model_dump(exclude={"timings": True})
+    dumped["answer"] = re.sub(r"/outputs/[^/]+", "/outputs", run.answer)
     for result in dumped["results"]:
         result["started"] = result["ended"] = 0.0
         for attempt in result["attempts"]:
@@ -47,7 +48,7 @@ def untimed(run: Run) -> dict[str, Any]:
 def test_an_upload_is_processed_and_the_result_fetched(served: Served) -> None:
     name = served.uploaded_cat()
     run = Run.model_validate(served.remote().invoke({"input": "What animal is this?", "files": [name]}))
-    assert run.answer == ANSWER
+    assert run.answer.startswith(ANSWER)
     assert [result.status for result in run.results] == ["ok", "ok"]
     assert served.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
     (outline,) = run.results[1].paths()
@@ -82,11 +83,11 @@ async def test_the_client_works_asynchronously_and_receives_events(served: Serve
         whole = Run.model_validate(await client.ainvoke(request))
         chunks = [Run.model_validate(chunk) async for chunk in client.astream(request)]
         events = [event async for event in client.astream_events(request, version="v2")]
-    assert whole.answer == ANSWER
+    assert whole.answer.startswith(ANSWER)
     assert untimed(sum(chunks, Run())) == untimed(whole)
     started = [e["metadata"]["jarvis_stage"] for e in events if e["event"] == "on_chat_model_start"]
     assert {"plan", "respond"} <= set(started)
-    assert events[-1]["data"]["output"]["answer"] == ANSWER
+    assert events[-1]["data"]["output"]["answer"].startswith(ANSWER)
 
 
 async def test_a_failing_tool_does_not_end_the_events_and_shows_no_secret(tmp_path: Path) -> None:

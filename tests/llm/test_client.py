@@ -114,7 +114,24 @@ class TestReplies:
         monkeypatch.setattr("jarvis_agent.llm.client.MAX_REPLY_CHARS", 1000)
         for start in ("", "<think>"):
             with pytest.raises(LLMError, match="more than 1,000 characters"):
-                await text_of(scripted(start + 400 * "on and "))
+                await text_of(scripted(start + " ".join(map(str, range(400)))))
+
+    async def test_a_reply_that_repeats_a_block_is_stopped(self) -> None:
+        step = "Then I looked at the picture once more, and I saw a cat on a sofa. "
+        blocks = {"on and ": 1000, step: 50, "".join(step.replace("cat", str(n)) for n in range(20)): 9}
+        for block, times in blocks.items():
+            for chunk in (1, 8, 0):  # 0: the whole reply in one piece
+                llm = ScriptedLLM("It is a cat. " + times * block, chunk=chunk)
+                reply = await LLMClient(llm, Settings()).ainvoke(ASK)
+                shown = str(reply.text)
+                assert shown.startswith("It is a cat. " + 2 * block)
+                assert len(shown) < max(400, 4 * len(block)), (block, chunk)
+                assert reply.response_metadata["finish_reason"] == "length"
+        table = "\n".join(f"| {n} | yes | yes | no | no |" for n in range(100))
+        for text in (table, 200 * "-", 3 * step, "ha " * 60, 2 * list(blocks)[-1]):
+            assert await text_of(scripted(f"Look: {text} The end.")) == f"Look: {text} The end."
+        with pytest.raises(LLMError, match=r"empty reply \(finish reason: length"):
+            await text_of(scripted("<think>" + 1000 * "on and "))
 
     async def test_a_reply_without_pauses_can_be_cancelled(self) -> None:
         with pytest.raises(TimeoutError):
@@ -184,6 +201,29 @@ class TestWithServer:
                 assert await text_of(client, schema=SCHEMA) == "[]"
                 assert not client.supports_schema
             assert ["response_format" in request.body for request in server.requests] == [True, False, False]
+
+    async def test_the_tokens_of_a_reply_are_limited_to_half_of_the_context(self) -> None:
+        async def sent(server: OpenAIDouble, **model: Any) -> list[int | None]:
+            chosen = Settings(base_url=server.base_url, context_window=model.pop("window", 0) or None)
+            resolved = resolve_model(None, chosen)
+            assert resolved is not None
+            client = LLMClient(resolved.model_copy(update=model), chosen)
+            server.requests.clear()
+            for stage in ("plan", "respond"):
+                assert await text_of(client.for_stage(stage, schema=SCHEMA)) == "[]"
+            return [request.body.get("max_completion_tokens") for request in server.requests]
+
+        with OpenAIDouble("[]") as server:
+            assert await sent(server) == [4096, 4096]
+            assert await sent(server, window=2000) == [1000, 1000]
+            assert await sent(server, profile={"max_input_tokens": 128_000, "max_output_tokens": 9000}) == [
+                9000,
+                9000,
+            ]
+            assert await sent(server, max_tokens=77) == [77, 77]
+        with OpenAIDouble("[]", rejects=("max_completion_tokens",)) as server:
+            assert await sent(server) == [4096, None, None]
+            assert "response_format" in server.requests[-1].body
 
     async def test_a_bad_request_for_another_reason_does_not_disable_schemas(self) -> None:
         with OpenAIDouble([Failure(400), Failure(400), "[]"]) as server:

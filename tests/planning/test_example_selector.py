@@ -144,6 +144,7 @@ def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
         ("eta", {"words": "<resource>-0"}),
         ("theta", {"said": "<resource>-1"}),
     ]
+    assert "Translate a text" not in llm.calls[0].prompt  # It is the bank's example of a translation.
     chain.invoke("Refund the order 4711")
     shown = [m.text for m in llm.calls[1].messages]
     place = shown.index("Refund an order of the shop: A1, e1.jpg")

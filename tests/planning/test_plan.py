@@ -9,6 +9,7 @@ from langchain_core.tools import tool
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import Arg, TaskSpec
 from jarvis_agent.core.types import Task
+from jarvis_agent.execution.run import Run
 from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.parser import PlanParseError, StreamingPlanParser
 from jarvis_agent.planning.plan import Plan
@@ -82,6 +83,28 @@ def test_a_plan_that_is_cut_off_keeps_its_complete_tasks():
         assert not begun or plan.notes[-1].endswith("was left out: the text ends in the middle of it")
     text = '[{"task": "image-to-text", "args": {"image": "a.jpg"}}, {"task": "text-to-speech", "args": {"te'
     assert "task number 2 was left out: the text ends in the middle of it" in Plan.parse(text).notes
+
+
+def test_removed_are_the_notes_on_what_a_plan_lacks():
+    rows = [
+        speak("0"),
+        task("fly", 1),
+        speak(2, "<resource>-1"),
+        task("VQA", 3, text=["a?"], image=["x.jpg"] * 70),
+    ]
+    plan = Plan.parse(json.dumps(rows).replace('"hello"}', '"hello",}'))
+    assert [note.partition(":")[0] for note in plan.removed] == [
+        "task 1 was left out",
+        "task 2 (text-to-speech) was left out",
+        "task 3 (visual-question-answering)",
+    ]
+    assert set(plan.removed) < set(plan.notes)
+    assert (plan + plan).removed == plan.removed
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+    assert not Run(plan=plan).ok
+    repaired = parse({"name": "text-to-speech", "args": {"text": "x"}}, speak(5))
+    assert (repaired.removed, Run(plan=repaired).ok) == ([], True)
+    assert "removed" not in repaired.model_dump()
 
 
 def test_a_plan_has_a_limit():

@@ -60,7 +60,7 @@ How it was done:
 
 What did not work:
 - text-to-image: failed: no model is left for text-to-image
-- image-to-text (result of text-to-image): skipped: task 2 (text-to-image) failed
+  so this was skipped: image-to-text (result of text-to-image)
 
 About the plan:
 - the task fly is unknown and was left out"""
@@ -117,7 +117,13 @@ class TestReport:
     async def test_it_is_in_chinese_for_a_chinese_request(self) -> None:
         text = await answer(template_responder(model_missing=True), "请读出 page.png 中的文字")
         assert text.startswith("结果如下：\n- image-to-text (page.png):\n  First line.")
-        assert "失败: no model is left" in text
+        assert (
+            "- text-to-image：失败（no model is left for text-to-image）\n  因此也跳过了：image-to-text"
+            in text
+        )
+        kind = RESULTS[2].model_copy(update={"failure": "NoCandidateError"})
+        text = await answer(template_responder(), "画一个动物园", Plan(tasks=[DRAW]), [kind])
+        assert "text-to-image：失败，没有可用的模型（no model is left for text-to-image）" in text
         japanese = await answer(template_responder(), "画像の文字を読んで")
         assert japanese.startswith("Here is what came out")
 
@@ -181,9 +187,9 @@ class TestResponseChain:
             assert part in prompt
 
     def test_it_streams(self) -> None:
-        responder, _ = by_llm({"respond": "a b c d e f g h i j k l"})
-        pieces = list(responder.stream({"input": "x", "plan": GOOD_PLAN, "results": GOOD}))
-        assert "".join(pieces) == "a b c d e f g h i j k l"
+        said = f"a b c d e f g h i j k {SPEECH}"
+        pieces = list(by_llm({"respond": said})[0].stream({"input": "x", "plan": GOOD_PLAN, "results": GOOD}))
+        assert "".join(pieces) == said
         assert len(pieces) > 2
 
     async def test_paths_in_the_answer_are_checked(self) -> None:
@@ -194,16 +200,64 @@ class TestResponseChain:
         assert text == f"From page.png and /old/x.png I made {SPEECH}, and video.mp4 (no such file)."
 
     async def test_failures_that_the_answer_omits_are_appended(self) -> None:
-        omitting = "All is done, though the plan was not well-formed."
-        assert await answer(by_llm({"respond": omitting})[0]) == f"{omitting}\n\n{FAILURES}"
+        done = f"The speech is in {SPEECH}."
         for said in (
-            "I was unable to draw.",
-            "I couldn’t draw.",
-            "It was not possible.",
-            "It failed.",
-            "我无法画图。",
+            "everything worked, no errors at all.",
+            "All is done, but not well-formed.",
+            "text-to-image: ok",
         ):
-            assert await answer(by_llm({"respond": said})[0]) == said
+            text = f"{done} {said}"
+            assert await answer(by_llm({"respond": text})[0]) == f"{text}\n\n{FAILURES}"
+        for said in (
+            "However, text-to-image failed.",
+            "No model is left to draw it.",
+            "text-to-image 失败了。",
+        ):
+            text = f"{done} {said}"
+            assert await answer(by_llm({"respond": text})[0]) == text
+
+    async def test_each_failure_is_reported_once_with_what_would_help(self) -> None:
+        tasks = [Task(task="image-to-text", id=n, args={"image": f"{n}.jpg"}) for n in range(2)]
+        tasks.append(Task(task="text-to-video", id=2, args={"prompt": "a zoo"}))
+        missing = "no model can do {0} here. What helps: pip install x; `jarvis models {0}` lists all"
+        failed = [TaskResult(task=task, status="failed", error=missing.format(task.task)) for task in tasks]
+        left_out = "no task does this: “dub it”"
+        plan = Plan(tasks=tasks, notes=["b", left_out], removed=[left_out])
+        captions = (
+            "What did not work:\n"
+            "- image-to-text (0.jpg), image-to-text (1.jpg): failed: no model can do image-to-text here"
+        )
+        help_ = "What helps: pip install x; `jarvis models image-to-text` lists all"
+        assert await answer(by_llm({"respond": "It is done."})[0], "x", plan, failed) == (
+            f"It is done.\n\n{captions}\n"
+            "- text-to-video: failed: no model can do text-to-video here\n"
+            f"- {left_out}\n{help_}; `jarvis models text-to-video` lists all"
+        )
+        said = "There is no model for text-to-video, and I could not dub it."
+        text = await answer(by_llm({"respond": said})[0], "x", plan, failed)
+        assert text == f"{said}\n\n{captions}\n{help_}"
+
+    async def test_results_that_the_answer_omits_are_appended(self) -> None:
+        speech = f"Here is what came out:\n- text-to-speech (result of image-to-text): {SPEECH} (3.3 s)"
+        for said in ("I apologize, but I can't assist with that request.", "I can't do it.", "Done."):
+            text = await answer(by_llm({"respond": said})[0], plan=GOOD_PLAN, results=GOOD)
+            assert text == f"{said}\n\n{speech}"
+        read = "Here is what came out:\n- image-to-text (page.png):\n  First line.\n  Second line."
+        failed = GOOD[1].model_copy(update={"status": "failed", "resources": [], "error": "no voice"})
+        text = await answer(
+            by_llm({"respond": "text-to-speech failed."})[0], "x", GOOD_PLAN, [GOOD[0], failed]
+        )
+        assert text == f"text-to-speech failed.\n\n{read}"
+
+    async def test_an_error_that_ended_planning_too_is_reported_once(self) -> None:
+        gone = (
+            "scripted could not be reached, or dropped the connection: gone. Check the network; if you set "
+        )
+        gone += "JARVIS_BASE_URL, check that address and that the server runs."
+        plan = Plan(tasks=GOOD_PLAN.tasks, notes=[f"the language model could not plan: {gone}", "another"])
+        text = await answer(by_llm({"respond": ConnectionError("gone")})[0], "x", plan, GOOD)
+        assert text.count(gone) == 1
+        assert "- another" in text
 
     async def test_an_empty_plan_is_conversation_with_the_chat_history(self) -> None:
         said = "Edit /etc/nginx/sites/site.conf, then see https://example.org/img/a.png or [file path]."

@@ -105,7 +105,9 @@ def test_the_artifact_of_the_agent_as_a_tool_is_its_run() -> None:
         {"type": "tool_call", "name": "jarvis", "id": "1", "args": {"request": "See a.jpg"}}
     )
     assert isinstance(message.artifact, JarvisRun)
-    assert (message.content, message.artifact.answer, message.artifact.ok) == ("It is done.",) * 2 + (True,)
+    assert (message.content, message.artifact.answer, message.artifact.ok) == ("A cat on a mat.",) * 2 + (
+        True,
+    )
 
 
 def test_the_calling_agent_reads_why_a_request_cannot_be_used() -> None:

@@ -24,6 +24,9 @@ from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.selection.model_registry import ModelRegistry
 
+_HOW_WIDTH = 38
+"""Characters of a model or reason for which 80 columns have room."""
+
 _EXTRA = re.compile(r'.*needs the extra "([\w-]+)".*')
 _COPIED_COLUMNS = {"task", "where", "model"}
 """Columns that are not wrapped in a narrow terminal, so that their words can be copied."""
@@ -171,7 +174,7 @@ def task_table(listing: TaskList, *, is_wide: bool = False) -> RenderableType:
             table.add_row(Text(shorten(category, 30), "bold"))
         mark = Text("✓ " if line.available else "✗ ", "green" if line.available else "red")
         about = (", ".join(line.takes), ", ".join(line.makes), line.description) if is_wide else ()
-        how = line.how if is_wide else _EXTRA.sub(r'needs the extra "\1"', line.how)
+        how = line.how if is_wide else shorten(_EXTRA.sub(r'needs the extra "\1"', line.how), _HOW_WIDTH)
         table.add_row(mark + _cell(line.name), *map(_cell, (*about, line.where, how)))
     count = sum(line.available for line in listing.tasks)
     more = "" if is_wide else " `jarvis tasks TASK` and `jarvis tasks --wide` say more."

@@ -89,6 +89,7 @@ class RunProgress:
     tasks: dict[int, TaskProgress] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     answer: str = ""
+    is_planned: bool = False
 
     def update(self, event: Event) -> None:
         """Apply the next event."""
@@ -98,6 +99,7 @@ class RunProgress:
             self.answer += event.text
         elif event.kind == "planned" and event.plan is not None:
             self.notes.extend(event.plan.notes)
+            self.is_planned = True
         elif event.task is not None:
             self._update_task(event, event.task)
 
@@ -127,10 +129,10 @@ class RunProgress:
 
     def __rich__(self) -> RenderableType:
         rows = list(self.tasks.values())
-        tree = _tree(rows, self.clock()) if rows else Text("Planning …", "dim")
+        tree = [_tree(rows, self.clock())] if rows else [] if self.is_planned else [Text("Planning …", "dim")]
         lines = [clean(str(download)) for download in active_downloads()]
         lines += [f"note: {shorten(note, 300)}" for note in self.notes]
-        return Group(tree, *(Text(line, "dim") for line in lines))
+        return Group(*tree, *(Text(line, "dim") for line in lines))
 
 
 def plan_tree(plan: Plan) -> RenderableType:

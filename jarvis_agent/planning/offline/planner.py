@@ -95,7 +95,7 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         if given.get("error") is None:
             return plan
         note = f"the language model could not plan: {given['error']}"
-        return Plan(tasks=plan.tasks, notes=[note, *plan.notes])
+        return Plan(tasks=plan.tasks, notes=[note, *plan.notes], removed=plan.removed)
 
 
 def plan_steps(request: PlanRequest, settings: Settings) -> list[PlannedStep]:
@@ -112,8 +112,8 @@ def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedS
     check_cancelled()
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
     planner = StepPlanner(ranker, linker, masked)
-    notes = planner.add_all(steps)
-    return Plan(tasks=linker.tasks, notes=[*masked.notes, *notes]), planner.steps
+    notes = [*masked.notes, *planner.add_all(steps)]
+    return Plan(tasks=linker.tasks, notes=notes, removed=notes), planner.steps
 
 
 def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:
