@@ -32,7 +32,7 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 32_100,
+    "source lines": 32_400,
     "test lines": 24_900,
     "longest file": 380,
     "longest function": 50,

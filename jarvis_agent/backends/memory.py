@@ -140,7 +140,7 @@ class ModelTable:
         entry.placed = {}
         kept = self._kept(entry.needed)
         able = [gpu for gpu in limits if self._fits(gpu, kept if entry.needed >= 0 else {}, size or 0)]
-        for taken in (self.used(), self._kept(maxsize), kept):  # rather evict what nobody needs
+        for taken in (self.used(), self._kept(maxsize), kept):  # rather evict what no task needs
             if fits := [gpu for gpu in able if self._fits(gpu, taken, size or 0)]:
                 break
         chosen = max(fits or able, key=lambda gpu: self.limits[gpu] - taken.get(gpu, 0), default=None)

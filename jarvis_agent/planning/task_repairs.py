@@ -89,20 +89,15 @@ def repair_call(
     text = args.get("text")
     if not isinstance(text, str) or refs_in(text) or has_more:
         return spec
-    question, rest = split_question(text)
-    other = ""
-    if spec.name == "image-to-text" and question:
-        other = "visual-question-answering"
-    elif spec.name == "question-answering" and "context" not in args:
+    if spec.name == "question-answering" and "context" not in args:
+        question, rest = split_question(text)
         found = files.only("text") if files else None
         if found or (question and rest):
             args["text"], args["context"] = (text, found) if found else (question, rest)
             notes.append(f'its missing "context" was taken from {found or "its text"}')
-        else:
-            other = "text-generation"
-    if other and (fitting := find(other)):
-        notes.append(f"{spec.name} was taken as {other}, which fits its arguments")
-        return fitting
+        elif fitting := find("text-generation"):
+            notes.append(f"{spec.name} was taken as {fitting.name}, which fits its arguments")
+            return fitting
     return spec
 
 

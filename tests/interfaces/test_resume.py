@@ -112,7 +112,7 @@ async def test_an_unfinished_run_continues_with_its_own_request(tmp_path: Path, 
         await run_named(tmp_path, calls, "count something else", decide=approve)
     assert calls == []
     run = await run_named(tmp_path, calls, "count", decide=approve)
-    assert (calls, run.answer) == (["one"], "Done.")
+    assert (calls, run.answer) == (["one"], "Done: one, two.")
     assert "Continuing the unfinished run talk" in capsys.readouterr().err
 
 

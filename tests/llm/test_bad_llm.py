@@ -74,7 +74,7 @@ def test_an_invalid_plan_is_repaired_once_and_then_answered_by_chat() -> None:
     ):
         llm = ScriptedLLM({"plan": text, "repair": text, "chat": "I could not plan that."})
         with JarvisAgent(llm, sources=[], backends=[]) as agent:
-            run = agent.invoke("Describe a.jpg")
+            run = agent.invoke("Good morning!")
         assert run.plan.tasks == []
         assert run.plan.notes
         assert run.answer.startswith("I could not plan that.")

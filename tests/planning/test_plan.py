@@ -175,7 +175,6 @@ FORMS_OF_THE_PAPER = [
     ("Controlnet-sd", {"image": "a.jpg", "text": "canny"}, "canny-control", {"image": "a.jpg"}),
     ("controlnet-sd-pose", {"image": "a.jpg", "text": "a zoo"}, "openpose-text-to-image", None),
     ("Controlnet-SD", {"image": "a.jpg", "text": "a dog in depth"}, "depth-text-to-image", None),
-    ("image-to-text", {"image": "a.jpg", "text": "Who is it?"}, "visual-question-answering", None),
     ("question-answering", {"text": "Who is it?"}, "text-generation", None),
     (
         "question-answering",
