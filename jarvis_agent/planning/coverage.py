@@ -145,7 +145,8 @@ def _is_url(name: str | None) -> bool:
 
 
 def _names(file: Resource) -> list[str]:
-    return [name for name in dict.fromkeys((file.name, str(file.path or ""))) if name]
+    names = [name for name in (file.name, str(file.path or "")) if name]
+    return [*dict.fromkeys([*names, *(name.rpartition("/")[2] or name for name in names)])]
 
 
 def _is_in(names: Iterable[str], task: Task) -> bool:
