@@ -14,14 +14,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
-from langchain_core.runnables.base import coerce_to_runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error, format_traceback
+from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Task
@@ -101,7 +101,7 @@ def make_stages(
     """
     from jarvis_agent.planning.offline import OfflinePlanner
 
-    planner, responder = _to_runnable(planner, "planner"), _to_runnable(responder, "responder")
+    planner, responder = to_runnable(planner, "planner"), to_runnable(responder, "responder")
     runners = None if tools is None else _make_runners(tools)
     client = LLMClient(model, settings) if model is not None else None
     offline = OfflinePlanner(settings=settings)
@@ -136,22 +136,6 @@ def _make_runners(tools: Sequence[BaseTool]) -> dict[str, TaskRunner]:
             raise ConfigError(f"two tools have the name {tool.name!r}; names must be unique in a plan")
         runners[tool.name] = tool.runner if isinstance(tool, HFTaskTool) else LangChainTask(tool)
     return runners
-
-
-def _to_runnable(stage: Any, name: str) -> Runnable[Any, Any] | None:
-    """A planner or responder as a Runnable. Raises ConfigError if it is neither a Runnable nor a function."""
-    if stage is None:
-        return None
-    try:
-        runnable: Runnable[Any, Any] = coerce_to_runnable(stage)
-    except TypeError as error:
-        raise ConfigError(
-            f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable, such as those of "
-            "planning_chain or response_chain, or a function"
-        ) from error
-    if isinstance(runnable, RunnableGenerator) and not hasattr(runnable, "_atransform"):
-        return RunnableLambda(runnable.invoke)  # runs in a thread; sync generators have no async methods
-    return runnable
 
 
 AddTask = Callable[[Task], None]

@@ -1,12 +1,18 @@
-"""Backends and model sources of other packages: loaded by entry point, and checked against their protocol."""
+"""Parts that users and other packages supply: checked when they are given.
+
+Backends and model sources are loaded by entry point; stages are Runnables or functions.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 from inspect import get_annotations
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jarvis_agent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
 
 T = TypeVar("T")
 
@@ -42,3 +48,26 @@ def load_plugin(entry: EntryPoint, protocol: type, what: str, *args: Any) -> Any
     except Exception as error:
         raise ConfigError(f"{label} cannot be loaded: {error}; repair or uninstall its package") from error
     return check_plugin(part, protocol, label)
+
+
+def to_runnable(stage: Any, name: str) -> Runnable[Any, Any] | None:
+    """A planner, selector or responder as a Runnable; None stays None.
+
+    Raises:
+        ConfigError: it is neither a Runnable nor a function.
+    """
+    from langchain_core.runnables import RunnableGenerator, RunnableLambda
+    from langchain_core.runnables.base import coerce_to_runnable
+
+    if stage is None:
+        return None
+    try:
+        runnable: Runnable[Any, Any] = coerce_to_runnable(stage)
+    except TypeError as error:
+        raise ConfigError(
+            f"the {name} is of type {type(stage).__name__}; give a LangChain Runnable or a function, with "
+            "the input and output of planning_chain, selection_chain or response_chain"
+        ) from error
+    if isinstance(runnable, RunnableGenerator) and not hasattr(runnable, "_atransform"):
+        return RunnableLambda(runnable.invoke)  # runs in a thread; sync generators have no async methods
+    return runnable

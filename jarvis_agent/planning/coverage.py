@@ -1,7 +1,7 @@
 """Coverage: whether a plan does all that the request asks for.
 
     coverage = Coverage(request.files, request.specs, plan_steps(request, settings))
-    coverage.gaps(tasks)          # [PlanParseError("make a canny edge image of it", "no task does this; …")]
+    coverage.find_errors(tasks)   # [PlanParseError("make a canny edge image of it", "no task does this; …")]
     coverage.additions(tasks)     # [{"task": "canny-control", …}]: the offline planner's tasks for the gaps
 
 A gap is a file that no task uses, or a step that the offline planner understands and no task of the plan may
@@ -48,7 +48,7 @@ class Coverage:
     specs: Mapping[str, TaskSpec] = field(default_factory=dict)
     steps: Sequence[PlannedStep] = ()
 
-    def gaps(self, tasks: Sequence[Task]) -> list[PlanParseError]:
+    def find_errors(self, tasks: Sequence[Task]) -> list[PlanParseError]:
         """What the request names or asks for, and no task uses or does."""
         if not tasks:
             return []
@@ -64,7 +64,7 @@ class Coverage:
     def lacks(self, draft: TaskDraft, tasks: Sequence[Task]) -> bool:
         """Whether a task fills a gap of a plan."""
         task = Task(task=draft.spec.name, id=-1, dep=[], args=dict(draft.args))
-        return len(self.gaps([*tasks, task])) < len(self.gaps(tasks))
+        return len(self.find_errors([*tasks, task])) < len(self.find_errors(tasks))
 
     def additions(self, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
         """The offline planner's tasks for the gaps of which it is certain. They refer to the plan's tasks.

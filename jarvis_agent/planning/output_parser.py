@@ -101,7 +101,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         if rest:
             yield Plan(tasks=rest)
         more: list[Task] = []
-        errors = [*parser.errors, *self.coverage.gaps(parser.tasks)]
+        errors = [*parser.errors, *self.coverage.find_errors(parser.tasks)]
         if can_repair and errors:
             try:
                 reply = _text(await repair(errors))
@@ -114,7 +114,7 @@ class PlanOutputParser(BaseTransformOutputParser[Plan]):
         for task in parser.add(self.coverage.additions(parser.tasks)):
             parser.note(f"task {task.id} ({task.task}) was added: the request asks for it")
             more.append(task)
-        for gap in self.coverage.gaps(parser.tasks):
+        for gap in self.coverage.find_errors(parser.tasks):
             parser.note(f"“{shorten(gap.raw)}” is not planned", is_removal=True)
         yield Plan(tasks=more, notes=parser.notes, removed=parser.removed)
 

@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.runnables.base import coerce_to_runnable
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.core.concurrency import run_with_timeout
 from jarvis_agent.core.context import RunContext
 from jarvis_agent.core.errors import (
-    ConfigError,
     JarvisError,
     NoCandidateError,
     describe_error,
     format_traceback,
 )
+from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
@@ -88,7 +87,7 @@ class ModelSelector:
         self._settings = settings.model_copy(update={"policies": policies})
         if selector is None and llm is not None and settings.selection != "rank":
             selector = selection_chain(llm, settings=settings)
-        self._chain = _as_runnable(selector)
+        self._chain = to_runnable(selector, "selector")
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -233,19 +232,6 @@ class ModelSelector:
                 f"no source knows the model {pin.id}, which is pinned for {spec.name}; check its spelling"
             )
         return pin.candidate(spec), failed
-
-
-def _as_runnable(selector: Any) -> Runnable[Any, Any] | None:
-    if selector is None:
-        return None
-    try:
-        runnable: Runnable[Any, Any] = coerce_to_runnable(selector)
-    except TypeError as error:
-        raise ConfigError(
-            f"the selector of type {type(selector).__name__} cannot be used: pass a Runnable or a function "
-            'that takes {"input", "task", "candidates"} and returns a ModelChoice or a model id'
-        ) from error
-    return runnable
 
 
 def _label(source: ModelSource) -> str:

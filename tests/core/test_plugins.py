@@ -44,7 +44,7 @@ class Half:
         ({"backends": [lambda settings: None]}, r"the backend <lambda> cannot be made"),
         ({"backends": [lambda settings, pool: Half()]}, r"Half lacks `run`, `close`"),
         ({"planner": object()}, r"the planner is of type object; give a LangChain Runnable"),
-        ({"selector": object()}, r"the selector of type object cannot be used"),
+        ({"selector": object()}, r"the selector is of type object; give a LangChain Runnable"),
         ({"responder": object()}, r"the responder is of type object; give a LangChain Runnable"),
         ({"tools": [len]}, r"len.* is not a LangChain tool"),
         ({"model": object()}, r"the language model is of type object; pass a LangChain chat model"),

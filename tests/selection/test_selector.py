@@ -117,7 +117,7 @@ async def test_a_custom_selector_replaces_the_chain_and_the_ranking_follows_its_
         assert reason in (await select(selector(THREE, chain=chain))).reason
     late = await select(selector(THREE, chain=hang, llm_timeout=0.05))
     assert (late.model, "did not choose in time" in late.reason) == ("org/c", True)
-    with pytest.raises(ConfigError, match="pass a Runnable or a function"):
+    with pytest.raises(ConfigError, match="give a LangChain Runnable or a function"):
         selector(THREE, chain=object())
 
 
