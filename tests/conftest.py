@@ -68,6 +68,24 @@ def _usual_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _reused_results() -> Iterator[None]:
+    """Texts that many tests embed are embedded once, and every HTTP client has the same TLS context.
+
+    They cost a third of the CPU time of the fast tests.
+    """
+    import ssl
+
+    from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
+
+    encode, create = StarterEmbeddings.encode, cache(ssl.create_default_context)
+    encoded = cache(lambda embeddings, texts: encode(embeddings, texts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StarterEmbeddings, "encode", lambda self, texts: encoded(self, tuple(texts)).copy())
+        patch.setattr(ssl, "create_default_context", create)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_network() -> Iterator[None]:
     """Connections to other machines fail."""
