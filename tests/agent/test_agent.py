@@ -293,6 +293,7 @@ def test_closing_closes_the_backends_also_of_its_tools_and_leaves_no_thread() ->
     assert threads() == before
 
 
+@pytest.mark.slow
 def test_the_last_agent_closes_the_model_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real OpenCV backend works in threads of the pool."""
     monkeypatch.setattr(experts, "_pool", None)

@@ -177,6 +177,7 @@ async def check_resumed(folder: Path, saver: Any) -> set[int]:
     return stored
 
 
+@pytest.mark.slow
 async def test_a_run_killed_at_any_write_resumes_from_what_was_stored(tmp_path: Path) -> None:
     """The request is stored first: from the first write on, there is a run to resume."""
     whole = MortalSaver()
@@ -209,6 +210,7 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
     assert durable.model.stages() == ["plan", "respond"]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_a_killed_process_loses_no_stored_result(tmp_path: Path) -> None:
     script = Path(killed_runs.__file__)

@@ -217,6 +217,7 @@ def is_valid(task: str, raw: Any) -> bool:
     return (raw == "garbage" and task in TEXT_KEYS) or (raw == [] and task in MAY_BE_EMPTY)
 
 
+@pytest.mark.slow
 def test_other_outputs_are_refused_with_the_model_named(adapting: Adapting, inputs: dict[str, Any]) -> None:
     """Garbage for each task, and outputs of which a part is wrong. Failures are collected."""
     rows = [(task, raw, "") for task in TASKS for raw in GARBAGE if not is_valid(task, raw)]

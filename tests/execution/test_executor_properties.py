@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -132,6 +133,7 @@ async def execute(
     return results
 
 
+@pytest.mark.slow
 @examples(max_examples=150, derandomize=True, deadline=None)
 @given(plans(), st.data())
 def test_each_task_ends_once_and_as_its_dependencies_allow(tasks: list[Task], data: st.DataObject) -> None:

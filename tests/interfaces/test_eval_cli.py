@@ -92,6 +92,7 @@ def test_failures_are_counted_and_all_failures_exit_1(folder: Path, monkeypatch:
     assert "most frequent error: it is down" in done.stdout
 
 
+@pytest.mark.slow
 def test_own_requests_are_scored_with_calls_and_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

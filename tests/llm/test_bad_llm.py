@@ -22,6 +22,7 @@ def served(double: OpenAIDouble, **settings: Any) -> JarvisAgent:
     return JarvisAgent(sources=[source], backends=[backend], settings=chosen)
 
 
+@pytest.mark.slow
 def test_without_a_reply_the_answer_says_why_and_the_tasks_run() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"api_key": "wrong-key-1234"}, "refused the key: .* Set JARVIS_API_KEY to a key that it accepts."),

@@ -46,6 +46,7 @@ def check(run: Run) -> None:
     assert all(usage.input_tokens > 10 and usage.output_tokens > 3 for usage in run.usage.values())
 
 
+@pytest.mark.slow
 def test_it_works_sync_and_async_and_in_several_event_loops(double: OpenAIDouble) -> None:
     async def in_a_loop() -> None:
         check(await agent.ainvoke(REQUEST))

@@ -291,6 +291,7 @@ class TestContextWindow:
         "chat_history": [HumanMessage("Describe it. " * 50), AIMessage("It is a zoo. " * 100)] * 30,
     }
 
+    @pytest.mark.slow
     def test_prompts_fit_it_in_every_mode(self) -> None:
         requests = {
             "short": "Describe a.jpg",
@@ -312,6 +313,7 @@ class TestContextWindow:
         chain.invoke("Run normal-control on a.jpg")
         assert "\n- normal-control(" in prompt_of(llm)
 
+    @pytest.mark.slow
     def test_long_descriptions_of_a_few_tools_are_left_out(self) -> None:
         tools = [TaskSpec(f"tool-{n}", "tool", f"{n} " * 1500, (), ("text",)) for n in range(6)]
         llm = ScriptedLLM("[]")

@@ -185,6 +185,7 @@ def test_a_filtered_list_keeps_the_order_and_named_tasks_and_a_short_one_is_not_
     assert select_tools(brief("Speak", few), by_words) == few
 
 
+@pytest.mark.slow
 def test_filtering_keeps_the_right_tasks_of_95_percent_of_the_requests(by_words):
     rows = [row for file in EVALUATED for row in json.loads(file.read_text("utf-8"))]
     missed = [
