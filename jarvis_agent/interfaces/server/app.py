@@ -27,6 +27,7 @@ from jarvis_agent.interfaces.server.errors import (
     error_response,
 )
 from jarvis_agent.interfaces.server.files import Upload, delete_expired, find_output, save_upload
+from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.origin import OriginCheck
 from jarvis_agent.interfaces.server.path_filter import PathFilter
 
@@ -66,6 +67,9 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         app.add_exception_handler(kind, error_response)
     app.include_router(_agent_routes(agent.restricted(uploads, output_dir=runs), path))
     app.include_router(_file_routes(uploads, runs, settings.max_file_bytes))
+    if not agent.approve:  # A plan cannot be approved there.
+        stateless = agent.restricted(uploads, runs, output_dir=runs).with_checkpointer(None)
+        app.include_router(openai_routes(stateless, runs))
 
     @app.get("/", include_in_schema=False)
     async def start() -> RedirectResponse:
