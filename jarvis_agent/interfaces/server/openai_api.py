@@ -3,9 +3,9 @@
     client = openai.OpenAI(base_url="http://localhost:8000/v1", api_key="any")
     client.chat.completions.create(model="jarvis", messages=[{"role": "user", "content": "…"}])
 
-Requests are stateless: earlier messages are the chat history. Images and recordings are content parts. The reply is
-Markdown with URLs of the files that the run made. These URLs stand for their files in later messages too. A
-stream reports the tasks as `delta.reasoning_content`, and the answer as `delta.content`.
+Requests are stateless: earlier messages are the chat history. Images and recordings are content parts. The
+reply is Markdown with URLs of the files that the run made, which may be named in later messages. A stream
+reports the tasks as `delta.reasoning_content`, and the answer as `delta.content`.
 
 Source: https://platform.openai.com/docs/api-reference/chat
 """
@@ -20,15 +20,14 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator, model_validator
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
@@ -40,12 +39,6 @@ from jarvis_agent.execution.run import Event, Run
 MODEL = "jarvis"
 """The only model."""
 
-_ROLES: dict[str, type[BaseMessage]] = {
-    "system": SystemMessage,
-    "developer": SystemMessage,
-    "user": HumanMessage,
-    "assistant": AIMessage,
-}
 _CLIENT_GONE = 499
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
@@ -60,27 +53,35 @@ class _AudioData(BaseModel):
     format: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
 
 
-class _TextPart(BaseModel):
-    type: Literal["text"]
-    text: str
+class _Part(BaseModel):
+    type: Literal["text", "image_url", "input_audio"]
+    text: str | None = None
+    image_url: _ImageUrl | None = None
+    input_audio: _AudioData | None = None
 
+    @model_validator(mode="after")
+    def _has_content(self) -> Self:
+        if getattr(self, self.type) is None:
+            raise ValueError(f"{self.type} is missing")
+        return self
 
-class _ImagePart(BaseModel):
-    type: Literal["image_url"]
-    image_url: _ImageUrl
-
-
-class _AudioPart(BaseModel):
-    type: Literal["input_audio"]
-    input_audio: _AudioData
-
-
-_Part = Annotated[_TextPart | _ImagePart | _AudioPart, Field(discriminator="type")]
+    def to_block(self, urls: _FileUrls) -> dict[str, Any]:
+        """The part as LangChain's content block."""
+        if self.type == "image_url" and self.image_url:
+            return {"type": "image", "url": urls.to_paths(self.image_url.url)}
+        if self.type == "input_audio" and (audio := self.input_audio):
+            return {"type": "audio", "base64": audio.data, "mime_type": f"audio/{audio.format}"}
+        return {"type": "text", "text": urls.to_paths(self.text or "")}
 
 
 class _ChatMessage(BaseModel):
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[_Part] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: list[_Part] = Field(default_factory=list)
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _as_parts(cls, value: Any) -> Any:
+        return [{"type": "text", "text": value}] if isinstance(value, str) else [] if value is None else value
 
 
 class ChatCompletionRequest(BaseModel):
@@ -111,19 +112,20 @@ class _OpenAIRoute(APIRoute):
 
 def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
     """The HTTP status of an error, and its JSON. What is not the client's business is only logged."""
-    code = None
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         status, message = 400, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}".removeprefix(": ")
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
-        code = "model_not_found" if status == 404 else None
-    elif isinstance(error, InputError | DeadlineError):
-        status, message = 400 if isinstance(error, InputError) else 504, str(error)
+    elif isinstance(error, InputError):
+        status, message = 400, str(error)
+    elif isinstance(error, DeadlineError):
+        status, message = 504, str(error)
     else:
         _logger.error("a chat completion failed", exc_info=error)
         status, message = 500, "Internal Server Error"
     kind = "invalid_request_error" if status < 500 else "server_error"
+    code = "model_not_found" if status == 404 else None
     return status, {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -156,36 +158,10 @@ class _FileUrls:
         return "".join(f"\n\n{link}" for link in dict.fromkeys(links))
 
 
-def _block(part: _Part, urls: _FileUrls) -> dict[str, Any]:
-    """A content part as LangChain's content block."""
-    if isinstance(part, _TextPart):
-        return {"type": "text", "text": urls.to_paths(part.text)}
-    if isinstance(part, _ImagePart):
-        return {"type": "image", "url": urls.to_paths(part.image_url.url)}
-    audio = part.input_audio
-    return {"type": "audio", "base64": audio.data, "mime_type": f"audio/{audio.format}"}
-
-
-def _to_agent(body: ChatCompletionRequest, urls: _FileUrls) -> AgentRequest:
-    """The agent's request: the last message of the user, after the messages before it."""
-    messages: list[Any] = []
-    for message in body.messages:
-        if kind := _ROLES.get(message.role):
-            content = message.content or ""
-            is_text = isinstance(content, str)
-            given = urls.to_paths(content) if is_text else [_block(part, urls) for part in content]
-            messages.append(kind(content=given))
-    return AgentRequest(messages=messages)
-
-
 def _head(kind: str) -> dict[str, Any]:
     """What a reply, or each chunk of one, begins with."""
-    return {
-        "id": f"chatcmpl-{secrets.token_hex(12)}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": MODEL,
-    }
+    name = f"chatcmpl-{secrets.token_hex(12)}"
+    return {"id": name, "object": kind, "created": int(time.time()), "model": MODEL}
 
 
 def _usage(run: Run) -> dict[str, int]:
@@ -275,7 +251,12 @@ def openai_routes(agent: JarvisAgent, runs: Path) -> APIRouter:
         if body.model != MODEL:
             raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
         urls = _FileUrls(runs, request)
-        asked = _to_agent(body, urls)
+        told = [
+            {"role": message.role, "content": [part.to_block(urls) for part in message.content]}
+            for message in body.messages
+            if message.role != "tool"
+        ]
+        asked = AgentRequest.of({"messages": told})
         if body.stream:
             # The first event comes after the files are read, so that their errors have a status of their own.
             events = agent.events(asked)

@@ -1,0 +1,338 @@
+"""OpenAI's chat completions of a server on loopback, with the official client and LangChain's."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import threading
+import time
+import wave
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import uvicorn
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+from PIL import Image
+from served import ANSWER, CAT, agent_of, plan_for
+from starlette.testclient import TestClient
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.testing import FakeBackend, ScriptedLLM
+
+QUESTION = "What animal is this?"
+
+
+def encoded(file: Path) -> str:
+    return base64.b64encode(file.read_bytes()).decode()
+
+
+def name_of(file: Path) -> str:
+    """The name that the agent gives to this file when it is attached."""
+    return f"input-{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}{file.suffix}"
+
+
+def image_part(url: str | None = None) -> dict[str, Any]:
+    url = url or f"data:image/jpeg;base64,{encoded(CAT)}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def about_cat(text: str = QUESTION) -> list[Any]:
+    return [{"role": "user", "content": [{"type": "text", "text": text}, image_part()]}]
+
+
+@dataclass
+class Live:
+    """A server, and what its agent was made of."""
+
+    url: str
+    script: dict[str, Any]
+    agent: JarvisAgent
+
+    @property
+    def client(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="any")
+
+    @property
+    def llm(self) -> ScriptedLLM:
+        assert isinstance(self.agent.model, ScriptedLLM)
+        return self.agent.model
+
+    @property
+    def backend(self) -> FakeBackend:
+        backend = self.agent.registry.backends["fake"]
+        assert isinstance(backend, FakeBackend)
+        return backend
+
+    def ask(self, messages: list[Any], **more: Any) -> Any:
+        return self.client.chat.completions.create(model="jarvis", messages=messages, **more)
+
+    def post(self, body: Any) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        return httpx.post(f"{self.url}/v1/chat/completions", content=content, headers=headers)
+
+
+@contextmanager
+def listening(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Live]:
+    """A server on a free port of this machine."""
+    server = uvicorn.Server(uvicorn.Config(create_app(agent), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield Live(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", script, agent)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+RESULTS = {
+    "image-to-text": [{"generated_text": "a tabby cat"}],
+    "canny-control": Image.new("L", (8, 8)),
+    "automatic-speech-recognition": {"text": "good morning"},
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    script: dict[str, Any] = {"plan": "[]"}
+    with listening(agent_of(tmp_path_factory.mktemp("live"), script, RESULTS), script) as live:
+        yield live
+
+
+@pytest.fixture
+def live(running: Live) -> Live:
+    running.script["plan"] = plan_for(name_of(CAT))
+    running.llm.calls.clear()
+    running.backend.calls.clear()
+    return running
+
+
+def test_the_only_model_is_listed(live: Live) -> None:
+    (model,) = live.client.models.list().data
+    assert (model.id, model.object) == ("jarvis", "model")
+
+
+def test_an_image_is_processed_and_the_reply_links_what_was_made(live: Live) -> None:
+    reply = live.ask(about_cat(), temperature=0.5, user="ada")
+    (choice,) = reply.choices
+    assert reply.model == "jarvis"
+    assert (choice.message.role, choice.finish_reason) == ("assistant", "stop")
+    assert choice.message.content.startswith(ANSWER)
+    assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
+    (url,) = re.findall(r"!\[1-canny-control\.png\]\((\S+)\)", choice.message.content)
+    assert url.startswith(f"{live.url}/outputs/")
+    assert httpx.get(url).headers["content-type"] == "image/png"
+    assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens > 0
+    assert str(live.agent.settings.output_dir) not in reply.model_dump_json()
+
+
+def test_a_recording_is_transcribed(live: Live, tmp_path: Path) -> None:
+    speech = tmp_path / "speech.wav"
+    with wave.open(str(speech), "wb") as sound:
+        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+        sound.writeframes(bytes(range(200)) * 20)
+    args = {"audio": name_of(speech)}
+    live.script["plan"] = json.dumps([{"task": "automatic-speech-recognition", "id": 0, "args": args}])
+    part = {"type": "input_audio", "input_audio": {"data": encoded(speech), "format": "wav"}}
+    text = {"type": "text", "text": "Transcribe the recording"}
+    live.ask([{"role": "user", "content": [text, part]}])
+    (call,) = live.backend.calls
+    assert call.inputs["audio"].path.read_bytes() == speech.read_bytes()
+
+
+def test_earlier_messages_are_the_history_and_urls_in_them_are_files(live: Live) -> None:
+    first = live.ask(about_cat()).choices[0].message.content
+    (url,) = re.findall(r"\((http\S+)\)", first)
+    run, name = url.split("/")[-2:]
+    made = live.agent.settings.output_dir / "served" / run / name
+    live.script["plan"] = plan_for(str(made))
+    messages = [*about_cat(), {"role": "assistant", "content": first}]
+    messages.insert(0, {"role": "system", "content": "Be brief."})
+    live.ask([*messages, {"role": "user", "content": "And what is in the outline?"}])
+    assert live.backend.calls[-1].inputs["image"].path == made
+    prompt = live.llm.calls[-1].prompt
+    assert QUESTION in prompt
+    assert ANSWER in prompt
+    live.ask([{"role": "user", "content": [{"type": "text", "text": "And this?"}, image_part(url)]}])
+    assert live.backend.calls[-1].inputs["image"].path == made
+
+
+def test_a_stream_reports_the_tasks_and_then_the_answer(live: Live) -> None:
+    whole = live.ask(about_cat()).choices[0].message.content
+    chunks = list(live.ask(about_cat(), stream=True, stream_options={"include_usage": True}))
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    thought = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    for state in ("planned", "running", "ok by fake/image-to-text"):
+        assert f"0 image-to-text: {state}\n" in thought
+    contents = [delta.content for delta in deltas if delta.content]
+    assert len(contents) > 2
+    assert re.sub(r"/outputs/[^/]+", "", "".join(contents)) == re.sub(r"/outputs/[^/]+", "", whole)
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-2:] == [None, "stop"]
+    assert chunks[-1].usage.total_tokens > 0
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+async def test_the_asynchronous_client_works(live: Live) -> None:
+    live.script["plan"] = "[]"
+    async with openai.AsyncOpenAI(base_url=f"{live.url}/v1", api_key="any") as client:
+        messages: Any = [{"role": "user", "content": "Good morning!"}]
+        reply = await client.chat.completions.create(model="jarvis", messages=messages)
+        stream = await client.chat.completions.create(model="jarvis", messages=messages, stream=True)
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert reply.choices[0].message.content == text == "Good morning."
+
+
+async def test_langchains_client_works(live: Live) -> None:
+    llm = ChatOpenAI(base_url=f"{live.url}/v1", model="jarvis", api_key="any")  # type: ignore[arg-type]
+    asked = [HumanMessage(about_cat()[0]["content"])]
+    assert llm.invoke(asked).text.startswith(ANSWER)
+    assert "".join([chunk.text for chunk in llm.stream(asked)]).startswith(ANSWER)
+    assert (await llm.ainvoke(asked)).text.startswith(ANSWER)
+    assert len(live.backend.calls) == 6
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": "Read it"}, *parts]
+    return {"model": "jarvis", "messages": [{"role": "user", "content": content}]}
+
+
+AUDIO = {"type": "input_audio", "input_audio": {"data": "/etc/passwd", "format": "wav"}}
+BAD: dict[str, tuple[Any, int, str]] = {
+    "unknown model": (user() | {"model": "gpt-5"}, 404, "there is no model 'gpt-5'"),
+    "no model": ({"messages": user()["messages"]}, 400, "model: Field required"),
+    "no messages": (user() | {"messages": []}, 400, "messages: List should have at least 1 item"),
+    "nothing from the user": (user() | {"messages": [{"role": "system", "content": "x"}]}, 400, "is empty"),
+    "not JSON": (b"{", 400, "JSON decode error"),
+    "deep JSON": (b"[" * 5_000 + b"]" * 5_000, 400, ""),
+    "not an object": ([], 400, "Input should be a valid dictionary"),
+    "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages.0.role"),
+    "unknown part": (user({"type": "file", "file": {"file_id": "x"}}), 400, "Input should be 'text'"),
+    "empty part": (user({"type": "image_url"}), 400, "image_url is missing"),
+    "a path": (user(image_part("/etc/passwd")), 400, "image_url.url"),
+    "a file URL": (user(image_part("file:///etc/passwd")), 400, "image_url.url"),
+    "a private URL": (user(image_part("http://127.0.0.1:9/a.jpg")), 400, "127.0.0.1"),
+    "no base64": (user(AUDIO), 400, "not valid base64"),
+    "no image": (user(image_part("data:image/png;base64,AAEC")), 400, "not a supported file type"),
+    "too large": (user(image_part(f"data:image/png;base64,{'A' * 170_000}")), 400, "more than 100,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_reported_as_openai_does(live: Live, case: str, stream: bool) -> None:
+    body, status, said = BAD[case]
+    answer = live.post(body | {"stream": True} if stream and isinstance(body, dict) else body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (status, "invalid_request_error")
+    assert said in error["message"]
+    assert "JARVIS_" not in answer.text
+    assert not live.backend.calls
+
+
+def test_the_clients_raise_their_own_errors(live: Live) -> None:
+    with pytest.raises(openai.NotFoundError, match="there is no model") as caught:
+        live.client.chat.completions.create(model="gpt-5", messages=about_cat())
+    assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.APIStatusError) as large:
+        live.ask(about_cat("x" * 300_000))
+    assert large.value.status_code == 413
+
+
+@pytest.mark.parametrize("place", ["/outputs/../../../../etc/passwd", "/outputs/../secret.png"])
+def test_urls_of_files_lead_nowhere_else(live: Live, place: str) -> None:
+    Image.new("RGB", (8, 8)).save(live.agent.settings.output_dir / "secret.png")
+    answer = live.post(user(image_part(live.url + place)))
+    assert answer.status_code == 400
+    assert "files of this machine are not read" in answer.text
+    assert str(live.agent.settings.output_dir) not in answer.text
+
+
+def test_internal_errors_show_no_details_and_are_not_retried(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    async def broken(self: JarvisAgent, *_: Any) -> Any:
+        calls.append(1)
+        raise RuntimeError("the key sk-live-12345 was refused")
+
+    monkeypatch.setattr(JarvisAgent, "ainvoke", broken)
+    with pytest.raises(openai.InternalServerError, match="Internal Server Error") as caught:
+        live.ask(about_cat())
+    assert "sk-live" not in caught.value.response.text
+    assert len(calls) == 1
+
+
+def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = JarvisAgent.events
+
+    async def broken(self: JarvisAgent, *args: Any) -> AsyncIterator[Any]:
+        async for event in events(self, *args):
+            yield event
+            raise RuntimeError("the key sk-live-12345 was refused")
+
+    monkeypatch.setattr(JarvisAgent, "events", broken)
+    with pytest.raises(openai.APIError, match="Internal Server Error"):
+        list(live.ask(about_cat(), stream=True))
+    answer = live.post({"model": "jarvis", "messages": about_cat(), "stream": True})
+    assert "sk-live" not in answer.text
+    assert "[DONE]" not in answer.text
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path, stream: bool) -> None:
+    entered, stopped = threading.Event(), threading.Event()
+
+    async def never(call: Call) -> Any:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    script = {"plan": plan_for(name_of(CAT))}
+    agent = agent_of(tmp_path, script, {"image-to-text": never, "canny-control": never})
+    with listening(agent, script) as live:
+        async with openai.AsyncOpenAI(base_url=f"{live.url}/v1", api_key="any") as client:
+
+            async def ask() -> None:
+                completions: Any = client.chat.completions
+                reply = await completions.create(model="jarvis", messages=about_cat(), stream=stream)
+                async for _ in reply:
+                    pass
+
+            asking = asyncio.create_task(ask())
+            assert await asyncio.to_thread(entered.wait, 30)
+            assert not stopped.is_set()
+            asking.cancel()
+            assert await asyncio.to_thread(stopped.wait, 30)
+
+
+def test_an_agent_that_asks_for_approval_has_no_such_routes(tmp_path: Path) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    for approve, status in ((True, 404), (False, 200)):
+        agent = JarvisAgent(
+            ScriptedLLM({"plan": "[]", "chat": "Good morning."}),
+            settings=Settings(output_dir=tmp_path, offline=True),
+            checkpointer=InMemorySaver(),
+            approve=approve,
+        )
+        with TestClient(create_app(agent)) as client:
+            body = {"model": "jarvis", "messages": [{"role": "user", "content": "Good morning!"}]}
+            assert client.post("/v1/chat/completions", json=body).status_code == status
