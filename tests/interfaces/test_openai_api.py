@@ -23,6 +23,7 @@ import uvicorn
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
+from pydantic import SecretStr
 from served import ANSWER, CAT, agent_of, plan_for
 from starlette.testclient import TestClient
 
@@ -198,7 +199,7 @@ async def test_the_asynchronous_client_works(live: Live) -> None:
 
 
 async def test_langchains_client_works(live: Live) -> None:
-    llm = ChatOpenAI(base_url=f"{live.url}/v1", model="jarvis", api_key="any")  # type: ignore[arg-type]
+    llm = ChatOpenAI(base_url=f"{live.url}/v1", model="jarvis", api_key=SecretStr("any"))
     asked = [HumanMessage(about_cat()[0]["content"])]
     assert llm.invoke(asked).text.startswith(ANSWER)
     assert "".join([chunk.text for chunk in llm.stream(asked)]).startswith(ANSWER)

@@ -39,7 +39,6 @@ from jarvis_agent.execution.run import Event, Run
 MODEL = "jarvis"
 """The only model."""
 
-_CLIENT_GONE = 499
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
@@ -184,17 +183,12 @@ def _progress(event: Event) -> str:
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work`, and cancel it when the client goes."""
-
-    async def disconnect() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    working, leaving = asyncio.create_task(work), asyncio.create_task(disconnect())
+    """Await `work`, and cancel it when the client goes. The body has been read."""
+    working, leaving = asyncio.create_task(work), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise HTTPException(_CLIENT_GONE, "the client has disconnected")
+            raise HTTPException(499, "the client has disconnected")
         return working.result()
     finally:
         working.cancel()
