@@ -31,11 +31,13 @@ from jarvis_agent.planning.offline.clause_cuts import split_finer
 from jarvis_agent.planning.offline.clauses import Step, first_of, split
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MaskedText, mask_entities
+from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.offline.ranking import Ranker
 from jarvis_agent.planning.offline.steps import PlannedStep, StepPlanner
 from jarvis_agent.planning.plan import Plan
 
+_CONDITION = Patterns("clauses").CONDITION
 _ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
 """The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
 
@@ -112,7 +114,9 @@ def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedS
     check_cancelled()
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
     planner = StepPlanner(ranker, linker, masked)
-    notes = [*masked.notes, *planner.add_all(steps)]
+    conditions = (masked.restored(found[0]).strip(" .,:;!?") for found in _CONDITION.finditer(masked.text))
+    refused = (f"“{words}”: a plan has no conditions" for words in conditions)
+    notes = [*masked.notes, *planner.add_all(steps), *refused]
     return Plan(tasks=linker.tasks, notes=notes, removed=notes), planner.steps
 
 
