@@ -38,8 +38,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def create_app(agent: JarvisAgent, *, path: str = "/agent", allowed_hosts: Sequence[str] = ("*",)) -> FastAPI:
     """Return a web application that serves `agent` and closes it at shutdown.
 
-    Routes: LangServe's below `path`; OpenAI's below `/v1` unless the agent asks for approval; `POST /files` stores an upload; `GET /outputs/{run}/{name}` returns a
-    file of a run; `GET /health`; `GET /` redirects to the playground.
+    Routes: LangServe's below `path`; OpenAI's below `/v1`, unless the agent asks for approval; `POST /files`
+    stores an upload; `GET /outputs/{run}/{name}` returns a file of a run; `GET /health`; `GET /` redirects to
+    the playground.
 
     Args:
         agent: requests may read uploads, and no other file, whatever its `Settings.allowed_dirs` are.
