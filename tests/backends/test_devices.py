@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.devices import computes_in_half, gpu_limits, pick_dtype, place
+from jarvis_agent.backends.jobs import is_cancelled
 from jarvis_agent.backends.memory import measure
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.core.errors import ExpertError
@@ -142,6 +144,30 @@ async def test_a_model_is_loaded_in_advance_only_on_a_gpu_with_room(pool: ModelP
     opened.set()
     assert await running == "cuda:1"
     assert await put(pool, "second", model) == "cuda:1"
+
+
+async def test_a_load_in_advance_that_is_stopped_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
+    entered, loading, opened = threading.Event(), threading.Event(), threading.Event()
+
+    class Stopped(OnDevice):
+        def load(self) -> OnDevice:
+            super().load()
+            loading.set()
+            while not is_cancelled():
+                time.sleep(0.01)
+            raise ExpertError("stopped")
+
+    def work() -> None:
+        entered.set()
+        assert opened.wait(10)
+
+    busy = asyncio.ensure_future(put(pool, "busy", OnDevice(80, work=work)))
+    assert await asyncio.to_thread(entered.wait, 10)
+    pool.reserve(("reserved",), Stopped(90).load, 90, 1, lambda what: None)
+    assert await asyncio.to_thread(loading.wait, 10)
+    assert await put(pool, "called", OnDevice(60)) == "cuda:1"
+    opened.set()
+    assert await busy == "cuda:0"
 
 
 async def test_a_failed_load_leaves_no_claim_on_a_gpu(pool: ModelPool) -> None:
