@@ -20,14 +20,16 @@ from langchain_core.tools import tool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 from served import ANSWER, CAT, agent_of, plan_for
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.mcp import run_http, run_stdio
+from jarvis_agent.interfaces.mcp.session import Session
 from jarvis_agent.interfaces.mcp.transports import make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
@@ -110,7 +112,7 @@ async def listening(agent: JarvisAgent) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[ClientSession]:
-    async with streamablehttp_client(url) as (read, write, _), ClientSession(read, write) as client:
+    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
         await client.initialize()
         yield client
 
@@ -169,7 +171,8 @@ async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_p
 async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(tmp_path: Path) -> None:
     script = {"plan": "[]"}
     agent = agent_of(tmp_path / "out", script, allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
-    secret = shutil.copy(CAT, tmp_path / "secret.jpg")
+    secret = tmp_path / "secret.jpg"
+    shutil.copy(CAT, secret)
     async with listening(agent) as url, connected(url) as client, connected(url) as other:
         drawn = await client.call_tool("canny-control", {"image": DATA})
         assert [block.type for block in drawn.content] == ["text", "image"]
@@ -183,12 +186,13 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
         assert texts(asked).startswith(ANSWER)
 
         assert (await other.list_resources()).resources == []
-        for uri in (str(made.uri), secret.as_uri() if isinstance(secret, Path) else "", "file:///etc/passwd"):
+        for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd"):
             with pytest.raises(McpError, match="no file of this session"):
                 await other.read_resource(AnyUrl(uri))
-        (path,) = (tmp_path / "out" / "mcp").rglob("*canny*.png"), 
-        hidden = [str(secret), "secret.jpg", "/etc/passwd", str(made.uri), Path(str(made.uri)).name]
-        for name in [*hidden, *map(str, path)]:
+        foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
+        assert foreign
+        names = [str(secret), "secret.jpg", "/etc/passwd", str(made.uri), Path(str(made.uri)).name]
+        for name in [*names, *foreign]:
             for tool_name, args in (
                 ("image-to-text", {"image": name}),
                 ("jarvis", {"request": "Describe it", "files": [name]}),
@@ -197,6 +201,32 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
                 assert refused.isError, (tool_name, name)
         shown = "".join(texts(result) for result in (drawn, told, asked, refused))
         assert str(tmp_path) not in shown + str(drawn.structuredContent)
+
+
+async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path) -> None:
+    async with agent_of(tmp_path, {}) as agent:
+        session = Session(agent, [], tmp_path / "out")
+        (tmp_path / "out" / "run").mkdir(parents=True)
+        kinds = [
+            ("audio", "audio/wav"),
+            ("table", "text/csv"),
+            ("video", "video/mp4"),
+            ("image", "image/png"),
+        ]
+        resources = []
+        for kind, mime in kinds:
+            path = tmp_path / "out" / "run" / mime.replace("/", ".")
+            path.write_bytes(b"content")
+            resources.append(Resource(kind=kind, path=path, mime=mime))  # type: ignore[arg-type]
+        outside = Resource(kind="image", path=CAT, mime="image/jpeg")
+        link = tmp_path / "out" / "run" / "link.jpg"
+        link.symlink_to(CAT)
+        blocks = await session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
+    assert [block.type for block in blocks] == ["audio", "resource_link", "resource_link", "image"]
+    assert isinstance(blocks[1], types.ResourceLink)
+    assert (str(blocks[1].uri), blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
+    assert str(CAT) not in [str(file.path) for file in session.files.values()]
+    assert len(session.files) == 4
 
 
 async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
