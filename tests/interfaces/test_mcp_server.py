@@ -7,7 +7,7 @@ import base64
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -28,9 +28,8 @@ from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
-from jarvis_agent.interfaces.mcp import run_http, run_stdio
+from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
 from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.interfaces.mcp.transports import make_http_app
 from jarvis_agent.testing import ScriptedLLM
 
 ROOT = Path(__file__).parents[2]
@@ -61,19 +60,19 @@ def texts(result: types.CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
-async def until(path: Path) -> None:
-    for _ in range(600):
-        if path.exists():
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if happened():
             return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{path.name} does not appear")
+        await asyncio.sleep(0.025)
+    raise AssertionError("it does not happen")
 
 
-async def cancel_next(client: ClientSession, entered: Path | asyncio.Event, name: str, args: Any) -> str:
+async def cancel_next(client: ClientSession, entered: Callable[[], bool], name: str, args: Any) -> str:
     """Call a tool, cancel the call once it runs, and return the error that the client is told."""
     number = client._request_id
     call = asyncio.ensure_future(client.call_tool(name, args))
-    await asyncio.wait_for(until(entered) if isinstance(entered, Path) else entered.wait(), 30)
+    await until(entered)
     params = types.CancelledNotificationParams(requestId=number)
     await client.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
     with pytest.raises(McpError) as caught:
@@ -100,11 +99,10 @@ async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[Clie
 @asynccontextmanager
 async def listening(agent: JarvisAgent) -> AsyncIterator[str]:
     """The URL of a server on loopback."""
-    app = make_http_app(agent, ("127.0.0.1",))
+    app = transports.make_http_app(agent, ("127.0.0.1",))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
     server.should_exit = True
     await serving
@@ -159,9 +157,9 @@ async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_p
     async with over_stdio(tmp_path, "-c", NOISY.format(tests=str(ROOT / "tests"))) as client:
         told = await client.call_tool("image-to-text", {"image": "cat.jpg"})
         assert texts(told) == "a tabby cat"
-        entered = tmp_path / "entered"
+        entered = (tmp_path / "entered").exists
         assert "cancel" in await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
-        await until(tmp_path / "stopped")
+        await until((tmp_path / "stopped").exists)
         assert texts(await client.call_tool("image-to-text", {"image": "cat.jpg"})) == "a tabby cat"
     log = (tmp_path / "stderr").read_text()
     assert "printed" in log
@@ -266,7 +264,7 @@ async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> No
     script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
     async with listening(agent) as url, connected(url) as client:
         asked = {"request": "What is it?", "files": [DATA]}
-        assert "cancel" in await cancel_next(client, entered, "jarvis", asked)
+        assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
         await asyncio.wait_for(stopped.wait(), 30)
 
 
@@ -291,6 +289,15 @@ async def test_langchain_mcp_adapters_load_and_call_the_tools(tmp_path: Path) ->
         assert [block["type"] for block in message.content] == ["text", "image"]
         assert message.artifact["structured_content"]["model"] == "fake/canny-control"
         assert (await tools["jarvis"].ainvoke({"request": "Good morning!"}))[0]["text"] == "Good morning."
+
+
+def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    assert transports._working_directory() == []
+    monkeypatch.chdir(tmp_path)
+    assert transports._working_directory() == [tmp_path]
 
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,16 @@ _SHUTDOWN_S = 5
 async def serve_stdio(agent: JarvisAgent) -> None:
     """As `run_stdio`, in a running event loop."""
     settings = agent.settings
-    roots = [Path.cwd(), *settings.allowed_dirs, settings.output_dir]
+    roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
     server = make_server(lambda: Session(agent, roots, settings.output_dir))
     with _protocol_streams() as (stdin, stdout):
         async with agent, stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (read, write):
             await server.run(read, write, server.create_initialization_options())
+
+
+def _working_directory() -> list[Path]:
+    """The working directory, unless it is "/", where desktop clients start servers: that is every file."""
+    return [found for found in [Path.cwd()] if len(found.parts) > 1]
 
 
 @contextmanager
