@@ -128,9 +128,7 @@ def build_graph(
         }
 
     builder = StateGraph(GraphState, input_schema=GraphInput, output_schema=GraphOutput)
-    builder.add_node("jarvis", jarvis)
-    builder.add_edge(START, "jarvis")
-    builder.add_edge("jarvis", END)
+    builder.add_node("jarvis", jarvis).add_edge(START, "jarvis").add_edge("jarvis", END)
     saver = threaded(checkpointer) if checkpointer is not None else None
     graph = builder.compile(checkpointer=saver, name="JarvisAgent")
     graph.__class__ = JarvisGraph

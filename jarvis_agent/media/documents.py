@@ -57,8 +57,7 @@ def load_text(path: Path) -> str:
         if type(error).__name__ in ("FileNotDecryptedError", "DependencyError"):
             raise InputError(f"{path} is encrypted; give a copy without a password") from error
         raise InputError(f"{path} cannot be read as {name}: {error}; open and save it again") from error
-    text = "\n".join(pieces).strip()
-    if not text:
+    if not (text := "\n".join(pieces).strip()):
         raise InputError(f"{path} holds no text; if its pages are scans, give them as images and read those")
     return text
 
@@ -114,11 +113,13 @@ def _html(path: Path) -> Iterator[str]:
 
 
 def _text_of(page: bytes) -> str:
-    from bs4 import BeautifulSoup
+    from langchain_community.document_loaders.parsers.html import BS4HTMLParser
+    from langchain_core.documents.base import Blob
 
     # Without a separator, the last word of a paragraph and the first of the next one become one word.
-    text = BeautifulSoup(page, "html.parser").get_text(" ")
-    lines = (" ".join(line.split()) for line in text.splitlines())
+    parser = BS4HTMLParser(features="html.parser", get_text_separator=" ")
+    (document,) = parser.lazy_parse(Blob.from_data(page))
+    lines = (" ".join(line.split()) for line in document.page_content.splitlines())
     return "\n".join(filter(None, lines))
 
 

@@ -80,14 +80,16 @@ class ResourceStore:
     async def grant_mention(self, name: str) -> Resource:
         """Allow a name found in the text of a request.
 
-        A URL is fetched when a task first uses it. The error of an unreadable file is raised then too.
+        A URL is fetched when a task first uses it. An unreadable or misnamed file raises its error then too.
 
         Returns:
             The file, or a Resource without a path whose kind is guessed from the name.
         """
         if not _URL.match(name):
             try:
-                return await self.grant(name)
+                file = await self.grant(name)
+                if file.kind != "text" or kind_by_name(name) not in ("image", "audio", "video"):
+                    return file
             except InputError:
                 # "What is in cat.jpg?" means the attached file photos/cat.jpg.
                 if attached := self.access.find_bare(name):

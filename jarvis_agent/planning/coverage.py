@@ -117,7 +117,9 @@ class Coverage:
     def _present(self) -> list[Resource]:
         """The files of a known kind that exist, as far as that is known."""
         is_known = any(file.path for file in self.files)
-        return [f for f in self.files if f.kind != "file" and (f.path or not is_known or _is_url(f.name))]
+        return [
+            f for f in self.files if f.kind != "file" and (f.path or not is_known or "://" in (f.name or ""))
+        ]
 
     def _used(self, task: Task) -> set[str]:
         """The names of the request's files in a task."""
@@ -138,10 +140,6 @@ def _is_likely(step: PlannedStep, task: Task, far: float) -> bool:
 
 def _takes(spec: TaskSpec) -> set[str]:
     return {arg.kind for arg in spec.inputs if arg.kind in MEDIA}
-
-
-def _is_url(name: str | None) -> bool:
-    return bool(name) and "://" in str(name)
 
 
 def _names(file: Resource) -> list[str]:

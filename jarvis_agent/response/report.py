@@ -185,10 +185,10 @@ def _sum_over_images(results: Sequence[TaskResult], words: Phrases) -> str:
 
 
 def _how(result: TaskResult, words: Phrases) -> str:
-    """The model of a task, its time, why it was chosen, and the failed attempts."""
+    """The model of a task, its time, why it was chosen among several, and the failed attempts."""
     took = words.seconds.format(number=max(0.0, result.ended - result.started))
-    chosen = result.selection
-    reason = f", {chosen.reason}" if chosen and chosen.reason and chosen.model == result.model else ""
+    why = (one := result.selection) and one.chosen_by != "only" and one.model == result.model and one.reason
+    reason = f", {why}" if why else ""
     failed = [f"{one.model}: {words.failed}: {one.error}" for one in result.attempts if one.error]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])

@@ -99,12 +99,9 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         **kwargs: Any,
     ) -> AsyncGenerator[ModelChoice, None]:
         """The choice, in one piece."""
-        for name in ("task", "candidates"):
-            if name not in input:
-                raise InputError(
-                    f'the selection chain takes a dict with "input", "task" and "candidates"; '
-                    f'"{name}" is missing'
-                )
+        if missing := {"task", "candidates"} - set(input):
+            keys = '"input", "task" and "candidates"'
+            raise InputError(f'the selection chain takes a dict with {keys}; "{max(missing)}" is missing')
         template = self.template if input.get("input") else _without_request(self.template)
         values = fill(template, _variables(input), self.window)
         yield await self._chain(input["candidates"], template).ainvoke(values, config)

@@ -220,6 +220,8 @@ def test_help_lists_the_commands_and_how_to_ask() -> None:
     for word in ("ask", "chat", "tasks", "models", "doctor", "--debug", "Examples:"):
         assert word in result.stdout
     assert 'jarvis "Transcribe speech.wav"' in result.stdout
+    described = (result.stdout + jarvis("eval", "--help").stdout).replace("[ARGS]...", "")
+    assert "..." not in described, "a description is cut off"
     assert jarvis("-h").stdout == result.stdout
     assert "--plan-only" in jarvis("ask", "--help").stdout
     assert jarvis("--version").stdout == f"langchain-hugginggpt {__version__}\n"

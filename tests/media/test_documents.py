@@ -180,7 +180,7 @@ def test_archives_and_texts_are_limited(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = documents_in(tmp_path)
     monkeypatch.setitem(sys.modules, "langchain_community.document_loaders.pdf", None)
-    monkeypatch.setitem(sys.modules, "bs4", None)
+    monkeypatch.setitem(sys.modules, "langchain_community.document_loaders.parsers.html", None)
     monkeypatch.setitem(sys.modules, "docx2txt", None)
     for path in files:
         with pytest.raises(MissingExtraError, match=r'pip install "langchain-hugginggpt\[community\]"'):

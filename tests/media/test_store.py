@@ -103,6 +103,18 @@ async def test_a_server_reads_no_path_of_a_request_outside_the_allowed_directori
         await store.grant(f"../{picture.parent.name}/none.png")
 
 
+async def test_a_text_named_as_an_image_is_planned_as_an_image_and_refused(
+    store: ResourceStore, tmp_path: Path
+) -> None:
+    for name in ("page.jpg", "NOTES"):
+        (tmp_path / name).write_text("<html>not found</html>")
+    assert (await store.grant_mention(str(tmp_path / "NOTES"))).kind == "text"
+    page = str(tmp_path / "page.jpg")
+    assert (await store.grant_mention(page)).kind == "image"
+    with pytest.raises(InputError, match=r"page\.jpg is a text file, and an image file is needed"):
+        await store.resolve(page, "image")
+
+
 async def test_an_unreadable_mention_is_an_error_only_when_a_task_uses_it(store: ResourceStore) -> None:
     resource = await store.grant_mention("missing.jpg")
     assert (resource.kind, resource.path) == ("image", None)

@@ -285,6 +285,12 @@ class TestResponseChain:
         assert text.startswith(broken)
         assert text.endswith(f"\n\n{REPORT}")
 
+    async def test_the_report_gives_no_reason_for_the_only_model(self) -> None:
+        only = Selection(model="org/reader", reason="it is the only one", chosen_by="only")
+        alone = GOOD[0].model_copy(update={"selection": only})
+        said = await answer(template_responder(), plan=Plan(tasks=[READ]), results=[alone])
+        assert "- image-to-text: org/reader (1.2 s)" in said.split("\n")
+
     async def test_an_empty_or_late_reply_is_replaced_by_the_report(self) -> None:
         text = await answer(by_llm({"chat": ""})[0], "hello", Plan(), [])
         assert text.startswith("I did not understand what is to be done")

@@ -53,8 +53,7 @@ app = typer.Typer(
 app.add_typer(eval_app, name="eval")
 
 Model = Annotated[
-    str | None,
-    typer.Option("--model", metavar="M", help="Chat model, such as openai:gpt-5-mini."),
+    str | None, typer.Option("--model", metavar="M", help="Chat model, such as openai:gpt-5-mini.")
 ]
 Policy = Annotated[
     str | None,
@@ -147,7 +146,7 @@ def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
 
 @app.command()
 def tasks(
-    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Only this task type.")] = None,
+    task: Annotated[str | None, typer.Argument(metavar="TASK", help="Only this task type.")] = None,
     wide: Annotated[bool, typer.Option("--wide", help="Show all columns.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +169,7 @@ def models(
     policy: Policy = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the candidate models for a task, in the order in which they are tried."""
+    """List the models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
     found = _ask_registry(lambda registry: listing.list_models(task, registry), _settings(policy))
@@ -248,9 +247,8 @@ def _set_up_output(debug: bool) -> None:
     if debug:
         return
     warnings.filterwarnings("ignore")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    os.environ |= quiet | {"TOKENIZERS_PARALLELISM": "false"} | os.environ
 
 
 def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settings) -> T:

@@ -58,7 +58,7 @@ def taskbench(
     predictions: Predictions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plan the requests of a TaskBench folder with its own tools, and score the plans."""
+    """Score plans for the requests and tools of a TaskBench folder."""
     from jarvis_agent.evaluation.taskbench import read_folder, score_folder
 
     bench = read_folder(folder)
@@ -77,7 +77,7 @@ def plans(
     failures: Failures = False,
     as_json: AsJson = False,
 ) -> None:
-    """Plan our own requests, and score the plans by kind and language."""
+    """Score plans for our own requests, by kind and language."""
     from jarvis_agent.evaluation.requests import read_requests, score_requests
 
     asked = read_requests(half, requests)[:limit]
@@ -90,7 +90,7 @@ def plans(
 
 @eval_app.command()
 def selection(model: Model = None, failures: Failures = False, as_json: AsJson = False) -> None:
-    """Choose models for our own cases, and score how often the choice runs and suits the request."""
+    """Score how often the models chosen in our cases run and suit."""
     from rich.progress import track
 
     from jarvis_agent.core.settings import load_settings

@@ -9,6 +9,7 @@ planning_chain(llm).with_fallbacks([OfflinePlanner()], exception_key="error")
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -31,11 +32,13 @@ from jarvis_agent.planning.offline.clause_cuts import split_finer
 from jarvis_agent.planning.offline.clauses import Step, first_of, split
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MaskedText, mask_entities
+from jarvis_agent.planning.offline.patterns import Patterns
 from jarvis_agent.planning.offline.phrases import bank_name
 from jarvis_agent.planning.offline.ranking import Ranker
 from jarvis_agent.planning.offline.steps import PlannedStep, StepPlanner
 from jarvis_agent.planning.plan import Plan
 
+_CONDITION = Patterns("clauses").CONDITION
 _ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
 """The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
 
@@ -90,7 +93,8 @@ class OfflinePlanner(Runnable[str | dict[str, Any], Plan]):
         given = {"input": value} if isinstance(value, str) else value
         request = PlanRequest.of(given, self._specs)
         if given.get("files") is None:
-            request = replace(request, files=tuple(map(_named_file, mentions(request.text))))
+            named = (Resource(kind=kind_by_name(n), path=Path(n), name=n) for n in mentions(request.text))
+            request = replace(request, files=tuple(named))
         plan = _plan(request, self._settings)[0] if request.specs else Plan(notes=["no task is offered"])
         if given.get("error") is None:
             return plan
@@ -112,7 +116,13 @@ def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedS
     check_cancelled()
     ranker = Ranker(classifier, masked, linker.discourse, specs.values())
     planner = StepPlanner(ranker, linker, masked)
-    notes = [*masked.notes, *planner.add_all(steps)]
+    conditions = (masked.restored(found[0]).strip(" .,:;!?") for found in _CONDITION.finditer(masked.text))
+    refused = (f"“{words}”: a plan has no conditions" for words in conditions)
+    notes = [*masked.notes, *planner.add_all(steps), *refused]
+    written = json.dumps([[task.args for task in linker.tasks], notes], ensure_ascii=False)
+    files = {mark.value for mark in masked.marks.values() if mark.is_file and linker.tasks}
+    unused = (name for name in sorted(files) if json.dumps(name, ensure_ascii=False)[1:-1] not in written)
+    notes += [f"no task uses “{name}”" for name in unused]
     return Plan(tasks=linker.tasks, notes=notes, removed=notes), planner.steps
 
 
@@ -141,7 +151,3 @@ def _steps(
     if masked.marks and all(mark.kind == "image" for mark in masked.marks.values()):
         text = _ITS_TEXT.sub("the text in the picture", text)
     return split_finer(split(text, verbs), masked, classifier)
-
-
-def _named_file(name: str) -> Resource:
-    return Resource(kind=kind_by_name(name), path=Path(name), name=name)
