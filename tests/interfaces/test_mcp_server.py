@@ -6,6 +6,8 @@ import asyncio
 import base64
 import os
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -150,6 +152,22 @@ async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path)
         refused = await client.call_tool("canny-control", {"image": "/etc/passwd"})
         assert refused.isError
         assert "may not read '/etc/passwd'" in texts(refused)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"print('ready', flush=True)\n{NOISY.format(tests=str(ROOT / 'tests'))}"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    hello = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes) as server:
+        server.stdin.write(hello)
+        server.stdin.flush()
+        lines = [server.stdout.readline(), server.stdout.readline()]
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) != 0
+    assert lines[0] == "ready\n"
+    assert '"id":1' in lines[1]
 
 
 @pytest.mark.slow

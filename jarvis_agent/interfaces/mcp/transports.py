@@ -21,6 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
 from jarvis_agent.interfaces.server import accepted_hosts
@@ -39,8 +40,14 @@ async def serve_stdio(agent: JarvisAgent) -> None:
     roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
     server = make_server(lambda: Session(agent, roots, settings.output_dir))
     with _protocol_streams() as (stdin, stdout):
-        async with agent, stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (read, write):
+        async with agent, stdio_server(_lines(stdin), anyio.wrap_file(stdout)) as (read, write):  # type: ignore[arg-type]
             await server.run(read, write, server.create_initialization_options())
+
+
+async def _lines(stdin: TextIOWrapper) -> AsyncIterator[str]:
+    """The lines of stdin. Ctrl-C ends a wait for the next one, unlike in the SDK's own reader."""
+    while line := await run_in_daemon_thread(stdin.readline):
+        yield line
 
 
 def _working_directory() -> list[Path]:
