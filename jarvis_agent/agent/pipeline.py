@@ -143,7 +143,7 @@ class RunPipeline:
             return str(RunDirectory(self._settings).path), time.time()
 
         directory, began = await self._steps.run_once("begin", lambda: asyncio.to_thread(begin), _BEGUN)
-        self._store = await asyncio.to_thread(ResourceStore, self._settings, directory=Path(directory))
+        self._store = ResourceStore(self._settings, directory=Path(directory))
         elapsed = max(0.0, time.time() - began)
         self._began -= elapsed
         self._deadline += elapsed

@@ -38,6 +38,7 @@ from jarvis_agent.planning.examples import Example, available_names
 from jarvis_agent.planning.file_names import FileNames
 from jarvis_agent.planning.inputs import PlanRequest, Tools, task_specs
 from jarvis_agent.planning.messages import lists_tasks, plan_variables, repair_variables, task_lines
+from jarvis_agent.planning.offline import PlannedStep
 from jarvis_agent.planning.output_parser import PlanOutputParser
 from jarvis_agent.planning.parser import PlanParseError
 from jarvis_agent.planning.plan import Plan
@@ -162,7 +163,8 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
 
     def _compose(self, request: PlanRequest) -> tuple[Runnable[Any, Plan], dict[str, Any]]:
         """The chain for one request, and the variables of its prompt."""
-        examples = self._select_examples(request)
+        steps = self.similarity.planned_steps(request)
+        examples = self._select_examples(request, steps)
         shown = replace(request, specs=self._shown_specs(request, examples))
         prompts, window = self.prompts, self.window
         specs = shown.specs if lists_tasks(prompts.plan) else _with_shown_args(shown.specs, examples)
@@ -178,14 +180,15 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        coverage = Coverage(request.files, request.specs, self.similarity.planned_steps(request))
+        coverage = Coverage(request.files, request.specs, steps)
         parser = PlanOutputParser(specs=request.specs, files=files, coverage=coverage, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
-    def _select_examples(self, request: PlanRequest) -> list[Example]:
+    def _select_examples(self, request: PlanRequest, steps: Sequence[PlannedStep]) -> list[Example]:
         value: dict[str, Any] = {"input": request.text, "files": request.files}
         value |= {"chat_history": request.turns, "tools": request.specs}
+        value["draft"] = [task for step in steps for task in step.tasks]
         return list(map(Example.of, self.selector.select_examples(value)))
 
     def _shown_specs(self, request: PlanRequest, examples: Sequence[Example]) -> dict[str, TaskSpec]:

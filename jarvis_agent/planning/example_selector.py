@@ -81,8 +81,9 @@ class NearestExamples(BaseExampleSelector):
         self.examples.append(Example.of(example))
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """The nearest examples to the input of a planning chain."""
+        """The nearest examples to the input of a planning chain; "draft" may have the planned tasks."""
         request = self.similarity.recognise(PlanRequest.of(input_variables))
+        planned = input_variables.get("draft")
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}
@@ -99,7 +100,7 @@ class NearestExamples(BaseExampleSelector):
         if request.turns:
             first = next((example for example in ranked if example.chat), None)
             ranked.sort(key=lambda example: example is not first)
-        elif draft := self.similarity.draft(request):
+        elif draft := self.similarity.draft(request) if planned is None else planned:
             same = [example for example in ranked if in_same_script(example.input, request.text)]
             composed = [
                 composed_example(draft, same, n) or composed_example(draft, ranked, n)

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator
@@ -132,10 +133,18 @@ class ResponseChain(AsyncRunnable[dict[str, Any], str]):
         return [self.prompts.respond, self.prompts.chat]
 
     def _chain(self, stage: str) -> Runnable[Any, str]:
-        chain: Runnable[Any, str] = (
-            getattr(self.prompts, stage) | self.client.for_stage(stage) | StrOutputParser()
-        )
+        chain: Runnable[Any, str] = getattr(self.prompts, stage) | self.client.for_stage(stage) | TextPieces()
         return chain.with_config(run_name="respond")
+
+
+class TextPieces(StrOutputParser):
+    """A StrOutputParser that reads each piece at once instead of in a thread."""
+
+    name: str | None = "StrOutputParser"
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[str]:  # noqa: A002
+        async for piece in input:
+            yield piece if isinstance(piece, str) else str(piece.text)
 
 
 def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any], str]:

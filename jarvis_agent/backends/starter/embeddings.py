@@ -93,6 +93,10 @@ class StarterEmbeddings(Embeddings):
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
+        return self._encoded(tuple(texts)).copy()
+
+    @lru_cache(maxsize=32)  # noqa: B019 - planning embeds a request several times
+    def _encoded(self, texts: tuple[str, ...]) -> Floats:
         import numpy as np
 
         if not texts:

@@ -65,14 +65,11 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
         name: "object-detection", "Object Detection", "object_detection", "object-det", …
         extra: further task types, such as the user's tools, which come first.
     """
-    extra = extra or {}
-    if name in extra:
-        return extra[name]
     key = canonical(name)
-    for table in (extra, TASKS):
-        found = next((spec for known, spec in table.items() if _cached_canonical(known) == key), None)
-        if found:
-            return found
+    for table in (extra or {}, TASKS):
+        found = (spec for known, spec in table.items() if _cached_canonical(known) == key)
+        if spec := table.get(name) or next(found, None):
+            return spec
     owner = _ALIASES.get(key)
     return TASKS.get(owner) if owner else None
 

@@ -93,18 +93,16 @@ class Classifier:
 
         bank, weights = self._bank
         rows = self._encode(texts)
-        vectors = {
-            **bank,
-            **{s.name: self._vectors_of(wording(s).phrases) for s in specs if bank_name(s) is None},
-        }
-        near = rows @ np.concatenate(list(vectors.values())).T
-        starts = np.cumsum([0, *(len(phrases) for phrases in vectors.values())])[:-1]
+        tools = {s.name: self._vectors_of(wording(s).phrases) for s in specs if bank_name(s) is None}
+        near = np.concatenate([rows @ vectors.T for vectors in (bank, *tools.values())], axis=1)
+        sizes = (len(entry.phrases) for entry in load_bank().values())
+        starts = np.cumsum([0, *sizes, *map(len, tools.values())])[:-1]
         nearest = np.maximum.reduceat(near, starts, axis=1)
         odds = np.concatenate([rows, np.ones((len(rows), 1), np.float32)], axis=1) @ weights
         return [
             Nearness(
-                dict(zip(vectors, map(float, cosines), strict=True)),
-                dict(zip(bank, map(float, log_odds), strict=True)),
+                dict(zip((*load_bank(), *tools), map(float, cosines), strict=True)),
+                dict(zip(load_bank(), map(float, log_odds), strict=True)),
             )
             for cosines, log_odds in zip(nearest, odds, strict=True)
         ]
@@ -157,14 +155,12 @@ class Classifier:
         return np.concatenate(parts)
 
     @cached_property
-    def _bank(self) -> tuple[dict[str, Floats], Floats]:
-        """Vectors of each entry's phrases, and the weights of the regression on them."""
+    def _bank(self) -> tuple[Floats, Floats]:
+        """Vectors of all entries' phrases, and the weights of the regression on them."""
         import numpy as np
 
         with np.load(PHRASES_MODEL, allow_pickle=False) as stored:
-            vectors, weights = (stored[name].astype(np.float32) for name in ("vectors", "weights"))
-        ends = np.cumsum([len(entry.phrases) for entry in load_bank().values()])
-        return dict(zip(load_bank(), np.split(vectors, ends[:-1]), strict=True)), weights
+            return stored["vectors"].astype(np.float32), stored["weights"].astype(np.float32)
 
     @cached_property
     def _clauses(self) -> ClauseModel:
