@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 32_400,
-    "test lines": 24_900,
+    "source lines": 32_975,
+    "test lines": 25_226,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
