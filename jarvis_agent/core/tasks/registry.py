@@ -65,7 +65,7 @@ def find_task(name: str, extra: Mapping[str, TaskSpec] | None = None) -> TaskSpe
         name: "object-detection", "Object Detection", "object_detection", "object-det", …
         extra: further task types, such as the user's tools, which come first.
     """
-    key = canonical(name)
+    key = _cached_canonical(name)
     for table in (extra or {}, TASKS):
         found = (spec for known, spec in table.items() if _cached_canonical(known) == key)
         if spec := table.get(name) or next(found, None):
