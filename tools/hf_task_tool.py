@@ -110,7 +110,8 @@ class HFTaskRunner:
 class HFTaskTool(BaseTool):
     """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
 
-    It also reads what tools made together with it produced, and public URLs.
+    It also reads what tools made together with it produced, and public URLs. `settings` are those of its
+    runs, if not the registry's; with `allow_request_paths=False` it does not read the working directory.
 
     The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
     huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
@@ -119,6 +120,7 @@ class HFTaskTool(BaseTool):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     runner: HFTaskRunner = Field(exclude=True, repr=False)
+    settings: Settings | None = Field(default=None, exclude=True, repr=False)
     files: tuple[str, ...] = ()
     produced: Any = Field(default_factory=lambda: deque(maxlen=MAX_PRODUCED), exclude=True, repr=False)
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
@@ -184,7 +186,7 @@ class HFTaskTool(BaseTool):
         return content_of(result), artifact_of(result)
 
     async def _result(self, request: str, args: Mapping[str, Any], config: RunnableConfig) -> TaskResult:
-        settings = self.registry.settings
+        settings = self.settings or self.registry.settings
         store = ResourceStore(settings, for_tool=True)
         store.admit(self.produced)
         task = Task(task=self.spec.name, id=0, args={k: v for k, v in args.items() if v is not None})

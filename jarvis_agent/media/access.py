@@ -40,10 +40,11 @@ class AccessPolicy:
     """The names that a run may read, and the file behind each of them."""
 
     def __init__(self, settings: Settings, *, for_tool: bool = False) -> None:
-        """A tool called outside a plan reads the working directory too."""
+        """A tool called outside a plan reads the working directory too, unless its callers are untrusted."""
         self.for_tool = for_tool
         self._settings = settings
-        self._allowed = (*settings.allowed_dirs, *([Path.cwd()] if for_tool else []))
+        own = [Path.cwd()] if for_tool and settings.allow_request_paths else []
+        self._allowed = (*settings.allowed_dirs, *own)
         self._granted: dict[str, Resource] = {}
 
     @cached_property

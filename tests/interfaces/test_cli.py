@@ -110,7 +110,7 @@ def test_a_misspelt_command_is_not_sent_as_a_request(use: Use) -> None:
         result = jarvis(*args)
         assert result.exit_code == 2
         assert 'did you mean "jarvis doctor …"?' in result.stderr
-    for args in (["ui"], ["mcp", "--port", "80"]):
+    for args in (["ui"], ["ui", "--port", "80"]):
         result = jarvis(*args)
         assert result.exit_code == 2
         assert f'"jarvis {args[0]}" is not available yet' in result.stderr

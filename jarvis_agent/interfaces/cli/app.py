@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis chat | tasks | models TASK | doctor | serve | eval
+    jarvis chat | tasks | models TASK | doctor | serve | mcp | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
@@ -66,6 +66,8 @@ Policy = Annotated[
 Out = Annotated[
     str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
@@ -186,8 +188,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = 8000,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
@@ -198,6 +200,28 @@ def serve(
     try:
         run_server(_agent(model, _settings(policy, out)), host, port)
     except SystemExit:  # uvicorn exits after logging why it could not start.
+        fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
+
+
+@app.command()
+def mcp(
+    http: Annotated[bool, typer.Option("--http", help="Serve over streamable HTTP, not stdio.")] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    model: Model = None,
+    policy: Policy = None,
+    out: Out = None,
+) -> None:
+    """Serve the tools and the agent to MCP clients."""
+    from jarvis_agent.interfaces.mcp import run_http, run_stdio
+
+    agent = _agent(model, _settings(policy, out))
+    if not http:
+        run_stdio(agent)
+        return
+    try:
+        run_http(agent, host, port)
+    except SystemExit:
         fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 
 

@@ -11,7 +11,7 @@ from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
-_LATER = ("ui", "mcp")
+_LATER = ("ui",)
 """Commands that are not available yet. Their names are not taken as requests."""
 
 

@@ -63,7 +63,7 @@ def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) ->
     Raises:
         MissingExtraError: the extra "serve" is not installed.
     """
-    app = create_app(agent, allowed_hosts=(*_LOOPBACK, host) if _is_loopback(host) else ("*",))
+    app = create_app(agent, allowed_hosts=accepted_hosts(host))
     import uvicorn
 
     config = uvicorn.Config(app, host=host, port=port)
@@ -73,6 +73,11 @@ def run_server(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) ->
             host,
         )
     uvicorn.Server(config).run()
+
+
+def accepted_hosts(host: str) -> tuple[str, ...]:
+    """The host names that a server on this address accepts in `Host` and `Origin`; "*": any."""
+    return (*_LOOPBACK, host) if _is_loopback(host) else ("*",)
 
 
 def _is_loopback(host: str) -> bool:

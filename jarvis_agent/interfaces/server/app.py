@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
 from fastapi.responses import FileResponse, RedirectResponse
-from huggingface_hub import constants
 from langserve import add_routes
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -29,7 +27,7 @@ from jarvis_agent.interfaces.server.errors import (
 from jarvis_agent.interfaces.server.files import Upload, delete_expired, find_output, save_upload
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.origin import OriginCheck
-from jarvis_agent.interfaces.server.path_filter import PathFilter
+from jarvis_agent.interfaces.server.path_filter import PathFilter, private_directories
 
 THREAD_HEADER = "X-Thread-Id"
 """The request header with the id of the chat."""
@@ -62,7 +60,7 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
     app.add_middleware(OriginCheck, allowed_hosts=allowed_hosts)
     hosts = [f"[{host}]" if ":" in host else host for host in allowed_hosts]  # IPv6, as `Host` has it
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(PathFilter, runs=runs, uploads=uploads, private=_private_directories(agent))
+    app.add_middleware(PathFilter, runs=runs, uploads=uploads, private=private_directories(agent))
     for kind in STATUSES:
         app.add_exception_handler(kind, error_response)
     app.include_router(_agent_routes(agent.restricted(uploads, output_dir=runs), path))
@@ -82,16 +80,6 @@ def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> Fas
         return {"status": "ok", "version": __version__}
 
     return app
-
-
-def _private_directories(agent: JarvisAgent) -> list[Path]:
-    """Directories whose paths may occur in a result, a model's description or an error."""
-    settings = agent.settings
-    found = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
-    found += [Path(constants.HF_HUB_CACHE)]
-    found += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
-    found += [settings.models_file.parent] if settings.models_file else []
-    return found + [pin.path.parent for pin in agent.registry.selector.pins.values() if pin.path]
 
 
 async def _sweep(uploads: Path, runs: Path, settings: Settings) -> None:

@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from huggingface_hub import constants
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from jarvis_agent.agent.agent import JarvisAgent
 
 _JSON = ("application/json", "text/event-stream")
 _SLASH = r"(?:/|\\\\)"
@@ -25,20 +31,43 @@ _REST = rf"(?:{_SLASH}+[^/\\\"'\s:,;<>()]+)*"
 _VARIABLES = re.compile(r" \(JARVIS_[A-Z_]+\)|\bJARVIS_[A-Z_]+(?:=\w+)?")
 
 
-class PathFilter:
-    """ASGI middleware that filters the bodies of JSON responses and event streams."""
+def private_directories(agent: JarvisAgent) -> list[Path]:
+    """Directories whose paths may occur in a result, a model's description or an error."""
+    settings = agent.settings
+    found = [Path.home(), Path.cwd(), Path(__file__).parents[3], settings.output_dir, *settings.allowed_dirs]
+    found += [Path(constants.HF_HUB_CACHE)]
+    found += [Path(sys.prefix)] if sys.prefix != sys.base_prefix else []  # a virtual environment
+    found += [settings.models_file.parent] if settings.models_file else []
+    return found + [pin.path.parent for pin in agent.registry.selector.pins.values() if pin.path]
 
-    def __init__(self, app: ASGIApp, runs: Path, uploads: Path, private: Iterable[Path]) -> None:
+
+class PathRedactor:
+    """Replaces private paths in a text, and names of settings."""
+
+    def __init__(self, runs: Path, uploads: Path, private: Iterable[Path]) -> None:
         """`runs` and `uploads` are the directories with clients' files; `private` are any others.
 
         "/" is left out of them, since it begins every path.
         """
-        self._app = app
         roots = [path for path in private if len(path.parts) > 1]
         self._paths = re.compile(
             rf"(?P<run>{_any_of([runs])}){_SLASH}+|(?P<upload>{_any_of([uploads])}){_SLASH}+"
             rf"|(?:{_any_of(roots)})(?![\w-]){_REST}"
         )
+
+    def clean(self, text: str) -> str:
+        """The text, plain or JSON, as a client may see it."""
+        text = self._paths.sub(_public, text)
+        return _VARIABLES.sub(lambda found: "" if found[0][0] == " " else "a setting of the server", text)
+
+
+class PathFilter:
+    """ASGI middleware that filters the bodies of JSON responses and event streams."""
+
+    def __init__(self, app: ASGIApp, runs: Path, uploads: Path, private: Iterable[Path]) -> None:
+        """The directories are those of PathRedactor."""
+        self._app = app
+        self._redactor = PathRedactor(runs, uploads, private)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and filter the response."""
@@ -57,8 +86,7 @@ class PathFilter:
         await self._app(scope, receive, filtered)
 
     def _clean(self, body: bytes) -> bytes:
-        text = self._paths.sub(_public, body.decode("utf-8", "surrogateescape"))
-        text = _VARIABLES.sub(lambda found: "" if found[0][0] == " " else "a setting of the server", text)
+        text = self._redactor.clean(body.decode("utf-8", "surrogateescape"))
         return text.encode("utf-8", "surrogateescape")
 
 

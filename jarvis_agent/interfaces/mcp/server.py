@@ -1,0 +1,208 @@
+"""The MCP server: lists and calls the tools, and reads the files that they made.
+
+server = make_server(lambda: Session(agent, [Path.cwd()], output_dir))
+await server.run(read_stream, write_stream, server.create_initialization_options())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from mcp import McpError, types
+from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.session import ServerSession
+from pydantic import AnyUrl, ValidationError
+
+from jarvis_agent import __version__
+from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.types import Resource
+from jarvis_agent.execution.run import Event
+from jarvis_agent.interfaces.cli.ask import answered
+from jarvis_agent.interfaces.cli.progress import format_event
+from jarvis_agent.interfaces.mcp.session import Session
+from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
+from jarvis_agent.tools.langchain_task import LangChainTask
+
+logger = logging.getLogger(__name__)
+
+Report = Callable[[float, float | None, str], Awaitable[None]]
+"""Tells the client of progress: the steps done, all steps if known, and what happens."""
+
+_AGENT = "jarvis"
+_RESOURCE_NOT_FOUND = -32002  # MCP, "Resources", "Error Handling"
+
+
+def make_server(new_session: Callable[[], Session]) -> Server[Any, Any]:
+    """Return a server that makes a Session for each client."""
+    server: Server[Any, Any] = Server("jarvis", version=__version__)
+    sessions: WeakKeyDictionary[ServerSession, Session] = WeakKeyDictionary()
+
+    def session() -> Session:
+        client = server.request_context.session
+        if client not in sessions:
+            sessions[client] = new_session()
+        return sessions[client]
+
+    async def report(progress: float, total: float | None, message: str) -> None:
+        context = server.request_context
+        if context.meta is not None and (token := context.meta.progressToken) is not None:
+            await context.session.send_progress_notification(
+                token,
+                progress,
+                total,
+                message=session().clean(message),
+                related_request_id=str(context.request_id),
+            )
+
+    async def list_tools() -> list[types.Tool]:
+        return [_described(tool) for tool in (await _tools(session())).values()]
+
+    async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+        return await _call(session(), name, arguments, report)
+
+    async def list_resources() -> list[types.Resource]:
+        files = session().files.items()
+        return [
+            types.Resource(uri=AnyUrl(uri), name=file.path.name, mimeType=file.mime)
+            for uri, file in files
+            if file.path is not None
+        ]
+
+    async def read_resource(uri: AnyUrl) -> Iterable[ReadResourceContents]:
+        file = session().files.get(str(uri))
+        if file is None or file.path is None or not file.path.is_file():
+            raise McpError(
+                types.ErrorData(code=_RESOURCE_NOT_FOUND, message=f"no file of this session: {uri}")
+            )
+        return [ReadResourceContents(await asyncio.to_thread(file.path.read_bytes), file.mime)]
+
+    server.list_tools()(list_tools)  # type: ignore[no-untyped-call]
+    server.call_tool()(call_tool)
+    server.list_resources()(list_resources)  # type: ignore[no-untyped-call]
+    server.read_resource()(read_resource)  # type: ignore[no-untyped-call]
+    return server
+
+
+async def _tools(session: Session) -> dict[str, BaseTool]:
+    """The tools of a session by name: those of its agent, and the agent."""
+    agent = session.agent
+    found: dict[str, BaseTool] = {}
+    for name, runner in (await agent.stages.runners()).items():
+        if isinstance(runner, HFTaskRunner):
+            made = HFTaskTool.of(runner.spec, runner.registry, (), session.produced)
+            found[name] = made.model_copy(update={"settings": agent.settings})
+        elif isinstance(runner, LangChainTask):
+            found[name] = runner.tool
+    return {**found, _AGENT: agent.as_tool(name=_AGENT)}
+
+
+def _described(tool: BaseTool) -> types.Tool:
+    function = convert_to_openai_tool(tool)["function"]
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    return types.Tool(name=tool.name, description=function.get("description", ""), inputSchema=schema)
+
+
+async def _call(
+    session: Session, name: str, arguments: Mapping[str, Any], report: Report
+) -> types.CallToolResult:
+    """Call a tool; a failure is a result too. Cancelling this cancels the run."""
+    tool = (await _tools(session)).get(name)
+    if tool is None:
+        return _failure(f"there is no tool {name!r} here; the list of tools has the names")
+    try:
+        opened = await session.open_all(arguments)
+        if name == _AGENT:
+            return await _ask(session, opened, report)
+        return await _call_tool(session, tool, opened, report)
+    except JarvisError as error:
+        return _failure(session.clean(str(error)))
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        return _failure(f"invalid arguments of {name}: {'; '.join(wrong)}")
+    except Exception as error:  # Its message may hold a secret.
+        logger.exception("the tool %s failed", name)
+        return _failure(
+            f"{name} failed: internal error ({type(error).__name__}); the server's log has details"
+        )
+
+
+async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
+    """Run a request. It is an error if nothing could be done, as in the command line's exit code."""
+    request = {"input": arguments["request"], "files": arguments.get("files") or []}
+    run, done, total = None, 0, None
+    async with aclosing(session.agent.events(request)) as events:
+        async for event in events:
+            run = event.run or run
+            total = _steps(event) or total
+            if line := format_event(event):
+                done += 1
+                await report(done, max(total, done) if total else None, line)
+    assert run is not None
+    content = [_text(session.clean(run.answer)), *await session.blocks(run.resources)]
+    return types.CallToolResult(content=content, isError=not answered(request["input"], run))
+
+
+def _steps(event: Event) -> int | None:
+    """The number of progress reports of a run, once its plan is known: four a task, and the plan."""
+    return 4 * len(event.plan.tasks) + 1 if event.plan is not None else None
+
+
+async def _call_tool(
+    session: Session, tool: BaseTool, arguments: dict[str, Any], report: Report
+) -> types.CallToolResult:
+    call = {"type": "tool_call", "name": tool.name, "args": arguments, "id": "mcp"}
+    is_task = isinstance(tool, HFTaskTool)
+    await report(0, None, f"{tool.name}: {'choosing a model' if is_task else 'running'}")
+    # Other tools may run their callbacks in other event loops.
+    message: ToolMessage = await tool.ainvoke(call, {"callbacks": [_Attempts(report)] if is_task else []})
+    if message.status == "error":
+        return _failure(session.clean(message.text))
+    if not isinstance(tool, HFTaskTool):
+        return types.CallToolResult(content=[_block(session, block) for block in message.content_blocks])
+    made = message.artifact
+    files = [Resource.model_validate(resource) for resource in made["resources"]]
+    return types.CallToolResult(
+        content=[_text(session.clean(message.text)), *await session.blocks(files)],
+        structuredContent=session.clean_json({"output": made["output"], "model": made["model"]}),
+    )
+
+
+def _block(session: Session, block: Mapping[str, Any]) -> types.ContentBlock:
+    """A content block of LangChain as MCP's; what MCP has no block for is shown as text."""
+    data, mime = block.get("base64"), block.get("mime_type")
+    if block["type"] == "image" and data:
+        return types.ImageContent(type="image", data=data, mimeType=mime or "image/png")
+    if block["type"] == "audio" and data:
+        return types.AudioContent(type="audio", data=data, mimeType=mime or "audio/wav")
+    return _text(session.clean(str(block.get("text") or block.get("url") or f"({block['type']})")))
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def _failure(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[_text(message)], isError=True)
+
+
+class _Attempts(AsyncCallbackHandler):
+    """Reports each model that is tried."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._tried = 0
+
+    async def on_chain_start(self, serialized: Any, inputs: Any, *, name: str = "", **kwargs: Any) -> None:
+        """Report an attempt, which is a chain run with the name of its model."""
+        self._tried += 1
+        await self._report(self._tried, None, f"running {name}")

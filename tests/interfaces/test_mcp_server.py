@@ -1,0 +1,326 @@
+"""The tools and the agent for MCP clients: the official client and langchain-mcp-adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from langchain_core.tools import tool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import AnyUrl
+from served import ANSWER, CAT, agent_of, plan_for
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
+from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.core.types import Resource
+from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
+from jarvis_agent.interfaces.mcp.session import Session
+from jarvis_agent.testing import ScriptedLLM
+
+ROOT = Path(__file__).parents[2]
+DATA = f"data:image/jpeg;base64,{base64.b64encode(CAT.read_bytes()).decode()}"
+NOISY = """
+import asyncio, os, sys
+from pathlib import Path
+from jarvis_agent.interfaces.mcp import run_stdio
+sys.path.insert(0, {tests!r})
+from served import agent_of
+
+async def noisy(call):
+    print("printed"), os.write(1, b"written")
+    return [{{"generated_text": "a tabby cat"}}]
+
+async def never(call):
+    Path("entered").touch()
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        Path("stopped").touch()
+
+run_stdio(agent_of(Path("out"), {{"plan": "[]"}}, {{"image-to-text": noisy, "canny-control": never}}))
+"""
+
+
+def texts(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if happened():
+            return
+        await asyncio.sleep(0.025)
+    raise AssertionError("it does not happen")
+
+
+async def cancel_next(client: ClientSession, entered: Callable[[], bool], name: str, args: Any) -> str:
+    """Call a tool, cancel the call once it runs, and return the error that the client is told."""
+    number = client._request_id
+    call = asyncio.ensure_future(client.call_tool(name, args))
+    await until(entered)
+    params = types.CancelledNotificationParams(requestId=number)
+    await client.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
+    with pytest.raises(McpError) as caught:
+        await asyncio.wait_for(call, 30)
+    return str(caught.value)
+
+
+@asynccontextmanager
+async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[ClientSession]:
+    """A client of a server that is a process of its own, in a folder with cat.jpg."""
+    shutil.copy(CAT, folder / "cat.jpg")
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    quiet = {"PYTHONPATH": paths, "JARVIS_OFFLINE": "1", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    server = StdioServerParameters(command=sys.executable, args=list(args), cwd=folder, env=quiet | env)
+    with (folder / "stderr").open("w") as log:
+        async with (
+            stdio_client(server, errlog=log) as streams,
+            ClientSession(*streams, read_timeout_seconds=timedelta(seconds=60)) as client,
+        ):
+            await client.initialize()
+            yield client
+
+
+@asynccontextmanager
+async def listening(agent: JarvisAgent) -> AsyncIterator[str]:
+    """The URL of a server on loopback."""
+    app = transports.make_http_app(agent, ("127.0.0.1",))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+    serving = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    server.should_exit = True
+    await serving
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[ClientSession]:
+    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
+        await client.initialize()
+        yield client
+
+
+@pytest.mark.slow
+async def test_the_command_serves_tools_and_the_agent_over_stdio(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path, "-m", "jarvis_agent", "mcp", "--model", "none") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert {"jarvis", "canny-control"} <= tools.keys()
+        assert tools["canny-control"].inputSchema["required"] == ["image"]
+        assert tools["jarvis"].inputSchema["required"] == ["request"]
+
+        drawn = await client.call_tool("canny-control", {"image": "cat.jpg"})
+        (picture,) = [block for block in drawn.content if isinstance(block, types.ImageContent)]
+        assert not drawn.isError
+        assert picture.mimeType == "image/png"
+        assert base64.b64decode(picture.data).startswith(b"\x89PNG")
+        (listed,) = (await client.list_resources()).resources
+        read = (await client.read_resource(listed.uri)).contents[0]
+        assert isinstance(read, types.BlobResourceContents)
+        assert read.blob == picture.data
+        again = await client.call_tool("canny-control", {"image": str(listed.uri)})
+        assert not again.isError
+
+        steps: list[tuple[float, float | None, str | None]] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            steps.append((progress, total, message))
+
+        asked = await client.call_tool(
+            "jarvis", {"request": "Draw the outlines of cat.jpg"}, progress_callback=on_progress
+        )
+        assert not asked.isError, texts(asked)
+        assert [block.type for block in asked.content] == ["text", "image"]
+        assert [step[0] for step in steps] == sorted({step[0] for step in steps})
+        assert "canny-control" in str(steps)
+        refused = await client.call_tool("canny-control", {"image": "/etc/passwd"})
+        assert refused.isError
+        assert "may not read '/etc/passwd'" in texts(refused)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_server_that_waits_for_its_client(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"print('ready', flush=True)\n{NOISY.format(tests=str(ROOT / 'tests'))}"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    hello = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes) as server:
+        server.stdin.write(hello)
+        server.stdin.flush()
+        lines = [server.stdout.readline(), server.stdout.readline()]
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) != 0
+    assert lines[0] == "ready\n"
+    assert '"id":1' in lines[1]
+
+
+@pytest.mark.slow
+async def test_stdout_carries_the_protocol_alone_and_a_cancelled_call_ends(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path, "-c", NOISY.format(tests=str(ROOT / "tests"))) as client:
+        told = await client.call_tool("image-to-text", {"image": "cat.jpg"})
+        assert texts(told) == "a tabby cat"
+        entered = (tmp_path / "entered").exists
+        assert "cancel" in await cancel_next(client, entered, "canny-control", {"image": "cat.jpg"})
+        await until((tmp_path / "stopped").exists)
+        assert texts(await client.call_tool("image-to-text", {"image": "cat.jpg"})) == "a tabby cat"
+    log = (tmp_path / "stderr").read_text()
+    assert "printed" in log
+    assert "written" in log
+
+
+async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(tmp_path: Path) -> None:
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path / "out", script, allowed_dirs=(tmp_path,), max_file_bytes=1_000_000)
+    secret = tmp_path / "secret.jpg"
+    shutil.copy(CAT, secret)
+    async with listening(agent) as url, connected(url) as client, connected(url) as other:
+        drawn = await client.call_tool("canny-control", {"image": DATA})
+        assert [block.type for block in drawn.content] == ["text", "image"]
+        assert drawn.structuredContent is not None
+        (made,) = (await client.list_resources()).resources
+        assert (await client.read_resource(made.uri)).contents
+        told = await client.call_tool("image-to-text", {"image": str(made.uri).removeprefix("jarvis://")})
+        assert texts(told) == "a tabby cat"
+        script["plan"] = plan_for(Path(str(made.uri)).name)
+        asked = await client.call_tool("jarvis", {"request": "What is it?", "files": [str(made.uri)]})
+        assert texts(asked).startswith(ANSWER)
+
+        assert (await other.list_resources()).resources == []
+        for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd"):
+            with pytest.raises(McpError, match="no file of this session"):
+                await other.read_resource(AnyUrl(uri))
+        foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
+        assert foreign
+        names = [str(secret), "secret.jpg", "/etc/passwd", str(made.uri), Path(str(made.uri)).name]
+        for name in [*names, *foreign]:
+            for tool_name, args in (
+                ("image-to-text", {"image": name}),
+                ("jarvis", {"request": "Describe it", "files": [name]}),
+            ):
+                refused = await other.call_tool(tool_name, args)
+                assert refused.isError, (tool_name, name)
+        shown = "".join(texts(result) for result in (drawn, told, asked, refused))
+        assert str(tmp_path) not in shown + str(drawn.structuredContent)
+
+
+async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path) -> None:
+    async with agent_of(tmp_path, {}) as agent:
+        session = Session(agent, [], tmp_path / "out")
+        (tmp_path / "out" / "run").mkdir(parents=True)
+        kinds = [
+            ("audio", "audio/wav"),
+            ("table", "text/csv"),
+            ("video", "video/mp4"),
+            ("image", "image/png"),
+        ]
+        resources = []
+        for kind, mime in kinds:
+            path = tmp_path / "out" / "run" / mime.replace("/", ".")
+            path.write_bytes(b"content")
+            resources.append(Resource(kind=kind, path=path, mime=mime))  # type: ignore[arg-type]
+        outside = Resource(kind="image", path=CAT, mime="image/jpeg")
+        link = tmp_path / "out" / "run" / "link.jpg"
+        link.symlink_to(CAT)
+        blocks = await session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
+    assert [block.type for block in blocks] == ["audio", "resource_link", "resource_link", "image"]
+    assert isinstance(blocks[1], types.ResourceLink)
+    assert (str(blocks[1].uri), blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
+    assert str(CAT) not in [str(file.path) for file in session.files.values()]
+    assert len(session.files) == 4
+
+
+async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
+    @tool
+    def weather(text: str) -> str:
+        """Tell the weather."""
+        raise OSError("the key sk-live-12345 was refused")
+
+    agent = JarvisAgent(ScriptedLLM([]), tools=[weather], settings=Settings(output_dir=tmp_path))
+    async with listening(agent) as url, connected(url) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["weather", "jarvis"]
+        for name, args, reason in (
+            ("whether", {}, "there is no tool 'whether'"),
+            ("weather", {}, "'text' is a required property"),
+            ("weather", {"text": "now"}, "internal error (OSError)"),
+            ("jarvis", {"request": " "}, "the request is empty"),
+            ("jarvis", {"request": "x", "files": ["data:image/png;base64,!"]}, "not valid base64"),
+        ):
+            failed = await client.call_tool(name, args)
+            assert failed.isError
+            assert reason in texts(failed)
+            assert "sk-live" not in texts(failed)
+
+
+async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> None:
+    entered, stopped = asyncio.Event(), asyncio.Event()
+
+    async def never(call: Call) -> Any:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
+    script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
+    async with listening(agent) as url, connected(url) as client:
+        asked = {"request": "What is it?", "files": [DATA]}
+        assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
+        await asyncio.wait_for(stopped.wait(), 30)
+
+
+async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:
+    async with listening(agent_of(tmp_path, {"plan": "[]"})) as url, httpx.AsyncClient() as client:
+        headers = {"Accept": "application/json, text/event-stream"}
+        statuses = [
+            (await client.post(url, json={}, headers=headers | more)).status_code
+            for more in ({"Host": "evil.example"}, {"Origin": "http://evil.example"})
+        ]
+        large = await client.post(url, content=b" " * 300_000, headers=headers)
+        assert [*statuses, large.status_code] == [400, 403, 413]
+
+
+async def test_langchain_mcp_adapters_load_and_call_the_tools(tmp_path: Path) -> None:
+    agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000)
+    async with listening(agent) as url:
+        server: Any = {"transport": "streamable_http", "url": url}
+        tools = {tool.name: tool for tool in await MultiServerMCPClient({"jarvis": server}).get_tools()}
+        call = {"type": "tool_call", "name": "canny-control", "args": {"image": DATA}, "id": "1"}
+        message = await tools["canny-control"].ainvoke(call)
+        assert [block["type"] for block in message.content] == ["text", "image"]
+        assert message.artifact["structured_content"]["model"] == "fake/canny-control"
+        assert (await tools["jarvis"].ainvoke({"request": "Good morning!"}))[0]["text"] == "Good morning."
+
+
+def test_a_server_started_in_the_root_directory_does_not_read_the_whole_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    assert transports._working_directory() == []
+    monkeypatch.chdir(tmp_path)
+    assert transports._working_directory() == [tmp_path]
+
+
+def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with agent_of(tmp_path, {}) as agent:
+        for run in (run_stdio, run_http):
+            with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
+                run(agent)
