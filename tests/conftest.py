@@ -76,12 +76,11 @@ def _reused_results() -> Iterator[None]:
     """
     import ssl
 
-    from jarvis_agent.backends.starter.embeddings import StarterEmbeddings
+    from jarvis_agent.backends.starter import embeddings
 
-    encode, create = StarterEmbeddings.encode, cache(ssl.create_default_context)
-    encoded = cache(lambda embeddings, texts: encode(embeddings, texts))
+    create = cache(ssl.create_default_context)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StarterEmbeddings, "encode", lambda self, texts: encoded(self, tuple(texts)).copy())
+        patch.setattr(embeddings, "KEPT", 100_000)
         patch.setattr(ssl, "create_default_context", create)
         yield
 

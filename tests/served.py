@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -136,3 +139,17 @@ def serving(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Served]:
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
         yield Served(client, agent.model, backend, agent.settings.output_dir, script)
+
+
+def endless_expert() -> tuple[Callable[[Call], Awaitable[Any]], threading.Event, threading.Event]:
+    """An expert that never ends by itself, and the events that it was entered and stopped."""
+    entered, stopped = threading.Event(), threading.Event()
+
+    async def never(call: Call) -> Any:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+
+    return never, entered, stopped

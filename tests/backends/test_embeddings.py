@@ -1,6 +1,7 @@
 """The starter embeddings: the interface of LangChain and the vectors of sentence-transformers."""
 
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_the_interface_is_langchains() -> None:
     assert odd == pytest.approx(half, abs=1e-6)
     assert model.embed_query("Read the text aloud.") == pytest.approx(near, abs=1e-5)
     assert model.embed_documents([]) == []
+
+
+@pytest.mark.starter
+def test_a_text_is_embedded_once_and_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Request(str):
+        """A text that can have a weak reference."""
+
+    model = load_embedder(OFFLINE)
+    text = Request("A private request.")
+    kept = weakref.ref(text)
+    first = model.encode([text])
+    del text
+    assert kept() is None
+    expected = first.copy()
+    first[:] = 0  # a caller may change its own copy
+    monkeypatch.setattr(model, "_tokenizer", None)  # nothing is computed from now on
+    assert (model.encode(["A private request."]) == expected).all()
 
 
 def test_threads_load_the_model_once_and_the_hub_cache_comes_first(

@@ -24,10 +24,9 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
-from served import ANSWER, CAT, agent_of, plan_for
+from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
@@ -268,22 +267,14 @@ async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
 
 
 async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> None:
-    entered, stopped = asyncio.Event(), asyncio.Event()
-
-    async def never(call: Call) -> Any:
-        entered.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            stopped.set()
-
+    never, entered, stopped = endless_expert()
     script = {"plan": "[]"}
     agent = agent_of(tmp_path, script, {"image-to-text": never}, max_file_bytes=1_000_000)
     script["plan"] = '[{"task": "image-to-text", "id": 0, "dep": [-1], "args": {"image": "<file>"}}]'
     async with listening(agent) as url, connected(url) as client:
         asked = {"request": "What is it?", "files": [DATA]}
         assert "cancel" in await cancel_next(client, entered.is_set, "jarvis", asked)
-        await asyncio.wait_for(stopped.wait(), 30)
+        assert await asyncio.to_thread(stopped.wait, 30)
 
 
 async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:

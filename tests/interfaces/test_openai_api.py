@@ -24,11 +24,10 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
 from pydantic import SecretStr
-from served import ANSWER, CAT, agent_of, plan_for
+from served import ANSWER, CAT, agent_of, endless_expert, plan_for
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.backends.base import Call
 from jarvis_agent.interfaces.server import create_app
 from jarvis_agent.testing import FakeBackend, ScriptedLLM
 
@@ -297,15 +296,7 @@ def test_an_error_in_a_stream_ends_it(live: Live, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path, stream: bool) -> None:
-    entered, stopped = threading.Event(), threading.Event()
-
-    async def never(call: Call) -> Any:
-        entered.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            stopped.set()
-
+    never, entered, stopped = endless_expert()
     script = {"plan": plan_for(name_of(CAT))}
     agent = agent_of(tmp_path, script, {"image-to-text": never, "canny-control": never})
     with listening(agent, script) as live:

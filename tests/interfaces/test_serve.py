@@ -17,12 +17,22 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langserve import RemoteRunnable
 from PIL import Image
-from served import ANSWER, BASE, CAT, Served, agent_of, async_remote, plan_for, remote, serving
+from served import (
+    ANSWER,
+    BASE,
+    CAT,
+    Served,
+    agent_of,
+    async_remote,
+    endless_expert,
+    plan_for,
+    remote,
+    serving,
+)
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import BadInputError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
@@ -264,15 +274,7 @@ def test_errors_of_the_server_show_no_details(
 
 
 async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path) -> None:
-    entered, stopped = asyncio.Event(), asyncio.Event()
-
-    async def never(call: Call) -> Any:
-        entered.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            stopped.set()
-
+    never, entered, stopped = endless_expert()
     cat = tmp_path / "uploads" / "cat.jpg"
     cat.parent.mkdir()
     cat.write_bytes(CAT.read_bytes())
@@ -299,14 +301,14 @@ async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path) -> None
     async def receive() -> dict[str, Any]:
         if requests:
             return requests.pop()
-        await entered.wait()
+        assert await asyncio.to_thread(entered.wait, 30)
         return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         """The response is not read."""
 
     await asyncio.wait_for(create_app(agent)(scope, receive, send), 30)
-    await asyncio.wait_for(stopped.wait(), 30)
+    assert await asyncio.to_thread(stopped.wait, 30)
     await agent.aclose()
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 LAYERS, HEADS, MAX_TOKENS, SIZE = 6, 12, 256, 384
+KEPT = 32
+"""Results that are kept."""
 
 _LOAD_LOCK = threading.Lock()
 
@@ -81,6 +84,7 @@ class StarterEmbeddings(Embeddings):
         }
         # On a busy machine products of such small matrices are many times slower on several threads.
         self._blas = ThreadpoolController().select(user_api="blas")
+        self._latest: dict[bytes, Floats] = {}
         self._lock = threading.Lock()  # two limits that overlap would not restore the number of threads
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -92,11 +96,20 @@ class StarterEmbeddings(Embeddings):
         return self.embed_documents([text])[0]
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        """As `embed_documents`, as a float32 array of shape (len(texts), 384)."""
-        return self._encoded(tuple(texts)).copy()
+        """As `embed_documents`, as a float32 array of shape (len(texts), 384).
 
-    @lru_cache(maxsize=32)  # noqa: B019 - planning embeds a request several times
-    def _encoded(self, texts: tuple[str, ...]) -> Floats:
+        The latest results are kept, since planning embeds a request several times. Their keys are digests, so
+        that no request stays in memory.
+        """
+        key = blake2b(repr(list(texts)).encode()).digest()
+        with self._lock:
+            if key not in self._latest:
+                self._latest[key] = self._compute(texts)
+                if len(self._latest) > KEPT:
+                    del self._latest[next(iter(self._latest))]
+            return self._latest[key].copy()
+
+    def _compute(self, texts: Sequence[str]) -> Floats:
         import numpy as np
 
         if not texts:
@@ -104,7 +117,7 @@ class StarterEmbeddings(Embeddings):
         ids = [self._tokenizer.encode(replace_surrogates(text)).ids for text in texts]
         ends = np.cumsum([len(i) for i in ids])
         spans = [slice(end - len(i), end) for i, end in zip(ids, ends, strict=True)]
-        with self._lock, self._blas.limit(limits=1):
+        with self._blas.limit(limits=1):
             states = self._states(np.concatenate([np.array(i) for i in ids]), spans)
         pooled = np.stack([states[span].mean(0) for span in spans])
         vectors: Floats = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)

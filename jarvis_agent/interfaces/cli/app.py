@@ -197,10 +197,7 @@ def serve(
     """Serve the agent over HTTP."""
     from jarvis_agent.interfaces.server import run_server
 
-    try:
-        run_server(_agent(model, _settings(policy, out)), host, port)
-    except SystemExit:  # uvicorn exits after logging why it could not start.
-        fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
+    _listen(run_server, _agent(model, _settings(policy, out)), host, port)
 
 
 @app.command()
@@ -219,9 +216,13 @@ def mcp(
     if not http:
         run_stdio(agent)
         return
+    _listen(run_http, agent, host, port)
+
+
+def _listen(run: Callable[[JarvisAgent, str, int], None], agent: JarvisAgent, host: str, port: int) -> None:
     try:
-        run_http(agent, host, port)
-    except SystemExit:
+        run(agent, host, port)
+    except SystemExit:  # uvicorn exits after logging why it could not start.
         fail(f"cannot listen at {host}:{port}; choose another --host or --port", USAGE_ERROR)
 
 
@@ -248,7 +249,8 @@ def _set_up_output(debug: bool) -> None:
         return
     warnings.filterwarnings("ignore")
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
-    os.environ |= quiet | {"TOKENIZERS_PARALLELISM": "false"} | os.environ
+    for name, value in {**quiet, "TOKENIZERS_PARALLELISM": "false"}.items():
+        os.environ.setdefault(name, value)
 
 
 def _ask_registry(ask: Callable[[ModelRegistry], Awaitable[T]], settings: Settings) -> T:
