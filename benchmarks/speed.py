@@ -14,9 +14,17 @@ import load
 import pool
 import prefetch
 import scheduling
+import server
 import startup
 
-PARTS = {"startup": startup, "scheduling": scheduling, "load": load, "pool": pool, "prefetch": prefetch}
+PARTS = {
+    "startup": startup,
+    "scheduling": scheduling,
+    "load": load,
+    "server": server,
+    "pool": pool,
+    "prefetch": prefetch,
+}
 
 
 def main() -> int:

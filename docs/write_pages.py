@@ -23,7 +23,9 @@ from jarvis_agent.backends.starter.models import STARTERS
 from jarvis_agent.backends.tabular import sklearn
 from jarvis_agent.backends.tabular import time_series as chronos
 from jarvis_agent.backends.transformers import pipelines as transformers_tasks
+from jarvis_agent.core.settings import EnvironmentSettings
 from jarvis_agent.core.tasks.hub_tasks import NOT_CALLABLE
+from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.selection.sources.recommended import RecommendedModel, recommended
 from jarvis_agent.tools import TASKS, TaskSpec
 
@@ -42,12 +44,22 @@ effect: `jarvis`, `jarvis doctor` and the log suggest the right name.
 |---|---|---|---|
 """
 
+_SERVER_SETTINGS = """
+## The server
+
+`jarvis serve` also has these: variables, and fields of
+`jarvis_agent.interfaces.server.settings.ServerSettings`. [The server](server.md) explains them.
+
+| field | variable | default | description |
+|---|---|---|---|
+"""
+
 _TASKS = """\
 # Task types
 
 The task types of a plan, and the backends that run them. A task without a local model can run on a hosted
-model, on your own server, or in a Gradio Space. [models.md](models.md) explains how models are found and
-how to register your own.
+model, on your own server, or in a Gradio Space. [Selection](selection.md) explains how models are found,
+[Add a model](custom-model.md) how to register your own.
 
 | backend | runs | requires |
 |---|---|---|
@@ -59,7 +71,7 @@ how to register your own.
 | server | a chat or vision model on an OpenAI-compatible server | its address |
 
 A registered Gradio Space can run any task (extra `spaces`). Arguments in brackets are optional. The
-suggested model is an example, with its licence; it is not preferred in selection.
+suggested model is an example, with its licence and size; it is not preferred in selection.
 
 "by default" tells whether the default settings accept the suggested model: its weights are safetensors (else
 `JARVIS_ALLOW_PICKLE=1` is needed) and have at most 2 GB (`JARVIS_MAX_DOWNLOAD`). Sizes were looked up once
@@ -74,8 +86,8 @@ hosted models, servers and Spaces were not run: calls of the latter are tested w
 """
 
 _TASKS_HEAD = """
-| task | inputs | outputs | backends | tested with | suggested model | size | by default | description |
-|---|---|---|---|---|---|---|---|---|
+| task | description | inputs | outputs | backends | suggested model | by default | tested with |
+|---|---|---|---|---|---|---|---|
 """
 
 _TASKS_END = """
@@ -117,7 +129,8 @@ _RUN_BY: dict[str, Iterable[str]] = {
 
 def settings_page() -> str:
     """The list of all settings."""
-    return _SETTINGS + "".join(f"{row}\n" for row in _setting_rows())
+    tables = ((_SETTINGS, Settings), (_SERVER_SETTINGS, ServerSettings))
+    return "".join(intro + "".join(f"{row}\n" for row in _setting_rows(of)) for intro, of in tables)
 
 
 def tasks_page() -> str:
@@ -129,8 +142,8 @@ def tasks_page() -> str:
     return "".join([*parts, _TASKS_END, *(f"| `{task}` | {why} |\n" for task, why in NOT_CALLABLE.items())])
 
 
-def _setting_rows() -> Iterator[str]:
-    for name, field in Settings.model_fields.items():
+def _setting_rows(settings: type[EnvironmentSettings]) -> Iterator[str]:
+    for name, field in settings.model_fields.items():
         variables = ", ".join(f"`{variable}`" for variable in _variables(name, field))
         yield f"| `{name}` | {variables} | {_value(field.default)} | {field.description} |"
 
@@ -150,10 +163,9 @@ def _value(default: Any) -> str:
 def _task_row(spec: TaskSpec) -> str:
     takes = ", ".join(arg.name if arg.required else f"[{arg.name}]" for arg in spec.inputs) or "–"
     run_by = ", ".join(word for word, tasks in _RUN_BY.items() if spec.name in tasks)
-    model = recommended(spec)
-    first = f"[{model.id}](https://huggingface.co/{model.id}) ({model.license})" if model else "–"
-    cells = [takes, ", ".join(spec.outputs), run_by, _tested_with(spec), first, *_size(model)]
-    return f"| `{spec.name}` | {' | '.join(cells)} | {spec.description} |"
+    makes = ", ".join(spec.outputs)
+    cells = [spec.description, takes, makes, run_by, *_suggested(recommended(spec)), _tested_with(spec)]
+    return f"| `{spec.name}` | {' | '.join(cells)} |"
 
 
 def _tested_with(spec: TaskSpec) -> str:
@@ -165,16 +177,17 @@ def _tested_with(spec: TaskSpec) -> str:
     return ", ".join(sorted(found | {"tiny" for case in cases if "models" in case}))
 
 
-def _size(model: RecommendedModel | None) -> tuple[str, str]:
-    """The size of a model, and whether the default settings accept it."""
+def _suggested(model: RecommendedModel | None) -> tuple[str, str]:
+    """A model with its licence and size, and whether the default settings accept it."""
     if model is None:
         return "–", "–"
-    size = f"{model.size / 1e6:,.0f} MB" if model.size else "unknown"
+    size = f"{model.size / 1e6:,.0f} MB" if model.size else "size unknown"
+    shown = f"[{model.id}](https://huggingface.co/{model.id}) ({model.license}, {size})"
     if model.safetensors is False:
-        return size, "no: no safetensors"
+        return shown, "no: no safetensors"
     if model.size and model.size > Settings.model_fields["max_download"].default:
-        return size, "no: too large"
-    return size, "yes" if model.size and model.safetensors else "unknown"
+        return shown, "no: too large"
+    return shown, "yes" if model.size and model.safetensors else "unknown"
 
 
 PAGES = {"settings.md": settings_page, "tasks.md": tasks_page}

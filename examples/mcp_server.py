@@ -1,6 +1,6 @@
 """A small MCP server: python examples/mcp_server.py
 
-docs/agent.md and the tests use it over stdio. It needs the extra "mcp".
+docs/mcp.md and the tests use it over stdio. It needs the extra "mcp".
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from clock import LoopTime
+    from postgres import Postgres
     from served import Served
 
     from jarvis_agent.backends.pool import ModelPool
@@ -169,6 +170,23 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def served(running: Served) -> Served:
     """The module's server, reset."""
     return running.forget()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """A PostgreSQL server of this test process."""
+    from postgres import INSTALLED, Postgres
+
+    if INSTALLED is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres) -> str:
+    """The URL of an empty database."""
+    return postgres_server.new_database()
 
 
 @pytest.fixture(scope="session")

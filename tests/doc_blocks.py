@@ -93,4 +93,4 @@ def is_printed(expected: str, printed: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    return _NUMBER.sub("0", _ESCAPES.sub("", line).strip())
+    return _NUMBER.sub("0", _ESCAPES.sub("", line).strip()).replace("\u00a0", " ")

@@ -1,6 +1,6 @@
-"""A durable run in its own process, to be killed by a test: python tests/killed_runs.py FOLDER
+"""A durable run in its own process, to be killed by a test: python tests/killed_runs.py FOLDER [URL]
 
-It is stored in SQLite, or in the PostgreSQL database whose URL is in TEST_POSTGRES.
+It is stored in SQLite, or in the PostgreSQL database with this URL.
 """
 
 from __future__ import annotations
@@ -36,14 +36,19 @@ async def random_plan(inputs: Any) -> AsyncIterator[Plan]:
         yield Plan(tasks=[Task(task="work", id=number, dep=deps or [-1], args={"text": text})])
 
 
-def worker(log: Path) -> BaseTool:
-    """A tool that logs its calls. It returns its input with a random token, as text and in a file."""
+def worker(log: Path, gate: Path | None = None) -> BaseTool:
+    """A tool that logs its calls. It returns its input with a random token, as text and in a file.
+
+    With a `gate`, task 3 waits until that file exists.
+    """
 
     async def work(text: str) -> list[dict[str, Any]]:
         done = f"[{text.strip()} {os.urandom(4).hex()}]"
         with log.open("a") as file:
-            file.write(f"{text.split()[1]}\n")
+            file.write(f"{text.split()[1]} {os.getpid()}\n")
         await asyncio.sleep(0.01)
+        if gate is not None and text.split()[1] == "3":
+            await _existing(gate)
         content = base64.b64encode(MARK + done.encode()).decode()
         return [
             {"type": "text", "text": done},
@@ -53,19 +58,32 @@ def worker(log: Path) -> BaseTool:
     return StructuredTool.from_function(coroutine=work, name="work", description="Work on a text.")
 
 
+async def _existing(path: Path) -> None:
+    while True:
+        if await asyncio.to_thread(path.exists):
+            return
+        await asyncio.sleep(0.05)
+
+
 def executed(folder: Path) -> list[int]:
     """The ids of the started tasks, in order."""
+    return [number for number, _ in started(folder)]
+
+
+def started(folder: Path) -> list[tuple[int, int]]:
+    """The ids of the started tasks, in order, and those of the processes that started them."""
     log = folder / "log"
-    return [int(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    lines = log.read_text().splitlines() if log.is_file() else []
+    return [(int(number), int(process)) for number, process in map(str.split, lines)]
 
 
 @asynccontextmanager
-async def database(folder: Path) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def database(folder: Path, url: str | None) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     """The checkpointer with its tables."""
-    if address := os.environ.get("TEST_POSTGRES"):
+    if url:
         from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-        async with AsyncPostgresSaver.from_conn_string(address) as saver:
+        async with AsyncPostgresSaver.from_conn_string(url) as saver:
             await saver.setup()
             yield saver
     else:
@@ -84,10 +102,10 @@ async def run(folder: Path, request: str | None, saver: BaseCheckpointSaver[Any]
     return await agent.ainvoke(request, {"configurable": {"thread_id": str(folder)}})
 
 
-async def main(folder: Path) -> None:
-    async with database(folder) as saver:
+async def main(folder: Path, url: str | None = None) -> None:
+    async with database(folder, url) as saver:
         await run(folder, "work", saver)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 import httpx
 import langserve.client
+import uvicorn
 from langserve import RemoteRunnable
 from PIL import Image
 from starlette.testclient import TestClient
@@ -21,6 +23,7 @@ from starlette.testclient import TestClient
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.backends.base import Call
 from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
 # LangServe's client starts a thread pool when it is collected in a thread with a running loop. That can be
@@ -53,12 +56,18 @@ class Served:
 
     @property
     def runs(self) -> Path:
-        """Where the runs of clients write."""
-        return self.outputs / "served"
+        """Where the runs of clients without keys write."""
+        return self.outputs / "served" / "local"
+
+    @property
+    def uploads(self) -> Path:
+        """Where their uploads are."""
+        return self.outputs / "uploads" / "local"
 
     def forget(self) -> Self:
         """This server without earlier files and calls."""
-        shutil.rmtree(self.outputs, ignore_errors=True)
+        for files in (self.uploads, self.runs):
+            shutil.rmtree(files, ignore_errors=True)
         self.script["plan"] = "[]"
         self.llm.calls.clear()
         self.backend.calls.clear()
@@ -132,13 +141,30 @@ def agent_of(
 
 
 @contextmanager
-def serving(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Served]:
+def serving(agent: JarvisAgent, script: dict[str, Any], **settings: Any) -> Iterator[Served]:
     """A running application of an agent that `agent_of` made with the same script."""
-    with TestClient(create_app(agent), base_url=BASE, raise_server_exceptions=False) as client:
+    server = ServerSettings(**{"runs_per_minute": 10_000} | settings)
+    with TestClient(create_app(agent, server), base_url=BASE, raise_server_exceptions=False) as client:
         backend = agent.registry.backends["fake"]
         assert isinstance(agent.model, ScriptedLLM)
         assert isinstance(backend, FakeBackend)
         yield Served(client, agent.model, backend, agent.settings.output_dir, script)
+
+
+@contextmanager
+def listening(app: Any) -> Iterator[str]:
+    """The URL of an application that uvicorn serves on a free port of this machine."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def endless_expert() -> tuple[Callable[[Call], Awaitable[Any]], threading.Event, threading.Event]:

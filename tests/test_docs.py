@@ -19,7 +19,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -32,7 +31,10 @@ from doubles.openai_server import OpenAIDouble, ToolUse
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from small_agents import Row, plan
 
+import jarvis_agent.testing
+import jarvis_agent.tools
 from jarvis_agent import JarvisAgent, RegisteredSource, Settings, hf_tools
+from jarvis_agent.core.settings import SERVER_SETTINGS
 from jarvis_agent.selection.sources.registered import Registration
 from jarvis_agent.testing import first_candidate
 from jarvis_agent.tools import TASKS, HFTaskTool
@@ -43,28 +45,36 @@ README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGE = "As a package"
+CONSOLES = ("console", "powershell")
 
-SNIPPETS: dict[str, list[Block]] = {
-    f"{page.name}: {section}": list(blocks)
-    for page in (README, DOCS / "agent.md", DOCS / "chains.md")
-    for section, blocks in groupby((b for b in blocks_of(page) if b.lang == "python"), lambda b: b.section)
+PAGES = [README, *sorted(DOCS.glob("*.md"))]
+BACKENDS = blocks_of(DOCS / "custom-backend.md")
+
+SNIPPETS = {
+    page.name: snippets
+    for page in PAGES
+    if (snippets := [b for b in blocks_of(page) if b.lang == "python" and b.section != PACKAGE])
 }
-"""Python blocks that run in one namespace, by page and section; those of extending.md are one group."""
-EXTENDING = blocks_of(DOCS / "extending.md")
-SNIPPETS["extending.md"] = [b for b in EXTENDING if b.lang == "python" and b.section != PACKAGE]
+"""The Python blocks of each page, which run in their order and in one namespace."""
 
 COMMANDS = [
-    command
-    for block in blocks_of(README)
-    if block.lang in ("console", "powershell")
-    for command in commands_of(block)
+    command for block in blocks_of(README) if block.lang in CONSOLES for command in commands_of(block)
 ]
 VENV = {"python3 -m venv .venv", "py -m venv .venv"}
 """Commands that are not run: the tests run in such an environment."""
 
-JARVIS = list({tuple(c.words): c for c in reversed(COMMANDS) if c.words[0] == "jarvis"}.values())
-"""The `jarvis` commands; those that differ only in the syntax of a shell once."""
+SERVERS = {"serve", "mcp", "ui"}
+JARVIS = {
+    tuple(command.words): command
+    for page in reversed(PAGES)
+    for block in blocks_of(page)
+    if block.lang in CONSOLES
+    for command in commands_of(block)
+    if command.words[0] == "jarvis" and command.words[1] not in SERVERS
+}
+"""The `jarvis` commands of all pages that end by themselves; those that differ only in the shell once."""
 
+TERMINAL = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
 CAT, PAGE, SPEECH = "examples/cat.jpg", "examples/page.png", "examples/speech.wav"
 
 
@@ -86,6 +96,8 @@ PLANS = {
         ("photograph", [], {"animal": "cat"}), ("image-classification", [0], {"image": "<resource>-0"})
     ),
     f"What is the main colour of {CAT}?": plan(("color-naming", [], {"image": CAT})),
+    f"How many cats are in {CAT}?": plan(("image_qa", [], {"image": CAT, "question": "How many cats?"})),
+    f"What is the mood of {SPEECH}?": plan(("mood-of-music", [], {"audio": SPEECH})),
 }
 """The plans of the double, by request; `<earlier>` is the image in the chat history."""
 
@@ -121,10 +133,21 @@ def llm() -> Iterator[OpenAIDouble]:
 
 @pytest.fixture(scope="module")
 def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working directory with a copy of the examples."""
+    """A working directory with a copy of the examples and a list of models."""
     folder = tmp_path_factory.mktemp("docs")
     copytree(ROOT / "examples", folder / "examples")
+    _write_models_file(folder)
     return folder
+
+
+def _write_models_file(folder: Path) -> Path:
+    """The documented list of models, and the directory that it names."""
+    page = (DOCS / "custom-model.md").read_text(encoding="utf-8")
+    (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (folder / "weights" / "detr").mkdir(parents=True)
+    (folder / "weights" / "detr" / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "models.yaml").write_text(written, encoding="utf-8")
+    return folder / "models.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +166,11 @@ def _restored_tasks() -> Iterator[None]:
 
 
 @pytest.mark.starter
+@pytest.mark.timeout(240)
 @pytest.mark.usefixtures("_loaded_models", "_restored_tasks")
-@pytest.mark.parametrize("group", SNIPPETS)
+@pytest.mark.parametrize("page", SNIPPETS)
 def test_snippets_run_and_print_their_documented_output(
-    group: str,
+    page: str,
     llm: OpenAIDouble,
     user_directory: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -156,7 +180,7 @@ def test_snippets_run_and_print_their_documented_output(
     monkeypatch.chdir(user_directory)
     names: dict[str, Any] = {"__name__": "docs"}
     try:
-        for block in SNIPPETS[group]:
+        for block in SNIPPETS[page]:
             with monkeypatch.context() as environment:
                 if "openai:" in block.code:
                     environment.setenv("OPENAI_API_KEY", "any")
@@ -202,7 +226,7 @@ def served(user_directory: Path) -> Iterator[int]:
         while True:
             assert server.poll() is None, "jarvis serve has ended"
             with suppress(httpx.ConnectError):
-                httpx.get(f"http://127.0.0.1:{port}/health").raise_for_status()
+                httpx.get(f"http://127.0.0.1:{port}/healthz").raise_for_status()
                 break
             time.sleep(0.05)
         yield port
@@ -219,22 +243,28 @@ def test_the_readme_has_only_tested_kinds_of_blocks() -> None:
 
 @pytest.mark.starter
 @pytest.mark.slow
-@pytest.mark.parametrize("command", JARVIS, ids=lambda command: command.text[:60])
-def test_commands_print_their_documented_output(command: Command, user_directory: Path) -> None:
-    terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "150", "LINES": "60"}
-    done = subprocess.run(
-        [sys.executable, "-m", "jarvis_agent", *command.words[1:]],
-        cwd=user_directory,
-        env={**os.environ, **command.env, **terminal, "PYTHONIOENCODING": "utf-8"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    missing = [line for line in command.output if line and not is_printed(line, done.stdout)]
-    assert not missing, done.stdout
+@pytest.mark.usefixtures("_loaded_models")
+@pytest.mark.parametrize("command", JARVIS.values(), ids=lambda command: command.text[:60])
+def test_commands_print_their_documented_output(
+    command: Command,
+    user_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from jarvis_agent.interfaces.cli.app import main
+
+    monkeypatch.chdir(user_directory)
+    monkeypatch.setattr(sys, "argv", command.words)
+    for name, value in {**command.env, **TERMINAL}.items():
+        monkeypatch.setenv(name, value)
+    # A thread of its own: a command takes the event loop of its thread away.
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(main).exception()
+    printed = "".join(capsys.readouterr())
+    assert isinstance(ended, SystemExit), printed
+    assert not ended.code, printed
+    missing = [line for line in command.output if line and not is_printed(line, printed)]
+    assert not missing, printed
 
 
 def test_the_first_command_is_the_demo_of_the_makefile() -> None:
@@ -274,16 +304,17 @@ def test_the_tables_list_all_extras_and_commands() -> None:
     assert f"Each of the {len(TASKS)} task types" in TEXT
 
 
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
+LINKING = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_files_and_settings_of_a_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("https://")]
     assert not [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
     files = re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md|json))`", text)
-    known = {f"JARVIS_{name.upper()}" for name in Settings.model_fields} | {"JARVIS_DEBUG"}
+    fields = (*Settings.model_fields, *SERVER_SETTINGS)
+    known = {f"JARVIS_{name.upper()}" for name in fields} | {"JARVIS_DEBUG"}
     assert set(re.findall(r"\bJARVIS_[A-Z_]+\b", text)) <= known
     if page.parent == DOCS and page.name != "tasks.md":
         roots = (ROOT, ROOT / "jarvis_agent")
@@ -294,7 +325,7 @@ def test_the_documented_cost_of_all_tools_is_about_right() -> None:
     """A token is about four characters of a schema."""
     schemas = [json.dumps(convert_to_openai_tool(tool)) for tool in hf_tools(sources=[], backends=[])]
     estimate = sum(map(len, schemas)) / 4
-    for page in (TEXT, (DOCS / "agent.md").read_text(encoding="utf-8")):
+    for page in (TEXT, (DOCS / "langgraph.md").read_text(encoding="utf-8")):
         (stated,) = re.findall(r"about\s([\d,]+)\s+tokens", page)
         assert 0.85 < estimate / int(stated.replace(",", "")) < 1.15
 
@@ -302,7 +333,7 @@ def test_the_documented_cost_of_all_tools_is_about_right() -> None:
 def test_the_readme_and_its_pictures_are_small() -> None:
     assert len(TEXT.splitlines()) <= 220
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", TEXT)
-    assert len(pictures) == 2
+    assert len(pictures) == 3
     assert all((ROOT / picture).stat().st_size < 150_000 for picture in pictures)
 
 
@@ -312,8 +343,15 @@ def test_the_generated_pages_are_up_to_date() -> None:
     assert not outdated, "run python docs/write_pages.py"
 
 
-def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:
-    page = (DOCS / "reliability.md").read_text(encoding="utf-8")
+def test_the_reference_has_every_public_name() -> None:
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    shown = {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)}
+    public = {*jarvis_agent.__all__, *jarvis_agent.tools.__all__, *jarvis_agent.testing.__all__}
+    assert not public - shown
+
+
+def test_documented_limits_are_the_defaults() -> None:
+    page = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("run.md", "security.md"))
     units = {"s": 1, "MB": 10**6, "million pixels": 10**6, "": 1}
     limits = re.findall(r"\| `(\w+)`, ([\d.]+) ?(s|MB|million pixels|) \|", page)
     assert len(limits) >= 7
@@ -322,12 +360,8 @@ def test_the_limits_of_the_reliability_page_are_the_defaults() -> None:
 
 
 def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
-    page = (DOCS / "models.md").read_text(encoding="utf-8")
-    (written,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "weights" / "detr").mkdir(parents=True)
-    (tmp_path / "weights" / "detr" / "config.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "models.yaml").write_text(written, encoding="utf-8")
-    source = RegisteredSource.from_yaml(tmp_path / "models.yaml")
+    page = (DOCS / "custom-model.md").read_text(encoding="utf-8")
+    source = RegisteredSource.from_yaml(_write_models_file(tmp_path))
     listed = {
         task: asyncio.run(source.candidates(TASKS[task], 9)) for task in ("translation", "text-to-image")
     }
@@ -339,8 +373,22 @@ def test_the_documented_models_file_is_valid(tmp_path: Path) -> None:
     assert named <= Registration.model_fields.keys()
 
 
+def test_the_program_prints_the_messages_of_the_error_page() -> None:
+    """A message is cut where a value stands, and its parts are looked up in the literals of the source."""
+    files = [path for top in ("jarvis_agent", "tools") for path in (ROOT / top).rglob("*.[pt][yo]*")]
+    source = "".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".toml"))
+    literals = re.sub(r"""["']\s*\n\s*f?["']""", "", source).replace('\\"', '"')
+    page = (DOCS / "faq.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert len(messages) > 30
+    missing = [
+        part for message in messages for part in message.split("…") if part.strip(" ;:") not in literals
+    ]
+    assert not missing
+
+
 def _of_package(lang: str) -> str:
-    (block,) = [block for block in EXTENDING if (block.section, block.lang) == (PACKAGE, lang)]
+    (block,) = [block for block in BACKENDS if (block.section, block.lang) == (PACKAGE, lang)]
     return block.code
 
 

@@ -16,10 +16,13 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 import jarvis_agent
 import jarvis_agent.tools
+from jarvis_agent import Settings
+from jarvis_agent.interfaces.server.settings import ServerSettings
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -75,8 +78,8 @@ def test_the_declared_packages_are_those_of_the_tree() -> None:
         assert not link.is_symlink() or link.readlink().as_posix() == f"../{folder}"
 
 
-def test_the_versions_agree() -> None:
-    assert PROJECT["project"]["version"] == jarvis_agent.__version__
+def test_the_version_stands_in_one_place_and_the_changelog_has_it() -> None:
+    assert PROJECT["tool"]["setuptools"]["dynamic"] == {"version": {"attr": "jarvis_agent.__version__"}}
     assert f"[{jarvis_agent.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
@@ -205,12 +208,36 @@ def test_the_sdist_and_the_wheel_built_from_it_are_complete(tmp_path: Path) -> N
     needed = {path.relative_to(clone).as_posix() for path in files if path.suffix != ".pyc"}
     assert needed | {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "Makefile"} <= names
     (wheel,) = (clone / "dist").glob("*.whl")
+    assert wheel.name.split("-")[:2] == ["langchain_hugginggpt", jarvis_agent.__version__]
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == _files_of_the_packages()
         archive.extractall(unpacked)
     code = "import jarvis_agent.tools as t, jarvis_agent.prompts as p; print(t.__file__, p.__file__)"
     imported = [Path(word).parent for word in _run(code, cwd=unpacked, path=unpacked).split()]
     assert imported == [unpacked / "jarvis_agent" / "tools", unpacked / "jarvis_agent" / "prompts"]
+
+
+def test_the_image_has_what_the_wheel_needs_and_its_extras_exist() -> None:
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    sources = {
+        name
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    }
+    context = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert sources == {line[1:] for line in context if line.startswith("!")}
+    assert {"pyproject.toml", *PROJECT["project"]["license-files"], PROJECT["project"]["readme"]} <= sources
+    assert {folder.partition("/")[0] for folder in PACKAGES.values()} <= sources
+    (extras,) = [line.partition("EXTRAS=")[2] for line in lines if line.startswith("ARG EXTRAS=")]
+    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+
+
+def test_compose_sets_settings_that_exist() -> None:
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    known = {f"JARVIS_{name.upper()}" for name in (*Settings.model_fields, *ServerSettings.model_fields)}
+    assert set(services["server"]["environment"]) <= known | {"HF_TOKEN", "OPENAI_API_KEY"}
+    assert services["server"]["depends_on"]["database"] == {"condition": "service_healthy"}
 
 
 @needs_repository

@@ -110,8 +110,8 @@ class HFTaskRunner:
 class HFTaskTool(BaseTool):
     """One task type as a tool. It reads the working directory, `allowed_dirs` and `files`.
 
-    It also reads what tools made together with it produced, and public URLs. `settings` are those of its
-    runs, if not the registry's; with `allow_request_paths=False` it does not read the working directory.
+    It also reads what tools made together with it produced, public URLs and data URIs. `settings` replace the
+    registry's; with `allow_request_paths=False` it does not read the working directory.
 
     The content is a short text for a language model; the artifact is plain JSON: `output` in the shape of
     huggingface_hub's inference types, `resources`, `model`, `reason`, `placement` and `attempts`.
@@ -128,7 +128,12 @@ class HFTaskTool(BaseTool):
 
     @classmethod
     def of(
-        cls, spec: TaskSpec, registry: ModelRegistry, files: Sequence[str], produced: deque[Resource]
+        cls,
+        spec: TaskSpec,
+        registry: ModelRegistry,
+        files: Sequence[str],
+        produced: deque[Resource],
+        settings: Settings | None = None,
     ) -> Self:
         """The tool of a task type; tools that share `produced` read each other's files."""
         return cls(
@@ -136,6 +141,7 @@ class HFTaskTool(BaseTool):
             description=spec.description,
             args_schema=args_schema_of(spec),
             runner=HFTaskRunner(spec, registry),
+            settings=settings,
             files=tuple(files),
             produced=produced,
             metadata={"category": spec.category, "outputs": list(spec.outputs)},

@@ -9,7 +9,7 @@ chain = prompt | agent | str                    # str(run) is the answer
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 Input = str | dict[str, Any] | Request
 """What the agent takes; also a message, a list of messages, or a PromptValue."""
+
+Observer = Callable[[AsyncGenerator[Event, None]], AsyncGenerator[Event, None]]
+"""Passes on the events of a run."""
 
 _TOOL_DESCRIPTION = (
     "Works on images, audio, video and text with expert models: describe, detect, read, transcribe, speak, "
@@ -111,6 +114,7 @@ class JarvisAgent(Runnable[Any, Run]):
             sources=sources,
             backends=backends,
         )
+        self._observer: Observer | None = None
         self._configure(stages, checkpointer, approve=approve)
 
     def _configure(
@@ -168,7 +172,8 @@ class JarvisAgent(Runnable[Any, Run]):
         None or a `Command`, and a run that stops for approval ends without "done".
         """
         request, history = await read_history(request)
-        async with aclosing(self._events(request, ensure_config(config))) as events:
+        made = self._events(request, ensure_config(config))
+        async with aclosing(self._observer(made) if self._observer else made) as events:
             async for event in events:
                 if event.run is not None and history is not None:
                     asked = HumanMessage(Request.of(request).text)
@@ -262,15 +267,24 @@ class JarvisAgent(Runnable[Any, Run]):
         `Settings.allowed_dirs`, which are for the owner of this machine. The copy shares loaded models with
         this agent (close this one, not the copy), has its own chat memory, and writes below `output_dir`.
         """
-        settings = self.settings.model_copy(
-            update={
-                "allow_request_paths": False,
-                "allowed_dirs": dirs,
-                "output_dir": output_dir or self.settings.output_dir,
-            }
+        return self.with_settings(
+            allow_request_paths=False,
+            allowed_dirs=dirs,
+            output_dir=output_dir or self.settings.output_dir,
+        )
+
+    def with_settings(self, **changes: Any) -> Self:
+        """Return a copy of this agent with other limits of runs, policies or directories.
+
+        Settings of the language model and of the backends stay. The copy shares loaded models with this
+        agent (close this one, not the copy), and has its own chat memory.
+        """
+        settings = self.settings.model_copy(update=changes)
+        stages = replace(
+            self.stages, settings=settings, registry=self.stages.registry.with_settings(settings)
         )
         twin = copy.copy(self)
-        twin._configure(replace(self.stages, settings=settings), self.checkpointer, approve=self.approve)
+        twin._configure(stages, self.checkpointer, approve=self.approve)
         return twin
 
     def with_checkpointer(
@@ -282,6 +296,15 @@ class JarvisAgent(Runnable[Any, Run]):
         """
         twin = copy.copy(self)
         twin._configure(self.stages, checkpointer, approve=approve)
+        return twin
+
+    def with_observer(self, observer: Observer) -> Self:
+        """Return a copy of this agent that passes the events of each run through `observer`, e.g. to count.
+
+        It shares loaded models with this agent, and its own copies have the observer too.
+        """
+        twin = self.with_checkpointer(self.checkpointer, approve=self.approve)
+        twin._observer = observer
         return twin
 
     def close(self) -> None:

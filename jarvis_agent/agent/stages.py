@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from langchain_core.tools import BaseTool
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.registry import Factory
 from jarvis_agent.core.concurrency import StageTimeoutError, run_with_timeout
-from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error, format_traceback
+from jarvis_agent.core.errors import ConfigError, JarvisError, PlanError, describe_error, format_traceback
 from jarvis_agent.core.plugins import to_runnable
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
@@ -76,6 +77,19 @@ class PipelineStages:
         if not any(spec.needs_model for spec in available.values()):
             available = TASKS
         return {name: HFTaskRunner(spec, self.registry) for name, spec in available.items()}
+
+    async def callable_tools(self) -> dict[str, BaseTool]:
+        """The tasks as tools to call outside a plan, under these settings.
+
+        None reads what another call produced, unless it lies in a directory that the settings allow.
+        """
+        made: dict[str, BaseTool] = {}
+        for name, runner in (await self.runners()).items():
+            if isinstance(runner, HFTaskRunner):
+                made[name] = HFTaskTool.of(runner.spec, runner.registry, (), deque(maxlen=0), self.settings)
+            elif isinstance(runner, LangChainTask):
+                made[name] = runner.tool
+        return made
 
     async def aclose(self) -> None:
         """Free the models, also those of the tools."""
@@ -156,7 +170,10 @@ async def ask_planner(
     def read(chunk: Any) -> None:
         nonlocal plan
         if not isinstance(chunk, Plan):
-            raise TypeError(f"the planner returned no Plan: {chunk!r}")
+            raise PlanError(
+                f"the planner returned a {type(chunk).__name__}, not a Plan; `Plan(tasks=[…])` makes one of "
+                "tasks, `Plan.parse` of a language model's text"
+            )
         plan += chunk
         for task in chunk.tasks:
             add(task)

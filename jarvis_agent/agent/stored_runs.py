@@ -103,6 +103,7 @@ class StoredRuns:
             return None
         if not isinstance(request, Command):
             dumped = Request.of(request).model_dump(mode="json")
+            dumped["input"] = dumped["input"].replace("\0", "")  # which PostgreSQL cannot store
             return {key: value for key, value in dumped.items() if value}
         if request.resume is None:
             raise ConfigError("a plan is decided on with Command(resume=…): True, False, or another plan")

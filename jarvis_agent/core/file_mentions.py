@@ -18,6 +18,7 @@ _SUFFIX = r"\.[A-Za-z][A-Za-z0-9]{1,4}"
 _NAME_ENDS = rf"{_SUFFIX}(?=[{_EAST}])"
 _IN_URL = r"[^\s\"'<>「」，。、（）【】《》；：？！“”‘’]"
 _URL = re.compile(rf"https?://(?:(?!{_NAME_ENDS}){_IN_URL})+(?:{_NAME_ENDS})?", re.IGNORECASE)
+_TITLE = re.compile(r"《([^《》\n]+)》")
 _QUOTED = re.compile(rf"\"([^\"\n]+)\"|(?<!{_LETTER})'([^'\n]+)'(?!{_LETTER})|“([^“”\n]+)”|`([^`\n]+)`")
 # Letters of paths are read in runs, each once, so that a long text takes no longer than its length. A run
 # ends before a script without spaces; the name in it ends with its last suffix.
@@ -39,10 +40,14 @@ def mentions(text: str, is_file: Callable[[str], bool] = lambda name: False) -> 
 
     File names are words with an extension ("e1.jpg", "./a/b.wav"), or quoted text that has one
     ("my photo.png"). If words precede a name without a space ("描述照片1.jpg"), the longest suffix that
-    `is_file` accepts is used, else the part in the last script ("1.jpg").
+    `is_file` accepts is used, else the part in the last script ("1.jpg"). The title of a work
+    (《Node.js》) is a name only if `is_file` accepts it.
     """
     found: list[tuple[int, str, bool]] = []
     taken = bytearray(len(text))
+    for title in _TITLE.finditer(text):
+        if not is_file(title[1]):
+            taken[title.start() : title.end()] = b"\1" * len(title.group())
     for pattern in (_URL, _QUOTED, _RUN):
         for match in pattern.finditer(text):
             word = _name_in(match, pattern)

@@ -25,12 +25,46 @@ logger = logging.getLogger(__name__)
 Policy = Literal["local-first", "hosted-first", "local-only", "hosted-only"]
 
 
-class Settings(BaseSettings):
-    """All settings. Times are in seconds, sizes in bytes."""
+SERVER_SETTINGS = (
+    "api_keys",
+    "allowed_hosts",
+    "allowed_origins",
+    "max_concurrent_runs",
+    "runs_per_minute",
+    "max_upload_bytes",
+    "checkpoints",
+)
+"""Fields of `interfaces.server.settings.ServerSettings`, whose variables are no misspelt settings."""
+
+
+class EnvironmentSettings(BaseSettings):
+    """Settings that are read from JARVIS_ variables unless they are given."""
 
     model_config = SettingsConfigDict(
         env_prefix="JARVIS_", frozen=True, extra="forbid", populate_by_name=True
     )
+
+    if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.
+
+        def __init__(self, **given: Any) -> None:
+            """Read the given fields, and the others from the environment.
+
+            Raises:
+                ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
+            """
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise ConfigError(_fault(error, given, type(self).model_fields)) from None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Fields for `repr`, without secrets in URLs."""
+        for name, value in super().__repr_args__():
+            yield name, redact(value) if isinstance(value, str) else value
+
+
+class Settings(EnvironmentSettings):
+    """All settings of an agent. Times are in seconds, sizes in bytes."""
 
     # The language model.
     model: str | None = Field(None, description="init_chat_model string, or a model name for base_url")
@@ -121,19 +155,6 @@ class Settings(BaseSettings):
         86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
 
-    if not TYPE_CHECKING:  # Type checkers take the parameters from the fields.
-
-        def __init__(self, **given: Any) -> None:
-            """Read the given fields, and the others from the environment.
-
-            Raises:
-                ConfigError: a field is unknown or its value invalid; the message names it, or its variable.
-            """
-            try:
-                super().__init__(**given)
-            except ValidationError as error:
-                raise ConfigError(_fault(error, given)) from None
-
     @field_validator("licenses", "allowed_dirs", "policies", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
@@ -153,11 +174,6 @@ class Settings(BaseSettings):
         for key in (self.api_key, self.hf_token):
             if key is not None:
                 register_secret(key.get_secret_value())
-
-    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Fields for `repr`, without secrets in URLs."""
-        for name, value in super().__repr_args__():
-            yield name, redact(value) if isinstance(value, str) else value
 
     def policy_for(self, task: str) -> Policy:
         """The policy for a task, else the general one."""
@@ -215,11 +231,11 @@ def load_settings(**given: Any) -> Settings:
     return Settings(**{field: value for field, value in given.items() if value is not None})
 
 
-def _fault(error: ValidationError, given: Mapping[str, Any]) -> str:
+def _fault(error: ValidationError, given: Mapping[str, Any], fields: Iterable[str]) -> str:
     first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
     field = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        close = get_close_matches(field, Settings.model_fields, n=1)
+        close = get_close_matches(field, fields, n=1)
         return f"there is no setting {field!r}" + (f"; did you mean {close[0]}?" if close else "")
     name = field if field in given or field.isupper() else f"JARVIS_{field.upper()}"
     return f"{name}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
@@ -242,7 +258,7 @@ def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
 
 def misspelt_variables(names: Iterable[str]) -> dict[str, str]:
     """Variables that look like a misspelt setting, each with the nearest setting."""
-    ours = [f"JARVIS_{field.upper()}" for field in Settings.model_fields]
+    ours = [f"JARVIS_{field.upper()}" for field in (*Settings.model_fields, *SERVER_SETTINGS)]
     unknown = (name for name in names if name.startswith("JARVIS_") and name not in ours)
     nearest = {name: get_close_matches(name, ours, n=1, cutoff=0.85) for name in unknown}
     return {name: close[0] for name, close in nearest.items() if close}

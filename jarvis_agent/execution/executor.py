@@ -243,6 +243,7 @@ class Executor:
             if release := prepare and prepare(chosen, self._settings, state.depth, notify):
                 prepared.callback(release)
         except Exception as error:
+            # The task's own call loads the model again, and its attempt records what is wrong with it.
             logger.debug("the model of task %s is not prepared: %s", state.task.id, describe_error(error))
 
     async def _dependencies(self, state: _TaskState) -> dict[int, TaskResult]:

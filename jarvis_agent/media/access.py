@@ -25,13 +25,17 @@ from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Resource
 from jarvis_agent.media.detect import detect_media_type
 
-_REFUSED = {
-    False: "the plan names {name!r}, which neither the request nor the settings allow; name it in the "
-    "request, pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS",
-    True: "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
-    "`files=`, or one in the working directory or in JARVIS_ALLOWED_DIRS",
-}
-"""Why a file or URL is not read, by `for_tool`."""
+_REFUSED_IN_PLAN = (
+    "the plan names {name!r}, which neither the request nor the settings allow; name it in the request, "
+    "pass it as a file, or add its directory to JARVIS_ALLOWED_DIRS"
+)
+_REFUSED_TO_TOOL = (
+    "the tool may not read {name!r}; give an http(s) URL, a file that a tool produced, one passed as "
+    "`files=`, or one in the working directory or in JARVIS_ALLOWED_DIRS"
+)
+_REFUSED_TO_CLIENT = (
+    "the tool may not read {name!r}; give an http(s) URL, a data URI, an upload or an earlier result"
+)
 QUOTES = " !'\"`<>[]()"
 """Characters that language models put around names: `a.jpg`, <a.jpg>, ![](a.jpg)."""
 
@@ -104,14 +108,15 @@ class AccessPolicy:
             InputError: it is missing, unreadable or too large.
             ForbiddenError: no allowed directory contains it.
         """
-        path = Path(name).expanduser()
+        path = self._locate(name)
         if not self._is_below_roots(path):
             raise self.refusal(name)
         return self._within_size(path, name)
 
     def refusal(self, name: str) -> ForbiddenError:
         """The error for a file or URL that may not be read."""
-        return ForbiddenError(_REFUSED[self.for_tool].format(name=name))
+        to_tool = _REFUSED_TO_TOOL if self._settings.allow_request_paths else _REFUSED_TO_CLIENT
+        return ForbiddenError((to_tool if self.for_tool else _REFUSED_IN_PLAN).format(name=name))
 
     def find_planned(self, value: str) -> Resource | None:
         """The file in an allowed directory whose path the whole value is. Blocks."""
@@ -130,15 +135,21 @@ class AccessPolicy:
         return resource
 
     def _by_file_name(self, name: str) -> Resource | None:
-        """The only allowed file with the same file name; language models shorten paths and quote them."""
+        """The only allowed file with the same file name; language models shorten paths and quote them.
+
+        Of several, as runs of a chat make them, it is the only one in a folder of the same name.
+        """
         plain = name.replace("\\", "/")
-        wanted = {PurePosixPath(plain).name, PurePosixPath(plain.strip(QUOTES)).name}
-        same = {
-            id(found): found
-            for known, found in self._granted.items()
-            if PurePosixPath(known.replace("\\", "/")).name in wanted
-        }
-        return same.popitem()[1] if len(same) == 1 else None
+        for length in (1, 2):
+            wanted = {PurePosixPath(text).parts[-length:] for text in (plain, plain.strip(QUOTES))}
+            same = {
+                id(found): found
+                for known, found in self._granted.items()
+                if PurePosixPath(known.replace("\\", "/")).parts[-length:] in wanted
+            }
+            if len(same) == 1:
+                return same.popitem()[1]
+        return None
 
     def _is_path(self, value: str) -> bool:
         if "://" in value:

@@ -49,7 +49,7 @@ class ResourceStore:
         Args:
             settings: limits and the access policy.
             directory: the directory of an interrupted run, by default a new one.
-            for_tool: serve a tool called outside a plan. It may fetch any public URL (see AccessPolicy).
+            for_tool: serve a tool called outside a plan. It may fetch any public URL, and read data URIs.
         """
         self.settings = settings
         self.directory = RunDirectory(settings, directory)
@@ -191,6 +191,8 @@ class ResourceStore:
         mention = name if name in self._mentioned else name.strip(QUOTES)
         if self.access.for_tool and _URL.match(mention):
             self._mentioned.setdefault(mention, asyncio.Lock())
+        if self.access.for_tool and mention.startswith("data:"):
+            return await self._decode(mention, "")
         if mention in self._mentioned:
             async with self._mentioned[mention]:
                 return self.access.find_path(mention) or await self.grant(mention)

@@ -20,15 +20,21 @@ _ARROW = (
 )
 
 
+def levels_of(tasks: Sequence[Task]) -> list[list[int]]:
+    """The ids of the tasks by level; each task is one level after the last of its dependencies."""
+    levels: list[list[int]] = []
+    level_of: dict[int, int] = {}
+    for task in tasks:
+        level = level_of[task.id] = 1 + max((level_of.get(dep, -1) for dep in task.deps), default=-1)
+        levels += [[]] if level == len(levels) else []
+        levels[level].append(task.id)
+    return levels
+
+
 def diagram_of(tasks: Sequence[Task]) -> str:
     """The diagram. Tasks come after their dependencies, each in the column after those."""
     labels = {task.id: f"{task.id}: {task.task}" for task in tasks}
-    columns: list[list[int]] = []
-    column_of: dict[int, int] = {}
-    for task in tasks:
-        column = column_of[task.id] = 1 + max((column_of.get(dep, -1) for dep in task.deps), default=-1)
-        columns += [[]] if column == len(columns) else []
-        columns[column].append(task.id)
+    columns = levels_of(tasks)
     boxes: dict[int, tuple[int, int, int]] = {}
     left = 1
     for members in columns:

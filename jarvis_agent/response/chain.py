@@ -201,7 +201,7 @@ def _omitted(answer: str, inputs: Mapping[str, Any]) -> str:
     """What the answer must say but does not: that nothing was run, a result, or what failed."""
     words, plan = phrases(inputs["input"]), _plan(inputs)
     if not plan.tasks:
-        return words.not_run.format(notes="; ".join(plan.notes)) if plan.notes else ""
+        return words.not_run.format(notes="; ".join(map(words.translated, plan.notes))) if plan.notes else ""
     results: Sequence[TaskResult] = inputs.get("results") or ()
     done = [result for result in results if result.status == "ok"]
     used = {i for result in done for i in refs_in(result.task.args)}

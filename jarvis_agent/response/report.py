@@ -41,7 +41,7 @@ def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = 
 
 
 def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
-    yield _list(words.not_understood, plan.notes)
+    yield _list(words.not_understood, map(words.translated, plan.notes))
     title, *examples = words.examples
     yield _list(title, examples)
 
@@ -52,7 +52,7 @@ def _on_results(plan: Plan, results: Sequence[TaskResult], words: Phrases) -> It
     yield _sum_over_images(results, words)
     yield _list(words.how, [line for result in done if (line := _how(result, words))])
     yield troubles(plan, results, words)
-    yield _list(words.notes, [note for note in plan.notes if note not in plan.removed])
+    yield _list(words.notes, [words.translated(note) for note in plan.notes if note not in plan.removed])
 
 
 def found(plan: Plan, results: Iterable[TaskResult], words: Phrases) -> str:
@@ -91,12 +91,15 @@ def troubles(plan: Plan, results: Sequence[TaskResult], words: Phrases, answer: 
         helps |= dict.fromkeys(help_.split("; ") if help_ else ())
         state = words.failed if cause[0] == "failed" else words.skipped
         state += words.kinds.get(failed[0].failure or "", "")
-        line = words.trouble.format(titles=titles(failed), state=state, reason=reason.rstrip("."))
+        reason = words.translated(reason.rstrip("."))
+        line = words.trouble.format(titles=titles(failed), state=state, reason=reason)
         after = words.skipped_too.format(tasks=titles(waiting[cause])) if cause in waiting else ""
         lines.append(f"{line}\n  {after}".rstrip())
-    lines += [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
+    missing = [note for note in plan.removed if not admits(answer, _QUOTED.findall(note), note)]
+    lines += map(words.translated, missing)
     listed = _list(words.troubles, lines)
-    return f"{listed}\n{words.helps.format(advice='; '.join(helps))}" if helps else listed
+    advice = "; ".join(map(words.translated, helps))
+    return f"{listed}\n{words.helps.format(advice=advice)}" if helps else listed
 
 
 def _names_of(results: Iterable[TaskResult]) -> set[str]:
@@ -132,7 +135,7 @@ def _answer(result: TaskResult, words: Phrases) -> str:
     files = _files(result, words)
     if boxes := detections(result):
         files.append(_labels([{"label": box["label"], "score": box.get("score")} for box in boxes]))
-    further = [words.note.format(text=note) for note in result.all_notes]
+    further = [words.note.format(text=words.translated(note)) for note in result.all_notes]
     first, *below = [*text.splitlines(), *files] or [words.empty]
     if "\n" in text or (not text and below):
         return "\n  ".join(["", first, *below, *further])
@@ -150,7 +153,7 @@ def _labels(output: Any) -> str:
 
 
 def _percent(score: Any) -> str:
-    return f"{100 * score:.0f} %" if isinstance(score, int | float) else ""
+    return f"{100 * score:.0f}\u00a0%" if isinstance(score, int | float) else ""
 
 
 def _text(result: TaskResult, words: Phrases) -> str:
@@ -188,7 +191,8 @@ def _how(result: TaskResult, words: Phrases) -> str:
     """The model of a task, its time, why it was chosen among several, and the failed attempts."""
     took = words.seconds.format(number=max(0.0, result.ended - result.started))
     why = (one := result.selection) and one.chosen_by != "only" and one.model == result.model and one.reason
-    reason = f", {why}" if why else ""
-    failed = [f"{one.model}: {words.failed}: {one.error}" for one in result.attempts if one.error]
+    reason = f", {words.translated(why)}" if why else ""
+    tried = [attempt for attempt in result.attempts if attempt.error]
+    failed = [f"{one.model}: {words.failed}: {words.translated(one.error or '')}" for one in tried]
     model = f": {result.model}" if result.model else ""
     return "; ".join([f"{result.task.task}{model} ({took}){reason}", *failed])

@@ -45,4 +45,4 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> str:
         found.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
     elif settings.token is None:
         found.append("with HF_TOKEN set, hosted models can be used")
-    return ", ".join(found) or "RegisteredSource adds your own models"
+    return "; ".join(found) or "RegisteredSource adds your own models"

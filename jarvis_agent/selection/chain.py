@@ -17,13 +17,14 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import BaseModel, Field, ValidationError
 
 from jarvis_agent.core.async_runnable import AsyncRunnable
-from jarvis_agent.core.errors import InputError
+from jarvis_agent.core.errors import InputError, describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import find_task
 from jarvis_agent.core.text import brief_text
-from jarvis_agent.core.types import Candidate, Frozen
+from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.llm.budget import (
     Truncator,
     context_window,
@@ -50,6 +51,14 @@ _DESCRIPTION_TOKENS = 100
 _ARGS_TOKENS = 150
 
 
+class SelectionInput(BaseModel):
+    """The input of the chain. A task or a candidate may be a dict of its fields."""
+
+    input: Any = None
+    task: Task
+    candidates: list[Candidate] = Field(min_length=1)
+
+
 class ModelChoice(Frozen):
     """The model that was chosen for a task, and why."""
 
@@ -65,7 +74,8 @@ def selection_chain(
 ) -> Runnable[dict[str, Any], ModelChoice]:
     """Return the chain that chooses a model. Its run is named "select".
 
-    Its input has the keys `input` (the request), `task` and `candidates`; others are ignored.
+    Its input has the keys `input` (the request, optional), `task` (a Task) and `candidates` (Candidates);
+    others are ignored. A dict of its fields may stand for a Task or a Candidate.
 
     Args:
         llm: a chat model, or a string for `init_chat_model`.
@@ -75,6 +85,7 @@ def selection_chain(
 
     Raises:
         ConfigError: the model or the prompt is invalid.
+        InputError: from `invoke`, if the task or the candidates are missing or invalid.
         OutputParserException: from `invoke`, if the reply names none of the candidates.
         LLMError: from `invoke`, if the model fails.
     """
@@ -99,12 +110,13 @@ class SelectionChain(AsyncRunnable[dict[str, Any], ModelChoice]):
         **kwargs: Any,
     ) -> AsyncGenerator[ModelChoice, None]:
         """The choice, in one piece."""
-        if missing := {"task", "candidates"} - set(input):
-            keys = '"input", "task" and "candidates"'
-            raise InputError(f'the selection chain takes a dict with {keys}; "{max(missing)}" is missing')
-        template = self.template if input.get("input") else _without_request(self.template)
-        values = fill(template, _variables(input), self.window)
-        yield await self._chain(input["candidates"], template).ainvoke(values, config)
+        try:
+            given = SelectionInput.model_validate(input)
+        except ValidationError as error:
+            raise InputError(f"the selection chain cannot use its input: {describe_error(error)}") from error
+        template = self.template if given.input else _without_request(self.template)
+        values = fill(template, _variables(given), self.window)
+        yield await self._chain(given.candidates, template).ainvoke(values, config)
 
     def join(self, chunks: list[ModelChoice]) -> ModelChoice:
         """The choice."""
@@ -140,12 +152,12 @@ def _without_request(template: BasePromptTemplate[Any]) -> BasePromptTemplate[An
     return ChatPromptTemplate(messages)
 
 
-def _variables(inputs: Mapping[str, Any]) -> dict[str, str | Truncator]:
-    task, candidates = inputs["task"], inputs["candidates"]
+def _variables(given: SelectionInput) -> dict[str, str | Truncator]:
+    task, candidates = given.task, given.candidates
     spec = find_task(task.task)
     asked = {**task.model_dump(), "args": truncate_json(task.args, _ARGS_TOKENS)}
     return {
-        "input": shorten_text(str(inputs.get("input") or "")),
+        "input": shorten_text(str(given.input or "")),
         "task": to_json_line(asked),
         "task_description": spec.description if spec else "",
         "candidate_models": shorten_rows(lambda limit: [describe_candidate(c, limit) for c in candidates]),

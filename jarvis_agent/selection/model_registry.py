@@ -8,12 +8,13 @@ registry.backends["transformers"]
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from jarvis_agent.backends.base import Backend
 from jarvis_agent.backends.pool import ModelPool
@@ -61,6 +62,11 @@ def _return_pool() -> ModelPool | None:
         return pool
 
 
+def loaded_models() -> Sequence[object]:
+    """The models that are in this process's memory, least recently used first."""
+    return _pool.keys if _pool is not None else []
+
+
 class ModelRegistry:
     """Sources, backends and selector; the settings give those that are not passed.
 
@@ -98,6 +104,12 @@ class ModelRegistry:
             # A pool without another lease has loaded nothing yet, so it need not be closed.
             _return_pool()
             raise
+
+    def with_settings(self, settings: Settings) -> Self:
+        """Return a copy that selects by other settings. It shares models with this one, which is closed."""
+        twin = copy.copy(self)
+        twin.settings, twin.selector = settings, self.selector.with_settings(settings)
+        return twin
 
     async def available_tasks(self) -> Mapping[str, TaskSpec]:
         """Return the task types that a local or hosted model can run, by name."""

@@ -12,10 +12,11 @@ fails or names a model that is not in the list.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 from langchain_core.exceptions import OutputParserException
@@ -83,13 +84,18 @@ class ModelSelector:
     ) -> None:
         self._sources = sources
         self._backends = backends
-        policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
-        self._settings = settings.model_copy(update={"policies": policies})
+        self._settings = _with_known_tasks(settings)
         if selector is None and llm is not None and settings.selection != "rank":
             selector = selection_chain(llm, settings=settings)
         self._chain = to_runnable(selector, "selector")
         self.pins = read_pins(pins or {})
         self._slots: WeakKeyDictionary[RunContext, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def with_settings(self, settings: Settings) -> Self:
+        """Return a copy with another policy, other filters and limits."""
+        twin = copy.copy(self)
+        twin._settings = _with_known_tasks(settings)
+        return twin
 
     async def select(self, task: Task, spec: TaskSpec, context: RunContext) -> Selection:
         """Return the candidates for a task, the chosen one first.
@@ -272,6 +278,12 @@ def _selection(
         rejected=listed.rejected,
         task=query.spec.name,
     )
+
+
+def _with_known_tasks(settings: Settings) -> Settings:
+    """The settings with the names of tasks in `policies` resolved. Raises ConfigError for an unknown one."""
+    policies = {known_task(name).name: policy for name, policy in settings.policies.items()}
+    return settings.model_copy(update={"policies": policies})
 
 
 def _reason_of_rank(top: Sequence[Candidate]) -> str:

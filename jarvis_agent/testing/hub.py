@@ -1,15 +1,12 @@
 """HubDouble: a Hugging Face Hub on this machine, with lists, cards, downloads, and hosted inference.
 
-    with HubDouble() as hub:
-        hub.add_model("org/detr", pipeline_tag="object-detection", downloads=7, directory=folder)
-        hub.answer("/models/org/detr", body=[{"label": "cat", "score": 0.9}])     # hosted inference
-        hub.answer("/api/models", status=503, times=1)                            # a failure, once
-        with hub.redirected():
-            snapshot_download("org/detr")
-    assert hub.requests[0].path == "/api/models/org/detr"
-
-`hub.url` is its endpoint, for `HfApi(endpoint=...)`, or HF_ENDPOINT of another process (together with
-HF_HUB_DISABLE_XET=1).
+with HubDouble() as hub:
+    hub.add_model("org/detr", pipeline_tag="object-detection", downloads=7, directory=folder)
+    hub.answer("/models/org/detr", body=[{"label": "cat", "score": 0.9}])     # hosted inference
+    hub.answer("/api/models", status=503, times=1)                            # a failure, once
+    with hub.redirected():
+        snapshot_download("org/detr")
+assert hub.requests[0].path == "/api/models/org/detr"
 """
 
 from __future__ import annotations
@@ -66,7 +63,11 @@ class _Rule:
 
 
 class HubDouble:
-    """See the module. `requests` are the received requests in order."""
+    """A Hugging Face Hub on this machine, with lists, cards, downloads, and hosted inference.
+
+    `url` is its endpoint, for `HfApi(endpoint=...)`, or HF_ENDPOINT of another process (together with
+    HF_HUB_DISABLE_XET=1). `requests` are the received requests in order.
+    """
 
     def __init__(self) -> None:
         self.requests: list[HubRequest] = []

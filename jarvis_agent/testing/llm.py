@@ -1,13 +1,9 @@
 """A chat model that replies from a script.
 
-    ScriptedLLM(["first reply", "second reply"])                      # in order
-    ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, for every call
-    ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
-    ScriptedLLM(lambda messages: "you said " + messages[-1].text)
-
-A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of pieces:
-texts, exceptions, and numbers, which are pauses in seconds. A list is several replies, one a call. Any of
-them may be a callable of the messages.
+ScriptedLLM(["first reply", "second reply"])                      # in order
+ScriptedLLM({"plan": "[]", "chat": "Hello!"})                     # by stage, for every call
+ScriptedLLM({"plan": [broken, repaired]})                         # by stage, in order
+ScriptedLLM(lambda messages: "you said " + messages[-1].text)
 """
 
 from __future__ import annotations
@@ -51,7 +47,11 @@ class ScriptedCall:
 
 
 class ScriptedLLM(BaseChatModel):
-    """See the module. Replies stream in pieces of `chunk` characters (0: whole), `delay` seconds apart.
+    """A chat model that replies from a script: a list, one reply a call, or a dict of them by stage.
+
+    A reply is a text, an exception to raise, an AIMessage (such as one with tool calls), or a tuple of
+    pieces: texts, exceptions, and numbers, which are pauses in seconds. Any of them may be a callable of the
+    messages. Replies stream in pieces of `chunk` characters (0: whole), `delay` seconds apart.
 
     `calls` records every call. Tokens are counted as words.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +40,18 @@ def test_with_an_llm_cache_an_identical_run_makes_no_llm_call(
     assert counted == {"plan": (0, 1), "select": (0, 1), "respond": (0, 1)}
 
 
-def history_of(name: str) -> Any:
-    if name == "file":
+@pytest.fixture(params=["file", "sqlite", "postgres"])
+def history(request: pytest.FixtureRequest) -> Any:
+    if request.param == "file":
         return histories.FileChatMessageHistory(str(Path("chat.json")))
-    address = os.environ.get("TEST_POSTGRES", "") if name == "postgres" else "sqlite:///chat.db"
-    if not address:
-        pytest.skip("TEST_POSTGRES holds the address of no database to test with")
-    if name == "postgres":
-        address = address.replace("postgresql://", "postgresql+psycopg://", 1)
-    history = histories.SQLChatMessageHistory("chat-1", connection=address)
-    history.clear()
-    return history
+    address = "sqlite:///chat.db"
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("postgres")
+        address = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    return histories.SQLChatMessageHistory("chat-1", connection=address)
 
 
-@pytest.mark.parametrize("name", ["file", "sqlite", "postgres"])
-def test_a_chat_history_object_is_read_and_updated(name: str) -> None:
-    history = history_of(name)
+def test_a_chat_history_object_is_read_and_updated(history: Any) -> None:
     agent, llm, _ = small_agent(DESCRIBE)
     with agent:
         agent.invoke({"input": "Describe a.jpg", "chat_history": history})

@@ -82,6 +82,16 @@ async def test_a_custom_stage_that_fails_is_replaced(stage: str, error: BaseExce
             check(stage, agent.invoke("Describe a.jpg"), type(error).__name__)
 
 
+@pytest.mark.parametrize("given", [{"tasks": []}, [{"task": "image-to-text", "id": 7}], "[]"])
+async def test_a_planner_that_returns_no_plan_is_told_what_to_return(given: Any) -> None:
+    agent, _, _ = small_agent(planner=lambda inputs: given)
+    async with agent:
+        run = await agent.ainvoke("Describe a.jpg")
+    assert f"the planner returned a {type(given).__name__}, not a Plan" in run.plan.notes[0]
+    assert "Plan.parse" in run.plan.notes[0]
+    assert [result.status for result in run.results] == ["ok"], "the offline planner plans"
+
+
 async def test_a_responder_that_never_waits_and_never_ends_is_cut_off(loop_time: LoopTime) -> None:
     async def endless(inputs: Any) -> AsyncIterator[str]:
         while True:

@@ -212,15 +212,19 @@ async def test_a_stored_answer_is_not_written_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_killed_process_loses_no_stored_result(tmp_path: Path) -> None:
-    script = Path(killed_runs.__file__)
-    process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(tmp_path))
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_a_killed_process_loses_no_stored_result(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres") if database == "postgres" else None
+    arguments = [str(Path(killed_runs.__file__)), str(tmp_path), *([url] if url else [])]
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
     while len(killed_runs.executed(tmp_path)) < 4:
         assert process.returncode is None
         await asyncio.sleep(0.005)
     process.kill()
     assert await process.wait() == -signal.SIGKILL
-    async with killed_runs.database(tmp_path) as saver:
+    async with killed_runs.database(tmp_path, url) as saver:
         assert await check_resumed(tmp_path, saver)
 
 

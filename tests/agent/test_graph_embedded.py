@@ -166,7 +166,23 @@ async def test_the_graph_with_approval_asks_before_it_runs_a_plan(served: Served
     graph = served("jarvis-approve")
     graph.checkpointer = InMemorySaver()  # the server's
     state = await graph.ainvoke({"input": "Draw the edges of a.png"}, THREAD)
-    assert [row["task"] for row in state["__interrupt__"][0].value["plan"]] == ["canny-control"]
+    rows = state["__interrupt__"][0].value["plan"]
+    assert [row["task"] for row in rows] == ["canny-control"]
     assert not list((tmp_path / "out").rglob("*.png"))
     state = await graph.ainvoke(Command(resume=True), THREAD)
     assert [result["error"] for result in state["run"]["results"]] == [None]
+
+
+async def test_a_plan_edited_in_studio_is_run(served: Served) -> None:
+    """Studio resumes with the JSON that a person typed."""
+    graph = served("jarvis-approve")
+    graph.checkpointer = InMemorySaver()
+    state = await graph.ainvoke({"input": "Draw the edges of a.png"}, THREAD)
+    rows = state["__interrupt__"][0].value["plan"]
+    state = await graph.ainvoke(Command(resume=[{**rows[0], "task": "drawing"}]), THREAD)
+    assert "drawing" in state["__interrupt__"][0].value["problem"]
+    state = await graph.ainvoke(Command(resume=[{**rows[0], "task": "scribble-control"}]), THREAD)
+    run = state["run"]
+    assert [(result["task"]["task"], result["error"]) for result in run["results"]] == [
+        ("scribble-control", None)
+    ]

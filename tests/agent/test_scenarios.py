@@ -120,7 +120,7 @@ def check_inputs(scenario: Scenario, run: Run, backend: FakeBackend) -> None:
 
 
 def has_score(score: float, answer: str) -> bool:
-    return str(score) in answer or f"{100 * score:.0f} %" in answer
+    return str(score) in answer or f"{100 * score:.0f}\N{NO-BREAK SPACE}%" in answer
 
 
 def test_the_three_tasks_on_the_new_image_run_at_the_same_time() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import string
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +15,9 @@ from PIL import Image
 
 from jarvis_agent import JarvisAgent, Settings
 from jarvis_agent.core.messages import CHINESE, ENGLISH, Phrases, phrases
+from jarvis_agent.core.tasks.registry import TASKS
+
+TESTS = Path(__file__).parents[1]
 
 
 def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> None:
@@ -21,9 +28,54 @@ def test_reports_are_in_chinese_for_chinese_requests_and_else_in_english() -> No
 
 def test_both_languages_have_the_same_placeholders() -> None:
     english, chinese = asdict(ENGLISH), asdict(CHINESE)
-    for name in english.keys() - {"examples", "kinds"}:
+    for name in english.keys() - {"examples", "kinds", "sentences"}:
         fields = [{field for _, field, *_ in string.Formatter().parse(w[name])} for w in (english, chinese)]
         assert fields[0] - {None} == fields[1] - {None}, name
+
+
+def test_notes_and_reasons_are_translated_and_the_words_of_users_and_libraries_are_not() -> None:
+    for text, expected in (
+        ("no task uses “a text.jpg”", "没有任务用到“a text.jpg”"),
+        (
+            "“Draw it”: text-to-image needs the prompt, and none is named; ask for example “why?”",
+            "“Draw it”: text-to-image 需要提示词，但请求里没有; 可以这样问：“why?”",
+        ),
+        (
+            "all 2 candidates failed: a/b: it is not on this machine, and offline mode is on; "
+            "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'",
+            "2 个候选模型都失败了：a/b: 它不在这台机器上，而现在是离线模式; "
+            "c/d: OSError: [Errno 2] No such file or directory: 'x {0}'",
+        ),
+        ("RuntimeError: the model failed: no memory", "RuntimeError: the model failed: no memory"),
+    ):
+        assert CHINESE.translated(text) == expected
+        assert ENGLISH.translated(text) == text
+
+
+def test_every_note_of_the_offline_plans_has_a_translation() -> None:
+    rows = json.loads((TESTS / "data" / "offline_plans.json").read_text(encoding="utf-8"))
+    notes = {note for row in rows for note in row.get("notes", []) if " " in note}
+    whole = [note for note in notes if "“" in note]  # others are the beginnings of notes
+    assert len(whole) > 10
+    for note in whole:
+        said = CHINESE.translated(note)
+        assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", re.sub("“.*?”", "", said)), said
+
+
+def test_the_translated_sentences_are_those_that_the_code_says() -> None:
+    known = {said for path in (TESTS.parent / "jarvis_agent").rglob("*.py") for said in _literals(path)}
+    descriptions = {arg.description for spec in TASKS.values() for arg in spec.inputs}
+    for sentence in CHINESE.sentences:
+        for piece in re.split(r"[^\w{]*{\w+}[^\w{]*", sentence):
+            words = piece.strip(" .:;()'`\"“”")
+            assert any(words in said for said in known | descriptions), sentence
+
+
+def _literals(path: Path) -> Iterator[str]:
+    """The texts in a module; adjacent ones are one text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 @pytest.mark.starter

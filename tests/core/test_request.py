@@ -45,13 +45,31 @@ def test_file_names_and_urls_in_a_text_are_found():
     # The files that exist tell where a name without spaces around it begins.
     for known in ("照片1.jpg", "1.jpg", "片1.jpg"):
         assert mentions("描述照片1.jpg里的图", {known}.__contains__) == [known]
+    # The title of a work is no file, unless there is one of that name.
+    assert mentions("朗读《Node.js 入门》和《a.txt》，再看 b.jpg", {"a.txt"}.__contains__) == [
+        "a.txt",
+        "b.jpg",
+    ]
     many = [f"{place}.jpg" for place in range(MOST_NAMES + 10)]
     assert mentions(" ".join(many)) == many[:MOST_NAMES]
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["a.jpg ", "a中", "中a.jpg", "`a.jpg ", "http://x ", "http://a.jp中", ")", "'", "a'", "a.ab", "C:/"],
+    [
+        "a.jpg ",
+        "a中",
+        "中a.jpg",
+        "`a.jpg ",
+        "http://x ",
+        "http://a.jp中",
+        ")",
+        "'",
+        "a'",
+        "a.ab",
+        "C:/",
+        "《a.b",
+    ],
 )
 def test_the_cost_of_a_long_text_grows_as_its_length(unit: str) -> None:
     def cost(length: int) -> float:

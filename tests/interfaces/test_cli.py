@@ -37,7 +37,7 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
     def install(*runs: Run | Exception, **options: Any) -> FakeAgent:
         agent = FakeAgent(*(runs or [a_run(tmp_path / "a.wav")]), **options)
 
-        def make(model: str | None, settings: Settings) -> FakeAgent:
+        def make(model: str | None, settings: Settings, *_: Any) -> FakeAgent:
             agent.made_with = (model, settings)  # type: ignore[attr-defined]
             return agent
 
@@ -110,10 +110,6 @@ def test_a_misspelt_command_is_not_sent_as_a_request(use: Use) -> None:
         result = jarvis(*args)
         assert result.exit_code == 2
         assert 'did you mean "jarvis doctor …"?' in result.stderr
-    for args in (["ui"], ["ui", "--port", "80"]):
-        result = jarvis(*args)
-        assert result.exit_code == 2
-        assert f'"jarvis {args[0]}" is not available yet' in result.stderr
     assert agent.requests == []
     assert jarvis("docter", "please").exit_code == 0
     use()
@@ -161,6 +157,17 @@ def test_a_server_that_cannot_start_exits_2(monkeypatch: pytest.MonkeyPatch) -> 
         result = jarvis("serve", "--port", str(port))
     assert result.exit_code == 2
     assert f"cannot listen at 127.0.0.1:{port}" in result.stderr
+
+
+def test_a_database_that_cannot_be_opened_is_not_blamed_on_the_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("JARVIS_CHECKPOINTS", str(tmp_path / "file" / "server.sqlite"))
+    result = jarvis("serve", "--port", "0")
+    assert result.exit_code == 2
+    assert "the server could not start; the lines above say why" in result.stderr
+    assert "cannot listen" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -244,6 +251,17 @@ def test_an_unexpected_error_is_one_line_unless_debugging(
         cli.main()
 
 
+def test_a_public_server_without_keys_is_a_usage_error(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    use()
+    refused = jarvis("serve", "--host", "0.0.0.0")
+    assert refused.exit_code == 2
+    assert "set JARVIS_API_KEYS, or let any client use this server with --insecure" in refused.stderr
+    monkeypatch.setenv("JARVIS_MAX_CONCURRENT_RUNS", "none")
+    invalid = jarvis("serve")
+    assert invalid.exit_code == 2
+    assert "JARVIS_MAX_CONCURRENT_RUNS: " in invalid.stderr
+
+
 @pytest.mark.slow
 def test_ctrl_c_ends_the_command_at_once(tmp_path: Path) -> None:
     """The only test with a process of its own: signals, exit status, and no thread that delays the end."""
@@ -255,7 +273,7 @@ def test_ctrl_c_ends_the_command_at_once(tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         assert any("running on" in line for line in process.stderr)
-        assert httpx.get(f"http://127.0.0.1:{port}/health").json()["status"] == "ok"
+        assert httpx.get(f"http://127.0.0.1:{port}/healthz").json()["status"] == "ok"
         process.send_signal(signal.SIGINT)
         process.stderr.read()
     assert process.returncode == 130

@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 from langchain_core.tools import tool
 from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -31,6 +32,7 @@ from jarvis_agent.core.errors import MissingExtraError
 from jarvis_agent.core.types import Resource
 from jarvis_agent.interfaces.mcp import run_http, run_stdio, transports
 from jarvis_agent.interfaces.mcp.session import Session
+from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.testing import ScriptedLLM
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +100,10 @@ async def over_stdio(folder: Path, *args: str, **env: str) -> AsyncIterator[Clie
 
 
 @asynccontextmanager
-async def listening(agent: JarvisAgent) -> AsyncIterator[str]:
+async def listening(agent: JarvisAgent, *keys: str, **limits: int) -> AsyncIterator[str]:
     """The URL of a server on loopback."""
-    app = transports.make_http_app(agent, ("127.0.0.1",))
+    settings = ServerSettings(api_keys=keys, allowed_hosts=("127.0.0.1",), **limits)
+    app = transports.make_http_app(agent, settings)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
@@ -110,8 +113,13 @@ async def listening(agent: JarvisAgent) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[ClientSession]:
-    async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as client:
+async def connected(url: str, key: str = "") -> AsyncIterator[ClientSession]:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as (read, write, _),
+        ClientSession(read, write) as client,
+    ):
         await client.initialize()
         yield client
 
@@ -201,7 +209,7 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
         assert texts(asked).startswith(ANSWER)
 
         assert (await other.list_resources()).resources == []
-        for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd"):
+        for uri in (str(made.uri), secret.as_uri(), "file:///etc/passwd", "jarvis:x"):
             with pytest.raises(McpError, match="no file of this session"):
                 await other.read_resource(AnyUrl(uri))
         foreign = [str(path) for path in (tmp_path / "out" / "mcp").rglob("*canny*.png")]
@@ -220,7 +228,7 @@ async def test_over_http_a_client_reads_what_its_session_made_and_nothing_else(t
 
 async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path) -> None:
     async with agent_of(tmp_path, {}) as agent:
-        session = Session(agent, [], tmp_path / "out")
+        session = Session(agent, tmp_path / "out")
         (tmp_path / "out" / "run").mkdir(parents=True)
         kinds = [
             ("audio", "audio/wav"),
@@ -236,12 +244,11 @@ async def test_sound_is_a_content_block_and_other_files_are_links(tmp_path: Path
         outside = Resource(kind="image", path=CAT, mime="image/jpeg")
         link = tmp_path / "out" / "run" / "link.jpg"
         link.symlink_to(CAT)
-        blocks = await session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
+        blocks = session.blocks([*resources, outside, outside.model_copy(update={"path": link})])
     assert [block.type for block in blocks] == ["audio", "resource_link", "resource_link", "image"]
     assert isinstance(blocks[1], types.ResourceLink)
     assert (str(blocks[1].uri), blocks[1].size) == ("jarvis:///outputs/run/text.csv", 7)
-    assert str(CAT) not in [str(file.path) for file in session.files.values()]
-    assert len(session.files) == 4
+    assert [link.name for link in session.links] == ["audio.wav", "text.csv", "video.mp4", "image.png"]
 
 
 async def test_errors_are_results_with_the_reason(tmp_path: Path) -> None:
@@ -277,6 +284,65 @@ async def test_cancelling_a_request_over_http_ends_its_run(tmp_path: Path) -> No
         assert await asyncio.to_thread(stopped.wait, 30)
 
 
+async def test_leaving_a_session_over_http_ends_its_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    never, entered, stopped = endless_expert()
+    agent = agent_of(tmp_path, {}, {"image-to-text": never}, max_file_bytes=1_000_000)
+    async with listening(agent) as url:
+        async with connected(url) as client:
+            call = asyncio.ensure_future(client.call_tool("image-to-text", {"image": DATA}))
+            assert await asyncio.to_thread(entered.wait, 30)
+        assert await asyncio.to_thread(stopped.wait, 30)
+        call.cancel()
+    assert "Traceback" not in caplog.text
+
+
+async def test_over_http_a_key_has_limits_of_runs(tmp_path: Path) -> None:
+    agent = agent_of(tmp_path, {"plan": "[]"}, max_file_bytes=1_000_000)
+    async with (
+        listening(agent, "one", "two", runs_per_minute=1) as url,
+        connected(url, "one") as client,
+        connected(url, "two") as other,
+    ):
+        answers = [await one.call_tool("jarvis", {"request": "Hello"}) for one in (client, client, other)]
+    assert [answer.isError for answer in answers] == [False, True, False]
+    assert "at most 1 runs a minute" in texts(answers[1])
+
+
+async def test_over_http_an_api_key_is_needed_and_owns_its_sessions(tmp_path: Path) -> None:
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with listening(agent_of(tmp_path, {"plan": "[]"}), "one", "two") as url:
+        async with connected(url, "one") as client:
+            assert "jarvis" in [tool.name for tool in (await client.list_tools()).tools]
+        opening = {
+            "jsonrpc": "2.0",
+            "id": 0,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": types.LATEST_PROTOCOL_VERSION,
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        }
+        async with httpx.AsyncClient(headers=accept) as http:
+
+            async def post(body: Any, key: str, session: str = "") -> httpx.Response:
+                headers = {"Authorization": f"Bearer {key}"} | (
+                    {"Mcp-Session-Id": session} if session else {}
+                )
+                return await http.post(url, json=body, headers=headers)
+
+            session = (await post(opening, "one")).headers["mcp-session-id"]
+            answers = [
+                await post(ask, "two", session),
+                await post(ask, "wrong", session),
+                await post(ask, "one", session),
+            ]
+    assert [answer.status_code for answer in answers] == [404, 401, 200]
+
+
 async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) -> None:
     async with listening(agent_of(tmp_path, {"plan": "[]"})) as url, httpx.AsyncClient() as client:
         headers = {"Accept": "application/json, text/event-stream"}
@@ -286,6 +352,30 @@ async def test_other_hosts_pages_and_large_bodies_are_refused(tmp_path: Path) ->
         ]
         large = await client.post(url, content=b" " * 300_000, headers=headers)
         assert [*statuses, large.status_code] == [400, 403, 413]
+
+
+@pytest.mark.slow
+async def test_langchain_mcp_adapters_load_and_call_the_tools_over_stdio(tmp_path: Path) -> None:
+    shutil.copy(CAT, tmp_path / "cat.jpg")
+    server: Any = {
+        "transport": "stdio",
+        "command": sys.executable,
+        "args": ["-m", "jarvis_agent", "mcp", "--model", "none"],
+        "cwd": tmp_path,
+        "env": {
+            "PYTHONPATH": str(ROOT),
+            "JARVIS_OFFLINE": "1",
+            "HOME": str(tmp_path),
+            "OMP_NUM_THREADS": "1",
+        },
+    }
+    client = MultiServerMCPClient({"jarvis": server})
+    async with client.session("jarvis") as session:
+        tools = {tool.name: tool for tool in await load_mcp_tools(session)}
+        text, image = await tools["jarvis"].ainvoke({"request": "Draw the outlines of cat.jpg"})
+        assert text["type"] == "text"
+        assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
+        assert "may not read" in str(await tools["canny-control"].ainvoke({"image": "/etc/passwd"}))
 
 
 async def test_langchain_mcp_adapters_load_and_call_the_tools(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ import hashlib
 import json
 import re
 import threading
-import time
 import wave
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,19 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import uvicorn
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 from PIL import Image
 from pydantic import SecretStr
-from served import ANSWER, CAT, agent_of, endless_expert, plan_for
+from served import ANSWER, CAT, agent_of, endless_expert, listening, plan_for
+from sse_starlette import EventSourceResponse
 from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Settings
-from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.core.errors import DeadlineError
+from jarvis_agent.interfaces.server import create_app, openai_api
 from jarvis_agent.testing import FakeBackend, ScriptedLLM
+from jarvis_agent.testing.http_server import Reply, ReplyServer
 
 QUESTION = "What animal is this?"
 
@@ -84,22 +85,6 @@ class Live:
         return httpx.post(f"{self.url}/v1/chat/completions", content=content, headers=headers)
 
 
-@contextmanager
-def listening(agent: JarvisAgent, script: dict[str, Any]) -> Iterator[Live]:
-    """A server on a free port of this machine."""
-    server = uvicorn.Server(uvicorn.Config(create_app(agent), port=0, log_level="error"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield Live(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", script, agent)
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 RESULTS = {
     "image-to-text": [{"generated_text": "a tabby cat"}],
     "canny-control": Image.new("L", (8, 8)),
@@ -110,8 +95,9 @@ RESULTS = {
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     script: dict[str, Any] = {"plan": "[]"}
-    with listening(agent_of(tmp_path_factory.mktemp("live"), script, RESULTS), script) as live:
-        yield live
+    agent = agent_of(tmp_path_factory.mktemp("live"), script, RESULTS)
+    with listening(create_app(agent)) as url:
+        yield Live(url, script, agent)
 
 
 @pytest.fixture
@@ -159,7 +145,7 @@ def test_earlier_messages_are_the_history_and_urls_in_them_are_files(live: Live)
     first = live.ask(about_cat()).choices[0].message.content
     (url,) = re.findall(r"\((http\S+)\)", first)
     run, name = url.split("/")[-2:]
-    made = live.agent.settings.output_dir / "served" / run / name
+    made = live.agent.settings.output_dir / "served" / "local" / run / name
     live.script["plan"] = plan_for(str(made))
     messages = [*about_cat(), {"role": "assistant", "content": first}]
     messages.insert(0, {"role": "system", "content": "Be brief."})
@@ -221,7 +207,12 @@ BAD: dict[str, tuple[Any, int, str]] = {
     "deep JSON": (b"[" * 5_000 + b"]" * 5_000, 400, ""),
     "not an object": ([], 400, "Input should be a valid dictionary"),
     "unknown role": (user() | {"messages": [{"role": "x", "content": "x"}]}, 400, "messages.0.role"),
-    "unknown part": (user({"type": "file", "file": {"file_id": "x"}}), 400, "Input should be 'text'"),
+    "unknown part": (user({"type": "video"}), 400, "Input should be 'text'"),
+    "a stored file": (
+        user({"type": "file", "file": {"file_id": "x"}}),
+        400,
+        "file.file_data: Field required",
+    ),
     "empty part": (user({"type": "image_url"}), 400, "image_url is missing"),
     "a path": (user(image_part("/etc/passwd")), 400, "image_url.url"),
     "a file URL": (user(image_part("file:///etc/passwd")), 400, "image_url.url"),
@@ -251,6 +242,90 @@ def test_the_clients_raise_their_own_errors(live: Live) -> None:
     with pytest.raises(openai.APIStatusError) as large:
         live.ask(about_cat("x" * 300_000))
     assert large.value.status_code == 413
+    assert "more than" in large.value.body["message"]
+
+
+def test_a_body_of_unknown_length_is_cut_off_in_the_same_way(live: Live) -> None:
+    body = json.dumps({"model": "jarvis", "messages": about_cat("x" * 300_000)}).encode()
+    pieces = (body[at : at + 1000] for at in range(0, len(body), 1000))
+    answer = httpx.post(f"{live.url}/v1/chat/completions", content=pieces)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_run_that_takes_too_long_is_a_timeout(
+    live: Live, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    async def late(self: JarvisAgent, *_: Any) -> AsyncIterator[Any]:
+        raise DeadlineError("the run did not end within 3 s (JARVIS_RUN_TIMEOUT)")
+        yield
+
+    monkeypatch.setattr(JarvisAgent, "events", late)
+    with pytest.raises(openai.InternalServerError, match="within 3 s") as caught:
+        live.ask(about_cat(), stream=stream)
+    assert caught.value.status_code == 504
+
+
+def test_a_public_image_is_fetched(tmp_path: Path) -> None:
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, RESULTS, allow_private_urls=True)  # loopback stands for the internet
+    image = Reply(200, CAT.read_bytes(), {"Content-Type": "image/jpeg"})
+    with closing(ReplyServer(lambda request: image)) as internet, listening(create_app(agent)) as place:
+        live = Live(place, script, agent)
+        url = f"http://127.0.0.1:{internet.server_port}/a.jpg"
+        script["plan"] = plan_for(url)
+        live.ask([{"role": "user", "content": [{"type": "text", "text": QUESTION}, image_part(url)]}])
+        assert live.backend.calls[0].inputs["image"].path.read_bytes() == CAT.read_bytes()
+
+
+def test_a_document_is_read(live: Live) -> None:
+    table = b"city,people\nBonn,330000\n"
+    data = f"data:text/csv;base64,{base64.b64encode(table).decode()}"
+    part = {"type": "file", "file": {"filename": "cities.csv", "file_data": data}}
+    live.script["plan"] = "[]"
+    live.ask([{"role": "user", "content": [{"type": "text", "text": "How many people?"}, part]}])
+    prompt = live.llm.calls[0].prompt
+    assert f"input-{hashlib.sha256(table).hexdigest()[:12]}" in prompt
+
+
+def test_a_stream_begins_before_the_first_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_api, "_STATUS_WAIT_S", 0.01)
+    monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
+    began, events = threading.Event(), JarvisAgent.events
+
+    async def late(self: JarvisAgent, *args: Any) -> AsyncIterator[Any]:
+        assert await asyncio.to_thread(began.wait, 30)
+        async for event in events(self, *args):
+            yield event
+
+    monkeypatch.setattr(JarvisAgent, "events", late)
+    body = {"model": "jarvis", "messages": about_cat(), "stream": True}
+    with httpx.stream("POST", f"{live.url}/v1/chat/completions", json=body, timeout=60) as answer:
+        lines = answer.iter_lines()
+        assert "assistant" in next(lines)
+        assert any(line.startswith(": ping") for line in lines)
+        began.set()
+        assert list(lines)[-2] == "data: [DONE]"
+
+
+def test_a_client_may_leave_before_the_first_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_api, "_STATUS_WAIT_S", 0.01)
+    stopped = threading.Event()
+
+    async def waiting(self: JarvisAgent, *_: Any) -> AsyncIterator[Any]:
+        try:
+            await asyncio.sleep(3600)
+            yield
+        finally:
+            stopped.set()
+
+    monkeypatch.setattr(JarvisAgent, "events", waiting)
+    script = {"plan": "[]"}
+    with listening(create_app(agent_of(tmp_path, script))) as url:
+        body = {"model": "jarvis", "messages": about_cat(), "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
+            assert "assistant" in next(answer.iter_lines())
+        assert stopped.wait(30)
 
 
 @pytest.mark.parametrize("place", ["/outputs/../../../../etc/passwd", "/outputs/../secret.png"])
@@ -258,7 +333,7 @@ def test_urls_of_files_lead_nowhere_else(live: Live, place: str) -> None:
     Image.new("RGB", (8, 8)).save(live.agent.settings.output_dir / "secret.png")
     answer = live.post(user(image_part(live.url + place)))
     assert answer.status_code == 400
-    assert "files of this machine are not read" in answer.text
+    assert "leads to the private address" in answer.text
     assert str(live.agent.settings.output_dir) not in answer.text
 
 
@@ -299,8 +374,8 @@ async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path, stream:
     never, entered, stopped = endless_expert()
     script = {"plan": plan_for(name_of(CAT))}
     agent = agent_of(tmp_path, script, {"image-to-text": never, "canny-control": never})
-    with listening(agent, script) as live:
-        async with openai.AsyncOpenAI(base_url=f"{live.url}/v1", api_key="any") as client:
+    with listening(create_app(agent)) as url:
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="any") as client:
 
             async def ask() -> None:
                 completions: Any = client.chat.completions

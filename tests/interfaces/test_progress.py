@@ -150,6 +150,10 @@ def test_each_event_is_one_line(tmp_path: Path) -> None:
     assert lines[-1] == "1 text-to-speech: ok in 0.5 s by org/model"
 
 
+def test_the_line_of_a_task_without_arguments_ends_with_its_state() -> None:
+    assert str(format_event(Event(kind="task", task=Task(task="record", id=0)))).endswith("0 record: planned")
+
+
 def test_lines_report_failures_skips_and_notes() -> None:
     failure = Event(kind="finished", task=CAPTION, result=failed(CAPTION, "no memory\nleft"))
     assert str(format_event(failure)).endswith("0 image-to-text: failed in 0.5 s: no memory left")

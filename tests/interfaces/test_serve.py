@@ -33,7 +33,7 @@ from starlette.testclient import TestClient
 
 from jarvis_agent import JarvisAgent, Run, Settings
 from jarvis_agent.agent.stages import PipelineStages
-from jarvis_agent.core.errors import BadInputError, MissingExtraError
+from jarvis_agent.core.errors import BadInputError, ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server import create_app, run_server
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 
@@ -220,6 +220,16 @@ def test_a_body_that_is_not_json_is_answered_with_422(served: Served, endpoint: 
         assert served.client.post("/agent/invoke", content=deep).status_code == 422
 
 
+@pytest.mark.parametrize("path", ["/agent/invoke", "/agent/batch", "/hugginggpt", "/runs"])
+def test_a_body_of_the_wrong_form_is_answered_with_422_and_not_repeated(served: Served, path: str) -> None:
+    """Python's JSON has numbers that JSON lacks, and halves of characters that UTF-8 lacks."""
+    for content in (b"NaN", b'{"other": "\\ud800"}', b'{"\\ud800": "a secret"}'):
+        answer = served.client.post(path, content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert {"type", "loc", "msg"} == set(answer.json()["detail"][0])
+        assert "a secret" not in answer.text
+
+
 def test_files_of_the_server_are_not_read(served: Served, tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     Image.new("RGB", (8, 8)).save(secret)
@@ -227,7 +237,7 @@ def test_files_of_the_server_are_not_read(served: Served, tmp_path: Path) -> Non
     for plan, words in (
         (plan_for(str(secret)), f"Read {secret} to me"),
         (plan_for(str(secret)), f"Show me '{secret}'"),
-        (plan_for("cat.jpg", str(served.outputs / "uploads")), "What did another user upload?"),
+        (plan_for("cat.jpg", str(served.uploads)), "What did another user upload?"),
     ):
         served.script["plan"] = plan
         run = Run.model_validate(served.remote().invoke(words))
@@ -273,23 +283,36 @@ def test_errors_of_the_server_show_no_details(
     assert str(tmp_path) not in shown
 
 
-async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path) -> None:
+PHOTO = {"input": "What animal is this?", "files": ["cat.jpg"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("/agent/stream", {"input": PHOTO}),
+        ("/agent/invoke", {"input": PHOTO}),
+        ("/agent/batch", {"inputs": [PHOTO]}),
+        ("/tools/image-to-text/invoke", {"input": {"image": "cat.jpg"}}),
+    ],
+)
+async def test_a_client_that_disconnects_cancels_its_run(
+    tmp_path: Path, path: str, given: dict[str, Any]
+) -> None:
     never, entered, stopped = endless_expert()
-    cat = tmp_path / "uploads" / "cat.jpg"
-    cat.parent.mkdir()
+    cat = tmp_path / "uploads" / "local" / "cat.jpg"
+    cat.parent.mkdir(parents=True)
     cat.write_bytes(CAT.read_bytes())
     agent = agent_of(
         tmp_path, {"plan": plan_for("cat.jpg")}, {"image-to-text": never, "canny-control": never}
     )
-    body = json.dumps({"input": {"input": "What animal is this?", "files": ["cat.jpg"]}}).encode()
-    requests = [{"type": "http.request", "body": body, "more_body": False}]
+    requests = [{"type": "http.request", "body": json.dumps(given).encode(), "more_body": False}]
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": "POST",
-        "path": "/agent/stream",
-        "raw_path": b"/agent/stream",
+        "path": path,
+        "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
         "headers": [(b"host", b"testserver"), (b"content-type", b"application/json")],
@@ -313,7 +336,7 @@ async def test_a_client_that_disconnects_cancels_its_run(tmp_path: Path) -> None
 
 
 def test_the_application_describes_itself_and_leads_to_the_playground(served: Served) -> None:
-    assert served.get("/health").json()["status"] == "ok"
+    assert served.get("/healthz").json()["status"] == "ok"
     assert served.get("/openapi.json").status_code == 200
     assert "files" in served.get("/agent/input_schema").text
     assert "results" in served.get("/agent/output_schema").json()["properties"]
@@ -339,16 +362,18 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, monkeypatch: 
 def test_on_loopback_other_hosts_and_their_pages_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And on other addresses a warning says that there is no API key."""
+    """On other addresses the server needs an API key, or logs that it has none."""
     apps: list[Any] = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: apps.append(server.config.app))
     with agent_of(tmp_path, {"plan": "[]"}) as agent:
+        with pytest.raises(ConfigError, match=r"JARVIS_API_KEYS, or .* --insecure"):
+            run_server(agent, host="0.0.0.0")
         for host in ("127.0.0.1", "127.0.0.2", "0.0.0.0", "::1"):
-            run_server(agent, host=host)
+            run_server(agent, host=host, insecure=host == "0.0.0.0")
             assert ("there is no API key" in capfd.readouterr().err) == (host == "0.0.0.0")
         hosts = ("localhost:8000", "127.0.0.1:8000", "[::1]:8000", "evil.example")
         statuses = [
-            TestClient(app, base_url=f"http://{host}").get("/health").status_code
+            TestClient(app, base_url=f"http://{host}").get("/healthz").status_code
             for app in apps
             for host in hosts
         ]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import errno
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from served import CAT, Served, agent_of, serving
+from starlette.requests import Request
 
-from jarvis_agent.interfaces.server.files import delete_expired
+from jarvis_agent import Run
+from jarvis_agent.interfaces.server.errors import database_error_response
+from jarvis_agent.interfaces.server.files import delete_expired, repeating, stored_bytes
 
 NOW = 1_000_000.0
 
@@ -22,8 +30,10 @@ def test_uploads_get_unique_names_below_the_upload_directory(served: Served) -> 
     assert files == ("my-cat.jpg", "my-cat.jpg")
     assert len(set(tokens)) == 2
     assert all(len(token) == 32 for token in tokens)
-    stored = sorted(path for path in served.outputs.parent.rglob("*") if path.is_file())
-    assert stored == sorted(served.outputs / "uploads" / answer["name"] for answer in answers)
+    stored = sorted(
+        path for path in served.outputs.parent.rglob("*") if path.is_file() and "sqlite" not in path.name
+    )
+    assert stored == sorted(served.uploads / answer["name"] for answer in answers)
 
 
 def test_an_upload_is_known_by_its_content(served: Served) -> None:
@@ -43,7 +53,7 @@ def test_an_upload_is_known_by_its_content(served: Served) -> None:
         (b"", 422, "a.jpg is empty"),
         (b"\0\1\2\3", 422, "a.jpg is not a supported file type"),
         (b"x" * 100_001, 422, "100,001 bytes, more than 100,000"),
-        (b"x" * 300_000, 413, "Too Large"),
+        (b"x" * 300_000, 413, "more than 198,869"),
     ],
     ids=["empty", "unknown", "too large", "much too large"],
 )
@@ -53,7 +63,7 @@ def test_an_upload_that_cannot_be_used_is_refused(
     answer = served.upload(content, "a.jpg")
     assert answer.status_code == status
     assert complaint in answer.text
-    assert not (served.outputs / "uploads").exists()
+    assert not served.uploads.exists()
 
 
 def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> None:
@@ -61,23 +71,111 @@ def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> 
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("failing", ["mkdir", "write"])
-def test_a_full_disk_is_reported_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+FULL = OSError(errno.ENOSPC, "No space left on device")
 
-    if failing == "mkdir":
-        (tmp_path / "uploads").touch()
-    else:
-        monkeypatch.setattr("jarvis_agent.interfaces.server.files.shutil.copyfileobj", full)
+
+def full(*_: Any, **__: Any) -> None:
+    raise FULL
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "starlette.datastructures.UploadFile.write",
+        "jarvis_agent.interfaces.server.files.Path.mkdir",
+        "jarvis_agent.interfaces.server.files.shutil.copyfileobj",
+    ],
+)
+def test_an_upload_to_a_full_disk_is_reported_and_leaves_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(write, full)
+        answer = served.upload()
+    assert answer.status_code == 507
+    assert answer.json()["detail"] == "the disk of the server is full; try again later"
+    assert [path for path in served.outputs.rglob("*") if path.name == "cat.jpg"] == []
+    assert served.upload().status_code == 201
+
+
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "uploads").touch()
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script), script) as served:
         answer = served.upload()
     assert answer.status_code == 507
     assert "could not be stored" in answer.json()["detail"]
-    assert [path for path in tmp_path.rglob("*") if path.name == "cat.jpg"] == []
+    assert str(tmp_path) not in answer.text
+
+
+def test_a_run_on_a_full_disk_fails_and_the_server_stays_up(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"input": {"input": "What animal is this?", "files": [served.uploaded_cat()]}}
+    with monkeypatch.context() as patch:
+        patch.setattr("jarvis_agent.media.run_directory.Path.mkdir", full)
+        refused = served.client.post("/agent/invoke", json=body)
+        streamed = served.client.post("/agent/stream", json=body)
+    assert refused.status_code == 507
+    assert refused.json()["detail"] == "the disk of the server is full; try again later"
+    assert '"status_code": 507' in streamed.text
+    with monkeypatch.context() as patch:
+        patch.setattr("PIL.Image.Image.save", full)
+        run = Run.model_validate(served.client.post("/agent/invoke", json=body).json()["output"])
+    assert [result.status for result in run.results] == ["ok", "failed"]
+    assert "No space left on device" in (run.results[1].error or "")
+    run = Run.model_validate(served.client.post("/agent/invoke", json=body).json()["output"])
+    assert [result.status for result in run.results] == ["ok", "ok"]
+
+
+def _full_sqlite() -> Exception:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA max_page_count = 2")
+        database.execute("CREATE TABLE files (content)")
+        with pytest.raises(sqlite3.OperationalError) as caught:
+            database.execute("INSERT INTO files VALUES (zeroblob(100000))")
+        return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (_full_sqlite(), 507),
+        (psycopg.errors.DiskFull("could not extend file"), 507),
+        (sqlite3.OperationalError("unable to open database file"), 503),
+        (psycopg.OperationalError("connection refused"), 503),
+    ],
+    ids=["full SQLite", "full PostgreSQL", "lost SQLite", "lost PostgreSQL"],
+)
+async def test_a_full_database_is_told_from_one_that_does_not_answer(error: Exception, status: int) -> None:
+    answer = await database_error_response(Request({"type": "http"}), error)
+    assert answer.status_code == status
+
+
+HOSTILE = {
+    "../../etc/passwd": "passwd",
+    "..\\..\\boot.ini": "boot.ini",
+    "..": "file",
+    ".htaccess": "htaccess",
+    "-rf.jpg": "rf.jpg",
+    "a\0\tb.jpg": "a-b.jpg",
+    "<script>$(reboot);'.jpg": "script-reboot-.jpg",
+    "\u202egpj.exe": "gpj.exe",
+    "кот.jpg": "кот.jpg",
+    "x" * 500 + ".jpg": "x" * 56 + ".jpg",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:20])
+def test_a_hostile_file_name_becomes_a_plain_one(served: Served, name: str) -> None:
+    head = f'--end\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    form = {"Content-Type": "multipart/form-data; boundary=end"}
+    body = head.encode() + CAT.read_bytes() + b"\r\n--end--\r\n"
+    answer = served.client.post("/files", content=body, headers=form)
+    assert answer.status_code == 201
+    token, _, plain = answer.json()["name"].partition("/")
+    assert plain == HOSTILE[name]
+    assert (served.uploads / token / plain).read_bytes() == CAT.read_bytes()
 
 
 def test_only_files_of_runs_are_given_out(served: Served) -> None:
@@ -95,6 +193,7 @@ def test_only_files_of_runs_are_given_out(served: Served) -> None:
         "/outputs/run/%2e%2e",
         "/outputs/run/..%2f..%2fsecret.txt",
         "/outputs/run/%00",
+        f"/outputs/run/{'a' * 300}",
         f"/outputs/uploads/{token}",
         f"/outputs/uploads%2f{token}/cat.jpg",
     ):
@@ -146,9 +245,39 @@ def test_folders_expire_by_their_last_change(tmp_path: Path) -> None:
     delete_expired(tmp_path / "none", seconds=1)
 
 
+async def test_deletion_goes_on_after_an_error() -> None:
+    outcomes = iter([PermissionError("denied"), FileNotFoundError("gone"), None])
+    done, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def delete() -> None:
+        if error := next(outcomes, None):
+            raise error
+        loop.call_soon_threadsafe(done.set)
+
+    async with repeating(delete, 0), asyncio.timeout(30):
+        await done.wait()
+    assert next(outcomes, "used up") == "used up"
+
+
+def test_an_upload_that_expires_while_uploads_are_counted_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kept", "expired"):
+        stored(tmp_path / name, 0)
+    real = Path.lstat
+
+    def lstat(path: Path) -> os.stat_result:
+        if path.parent.name == "expired":
+            raise FileNotFoundError(path)
+        return real(path)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert stored_bytes(tmp_path) == 1
+
+
 def test_a_server_deletes_expired_uploads_and_runs_and_nothing_else(tmp_path: Path) -> None:
-    mine, run = stored(tmp_path / "mine", 0), stored(tmp_path / "served" / "theirs", 0)
-    upload = stored(tmp_path / "uploads" / ("0" * 32), 0)
+    mine, run = stored(tmp_path / "mine", 0), stored(tmp_path / "served" / "revoked" / "theirs", 0)
+    upload = stored(tmp_path / "uploads" / "local" / ("0" * 32), 0)
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script, retention=1e-9), script):
         deadline = time.monotonic() + 20
@@ -165,6 +294,6 @@ def test_files_in_a_request_are_stored_with_its_run(tmp_path: Path) -> None:
     script = {"plan": "[]"}
     with serving(agent_of(tmp_path, script), script) as served:
         assert served.client.post("/agent/invoke", json=body).status_code == 200
-        (sent,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+        (sent,) = [path for path in tmp_path.rglob("*") if path.is_file() and "sqlite" not in path.name]
         assert sent.read_bytes() == CAT.read_bytes()
         assert sent.is_relative_to(served.runs)

@@ -118,12 +118,22 @@ class TestReport:
         text = await answer(template_responder(model_missing=True), "请读出 page.png 中的文字")
         assert text.startswith("结果如下：\n- image-to-text (page.png):\n  First line.")
         assert (
-            "- text-to-image：失败（no model is left for text-to-image）\n  因此也跳过了：image-to-text"
-            in text
+            "- text-to-image：失败（没有剩下的模型能做 text-to-image）\n  因此也跳过了：image-to-text" in text
         )
         kind = RESULTS[2].model_copy(update={"failure": "NoCandidateError"})
         text = await answer(template_responder(), "画一个动物园", Plan(tasks=[DRAW]), [kind])
-        assert "text-to-image：失败，没有可用的模型（no model is left for text-to-image）" in text
+        assert "text-to-image：失败，没有可用的模型（没有剩下的模型能做 text-to-image）" in text
+        helped = kind.model_copy(
+            update={"error": "no model is left for x. What helps: a model to start with is a/b"}
+        )
+        left_out = "“Frame it” is not understood"
+        plan = Plan(tasks=[DRAW], notes=["no task uses “b.jpg”", left_out], removed=[left_out])
+        text = await answer(template_responder(), "画一个动物园", plan, [helped])
+        assert "可以这样解决：可以先试 a/b" in text
+        assert "- 没有理解“Frame it”" in text
+        assert text.endswith("关于计划：\n- 没有任务用到“b.jpg”")
+        text = await answer(template_responder(), "画一个动物园", Plan(notes=[left_out]), [])
+        assert "- 没有理解“Frame it”" in text
         japanese = await answer(template_responder(), "画像の文字を読んで")
         assert japanese.startswith("Here is what came out")
 
@@ -139,15 +149,17 @@ class TestReport:
     async def test_the_line_of_each_kind_of_result(self) -> None:
         classes = "image-classification"
         cases = {
-            "cat 61 %, dog 20 %": result(classes, labels(cat=0.613, dog=0.2)),
-            "a 9 %, b 8 %, c 7 %, d 6 %, e 5 %, …": result(
+            "cat 61\u00a0%, dog 20\u00a0%": result(classes, labels(cat=0.613, dog=0.2)),
+            "a 9\u00a0%, b 8\u00a0%, c 7\u00a0%, d 6\u00a0%, e 5\u00a0%, …": result(
                 classes, labels(a=0.09, b=0.08, c=0.07, d=0.06, e=0.05, f=0.04)
             ),
             "cat": result(classes, labels(cat=None)),
             "two": result("visual-question-answering", [{"answer": "two", "score": 0.9}], "two"),
             "(no text)": result("image-to-text", {"generated_text": ""}, ""),
             "2 rows: from 1.5 to 2.5": result("tabular-regression", [1.5, 2.5], "2 rows: from 1.5 to 2.5"),
-            "cat 100 %\n  Note: it was blurred": result(classes, labels(cat=1.0), notes=["it was blurred"]),
+            "cat 100\u00a0%\n  Note: it was blurred": result(
+                classes, labels(cat=1.0), notes=["it was blurred"]
+            ),
         }
         for line, given in cases.items():
             first = (await report_of(given)).split("\n\n")[0]

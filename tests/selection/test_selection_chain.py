@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 
 from jarvis_agent import Settings, selection_chain
+from jarvis_agent.core.errors import InputError
 from jarvis_agent.core.types import Candidate, Task
 from jarvis_agent.selection.chain import ModelChoice, ModelChoiceParser, resolve_choice
 from jarvis_agent.testing import ScriptedLLM
@@ -83,6 +84,30 @@ def test_the_chain_asks_with_request_task_and_candidates() -> None:
     assert call.stage == "select"
     for text in (INPUTS["input"], '"image": "z.jpg"', "About other/yolos-tiny.", "count the objects"):
         assert text in call.prompt, text
+
+
+def test_plain_dicts_stand_for_a_task_and_candidates() -> None:
+    chain, llm = chain_of(CHOSEN)
+    candidates = [{"id": model.id, "task": model.task, "description": model.description} for model in MODELS]
+    task = {"task": "object-detection", "id": 0, "args": {"image": "z.jpg"}}
+    assert chain.invoke({"task": task, "candidates": candidates}).id == "gpt2"
+    assert "About other/yolos-tiny." in llm.calls[0].prompt
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"task": {"task": "object-detection"}}, "task.id: Field required"),
+        ({"candidates": [{"id": "gpt2"}]}, "candidates.0.task: Field required"),
+        ({"candidates": []}, "candidates: List should have at least 1 item"),
+        ({"candidates": None}, "candidates: Input should be a valid list"),
+    ],
+)
+def test_input_that_cannot_be_used_is_named(wrong: dict[str, Any], problem: str) -> None:
+    chain, llm = chain_of()
+    with pytest.raises(InputError, match=problem):
+        chain.invoke({**INPUTS, **wrong})
+    assert llm.calls == []
 
 
 def test_a_batch_makes_a_call_for_each_task_and_retry_repeats_a_bad_reply() -> None:

@@ -3,7 +3,7 @@
     jarvis "Transcribe speech.wav"                        the same as: jarvis ask "…"
     jarvis "Describe it" --file a.jpg --json
     jarvis - < request.txt
-    jarvis chat | tasks | models TASK | doctor | serve | mcp | eval
+    jarvis chat | tasks | models TASK | doctor | serve | ui | mcp | eval
 
 Exit codes: 0 answered, 1 nothing could be done, 2 usage error, 130 interrupted.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jarvis_agent.core.settings import Settings
     from jarvis_agent.selection.model_registry import ModelRegistry
 
+A = TypeVar("A")
 T = TypeVar("T", bound="BaseModel")
 
 _EPILOG = """\b
@@ -66,8 +67,17 @@ Policy = Annotated[
 Out = Annotated[
     str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
+Mcp = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp", metavar="COMMAND", help="MCP server to start; its tools are tasks too; may be repeated."
+    ),
+]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Let other machines use the server without API keys.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
@@ -95,6 +105,7 @@ def shared(
 
 @app.command()
 def ask(
+    context: typer.Context,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="REQUEST", help='The request in plain words; "-" reads standard input.'),
@@ -106,6 +117,7 @@ def ask(
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
+    mcp: Mcp = None,
     as_json: AsJson = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Print the plan and run nothing.")] = False,
     resume: Annotated[
@@ -124,7 +136,7 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent: Any = _agent(model, _settings(policy, out))
+    agent: Any = _agent(model, _settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if resume or approve:
@@ -136,9 +148,11 @@ def ask(
 
 
 @app.command()
-def chat(model: Model = None, policy: Policy = None, out: Out = None) -> None:
+def chat(
+    context: typer.Context, model: Model = None, policy: Policy = None, out: Out = None, mcp: Mcp = None
+) -> None:
     """Chat with the agent, which remembers earlier requests."""
-    agent = _agent(model, _settings(policy, out))
+    agent = _agent(model, _settings(policy, out), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     _exit_unless(terminal.chat(agent))
@@ -190,14 +204,47 @@ def doctor(as_json: AsJson = False) -> None:
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8000,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes, which share the runs.")] = 1,
+    insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
 ) -> None:
     """Serve the agent over HTTP."""
-    from jarvis_agent.interfaces.server import run_server
+    from jarvis_agent.interfaces.server import run_server, run_workers
 
-    _listen(run_server, _agent(model, _settings(policy, out)), host, port)
+    make_agent = partial(_agent, model, _settings(policy, out))
+    if workers > 1:
+        _listen(partial(run_workers, workers=workers, insecure=insecure), make_agent, host, port)
+    else:
+        _listen(partial(run_server, insecure=insecure), make_agent(), host, port)
+
+
+@app.command()
+def ui(
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines use the page without API keys.")
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    model: Model = None,
+    policy: Policy = None,
+    out: Out = None,
+) -> None:
+    """Serve a web page to chat with the agent."""
+    from jarvis_agent.interfaces.ui import run_ui
+
+    agent = _agent(model, settings := _settings(policy, out))
+    from jarvis_agent.llm.chat_model import NO_MODEL
+
+    # Without its language model, the agent still plans plain requests.
+    agents = [agent, _agent(NO_MODEL, settings)] if agent.model_name else [agent]
+
+    def run(_: JarvisAgent, host: str, port: int) -> None:
+        run_ui(*agents, host=host, port=port, insecure=insecure, open_browser=open_browser)
+
+    _listen(run, agent, host, port)
 
 
 @app.command()
@@ -205,6 +252,7 @@ def mcp(
     http: Annotated[bool, typer.Option("--http", help="Serve over streamable HTTP, not stdio.")] = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
+    insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
     out: Out = None,
@@ -216,10 +264,10 @@ def mcp(
     if not http:
         run_stdio(agent)
         return
-    _listen(run_http, agent, host, port)
+    _listen(partial(run_http, insecure=insecure), agent, host, port)
 
 
-def _listen(run: Callable[[JarvisAgent, str, int], None], agent: JarvisAgent, host: str, port: int) -> None:
+def _listen(run: Callable[[A, str, int], None], agent: A, host: str, port: int) -> None:
     try:
         run(agent, host, port)
     except SystemExit:  # uvicorn exits after logging why it could not start.
@@ -290,7 +338,20 @@ def _settings(policy: str | None = None, out: str | None = None) -> Settings:
     return load_settings(policy=policy, output_dir=out)
 
 
-def _agent(model: str | None, settings: Settings) -> JarvisAgent:
+def _agent(
+    model: str | None,
+    settings: Settings,
+    context: typer.Context | None = None,
+    mcp: Sequence[str] | None = None,
+) -> JarvisAgent:
+    """The agent of a command, whose MCP servers run until the end of the command's context."""
     from jarvis_agent.agent.agent import JarvisAgent
 
-    return JarvisAgent(model=model, settings=settings)
+    if context is None or not mcp:
+        return JarvisAgent(model=model, settings=settings)
+    from jarvis_agent.interfaces.cli.mcp_servers import mcp_tools
+    from jarvis_agent.tools import hf_tools
+
+    tools = context.with_resource(mcp_tools(mcp))
+    experts = hf_tools(model, available_only=True, settings=settings)
+    return JarvisAgent(model=model, tools=[*experts, *tools], settings=settings)

@@ -11,9 +11,6 @@ from jarvis_agent.core.errors import ConfigError, InputError, JarvisError
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
-_LATER = ("ui",)
-"""Commands that are not available yet. Their names are not taken as requests."""
-
 
 def fail(message: str, code: int) -> NoReturn:
     """Print a message on stderr as one line, and exit."""
@@ -37,11 +34,9 @@ class DefaultCommandGroup(TyperGroup):
         return super().parse_args(ctx, [*shared, *args])
 
     def _reject_command_name(self, args: list[str]) -> None:
-        """Fail at a later command, a misspelt one, or one that stands after its options."""
+        """Fail at a misspelt command, or one that stands after its options."""
         from difflib import get_close_matches
 
-        if args[0] in _LATER:
-            fail(f'"jarvis {args[0]}" is not available yet; as a request: jarvis -- "…"', USAGE_ERROR)
         words = [arg for arg in args if not arg.startswith("-")]
         if args[0] != "--" and len(words) == 1:
             for close in get_close_matches(words[0], self.commands, n=1, cutoff=0.75):

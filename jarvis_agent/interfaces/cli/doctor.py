@@ -54,7 +54,8 @@ def examine(settings: Settings) -> Report:
     )
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     planner = MINILM if can_plan else f"{MINILM} is missing"
-    found = f"{len(installed)} of {len(STARTERS)}; missing: {', '.join(one.id for one in absent) or 'none'}"
+    found = f"{len(installed)} of {len(STARTERS)}"
+    found += f"; missing: {', '.join(one.id for one in absent)}" if absent else ""
     extras = _install(",".join(sorted({one.extra for one in absent if one.extra})))
     installs = dict.fromkeys(extras if one.extra else one.install for one in absent)
     checks = [

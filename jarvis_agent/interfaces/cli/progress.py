@@ -219,7 +219,8 @@ def _event_text(event: Event) -> str | None:
         return None
     name, result = _name(event.task), event.result
     if event.kind == "task":
-        return f"{name}: planned{_after(event.task, ' after ')}, {_arguments(event.task)}"
+        arguments = f", {_arguments(event.task)}" if event.task.args else ""
+        return f"{name}: planned{_after(event.task, ' after ')}{arguments}"
     if event.kind in ("loading", "started"):
         return f"{name}: {'running' if event.kind == 'started' else 'loading its model'}"
     if event.kind == "selected":

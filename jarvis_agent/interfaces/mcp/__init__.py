@@ -7,20 +7,25 @@ A client sees one tool for each task that can run here, and "jarvis", which take
 and audio are content blocks; other files are resource links, which the session that made them may read.
 
 Over stdio, requests may read the working directory, `Settings.allowed_dirs` and the output directory. Over
-HTTP they may read what their own session made, public URLs and data URIs, and no other file. There is no
-login: every client that reaches the port may use the agent. Needs the extra "mcp".
+HTTP they may read what their own session made, public URLs and data URIs, and no other file. HTTP clients
+need an API key, if there are any (`ServerSettings.api_keys`). Needs the extra "mcp".
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from jarvis_agent.core.errors import MissingExtraError
+from jarvis_agent.interfaces.server import listen
+from jarvis_agent.interfaces.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from jarvis_agent.agent.agent import JarvisAgent
+
+_SHUTDOWN_S = 5
 
 
 def run_stdio(agent: JarvisAgent) -> None:
@@ -37,21 +42,31 @@ def run_stdio(agent: JarvisAgent) -> None:
     asyncio.run(serve_stdio(agent))
 
 
-def run_http(agent: JarvisAgent, host: str = "127.0.0.1", port: int = 8000) -> None:
+def run_http(
+    agent: JarvisAgent,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    settings: ServerSettings | None = None,
+    *,
+    insecure: bool = False,
+) -> None:
     """Serve over streamable HTTP at `/mcp` until interrupted; then close `agent`.
 
-    On a loopback address, requests for or from other hosts are refused.
+    Keys, host names and the arguments are those of `jarvis_agent.interfaces.server.run_server`.
 
     Raises:
+        ConfigError: other machines reach the address, and there are no API keys.
         MissingExtraError: the extra "mcp" is not installed.
         SystemExit: the port cannot be listened on.
     """
     _check_extra()
-    from jarvis_agent.interfaces.mcp.transports import serve_http
+    from jarvis_agent.interfaces.mcp.transports import make_http_app
 
-    serve_http(agent, host, port)
+    app = partial(make_http_app, agent)
+    # A client's stream for notifications stays open until one of both ends it.
+    listen(app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
 
 
 def _check_extra() -> None:
-    if any(find_spec(package) is None for package in ("mcp", "uvicorn")):
+    if any(find_spec(package) is None for package in ("limits", "mcp", "uvicorn")):
         raise MissingExtraError("serving MCP clients", "mcp")

@@ -1,6 +1,6 @@
 """The MCP server: lists and calls the tools, and reads the files that they made.
 
-server = make_server(lambda: Session(agent, [Path.cwd()], output_dir))
+server = make_server(lambda: Session(agent, output_dir))
 await server.run(read_stream, write_stream, server.create_initialization_options())
 """
 
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from mcp import McpError, types
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
-from mcp.server.session import ServerSession
 from pydantic import AnyUrl, ValidationError
+from starlette.exceptions import HTTPException
 
 from jarvis_agent import __version__
 from jarvis_agent.core.errors import JarvisError
@@ -29,9 +28,9 @@ from jarvis_agent.core.types import Resource
 from jarvis_agent.execution.run import Event
 from jarvis_agent.interfaces.cli.ask import answered
 from jarvis_agent.interfaces.cli.progress import format_event
-from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
-from jarvis_agent.tools.langchain_task import LangChainTask
+from jarvis_agent.interfaces.mcp.session import URI, Session
+from jarvis_agent.interfaces.server.files import find_output
+from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
 logger = logging.getLogger(__name__)
 
@@ -39,51 +38,51 @@ Report = Callable[[float, float | None, str], Awaitable[None]]
 """Tells the client of progress: the steps done, all steps if known, and what happens."""
 
 _AGENT = "jarvis"
-_RESOURCE_NOT_FOUND = -32002  # MCP, "Resources", "Error Handling"
+_NOT_FOUND = -32002  # MCP, "Resources", "Error Handling"
 
 
-def make_server(new_session: Callable[[], Session]) -> Server[Any, Any]:
-    """Return a server that makes a Session for each client."""
-    server: Server[Any, Any] = Server("jarvis", version=__version__)
-    sessions: WeakKeyDictionary[ServerSession, Session] = WeakKeyDictionary()
+def make_server(
+    new_session: Callable[[], Session], hold: Callable[[Any], AbstractContextManager[None]] | None = None
+) -> Server[Session, Any]:
+    """Return a server that makes a Session for each client.
+
+    `hold` counts a call of an HTTP request while it goes on, or raises HTTPException.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Server[Session, Any]) -> AsyncIterator[Session]:
+        yield new_session()
+
+    server = Server("jarvis", version=__version__, lifespan=lifespan)
 
     def session() -> Session:
-        client = server.request_context.session
-        if client not in sessions:
-            sessions[client] = new_session()
-        return sessions[client]
+        return server.request_context.lifespan_context
 
     async def report(progress: float, total: float | None, message: str) -> None:
         context = server.request_context
         if context.meta is not None and (token := context.meta.progressToken) is not None:
             await context.session.send_progress_notification(
-                token,
-                progress,
-                total,
-                message=session().clean(message),
-                related_request_id=str(context.request_id),
+                token, progress, total, message=message, related_request_id=str(context.request_id)
             )
 
     async def list_tools() -> list[types.Tool]:
         return [_described(tool) for tool in (await _tools(session())).values()]
 
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-        return await _call(session(), name, arguments, report)
+        try:
+            with hold(server.request_context.request) if hold else nullcontext():
+                return await _call(session(), name, arguments, report)
+        except Exception as error:  # The SDK makes a result of its message.
+            raise ToolException(_explanation(name, error)) from error
 
     async def list_resources() -> list[types.Resource]:
-        files = session().files.items()
-        return [
-            types.Resource(uri=AnyUrl(uri), name=file.path.name, mimeType=file.mime)
-            for uri, file in files
-            if file.path is not None
-        ]
+        return list(session().links)
 
     async def read_resource(uri: AnyUrl) -> Iterable[ReadResourceContents]:
-        file = session().files.get(str(uri))
-        if file is None or file.path is None or not file.path.is_file():
-            raise McpError(
-                types.ErrorData(code=_RESOURCE_NOT_FOUND, message=f"no file of this session: {uri}")
-            )
+        named = URI.fullmatch(str(uri))
+        file = find_output(session().output_dir, *named[1].split("/")) if named else None
+        if file is None:
+            raise McpError(types.ErrorData(code=_NOT_FOUND, message=f"no file of this session: {uri}"))
         return [ReadResourceContents(await asyncio.to_thread(file.path.read_bytes), file.mime)]
 
     server.list_tools()(list_tools)  # type: ignore[no-untyped-call]
@@ -93,17 +92,19 @@ def make_server(new_session: Callable[[], Session]) -> Server[Any, Any]:
     return server
 
 
+def _explanation(name: str, error: Exception) -> str:
+    """Why a call failed. What is not the client's business is only logged."""
+    if isinstance(error, ToolException | JarvisError | ValidationError):
+        return str(error)
+    if isinstance(error, HTTPException):
+        return error.detail
+    logger.error("the tool %s failed", name, exc_info=error)
+    return f"{name} failed: internal error ({type(error).__name__}); the server's log has details"
+
+
 async def _tools(session: Session) -> dict[str, BaseTool]:
-    """The tools of a session by name: those of its agent, and the agent."""
-    agent = session.agent
-    found: dict[str, BaseTool] = {}
-    for name, runner in (await agent.stages.runners()).items():
-        if isinstance(runner, HFTaskRunner):
-            made = HFTaskTool.of(runner.spec, runner.registry, (), session.produced)
-            found[name] = made.model_copy(update={"settings": agent.settings})
-        elif isinstance(runner, LangChainTask):
-            found[name] = runner.tool
-    return {**found, _AGENT: agent.as_tool(name=_AGENT)}
+    """The tools of a session by name: the tasks of its agent, and the agent."""
+    return {**await session.agent.stages.callable_tools(), _AGENT: session.agent.as_tool(name=_AGENT)}
 
 
 def _described(tool: BaseTool) -> types.Tool:
@@ -113,27 +114,30 @@ def _described(tool: BaseTool) -> types.Tool:
 
 
 async def _call(
-    session: Session, name: str, arguments: Mapping[str, Any], report: Report
+    session: Session, name: str, arguments: dict[str, Any], report: Report
 ) -> types.CallToolResult:
-    """Call a tool; a failure is a result too. Cancelling this cancels the run."""
+    """Call a tool. Cancelling this cancels the run."""
     tool = (await _tools(session)).get(name)
     if tool is None:
-        return _failure(f"there is no tool {name!r} here; the list of tools has the names")
-    try:
-        opened = await session.open_all(arguments)
-        if name == _AGENT:
-            return await _ask(session, opened, report)
-        return await _call_tool(session, tool, opened, report)
-    except JarvisError as error:
-        return _failure(session.clean(str(error)))
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        return _failure(f"invalid arguments of {name}: {'; '.join(wrong)}")
-    except Exception as error:  # Its message may hold a secret.
-        logger.exception("the tool %s failed", name)
-        return _failure(
-            f"{name} failed: internal error ({type(error).__name__}); the server's log has details"
-        )
+        raise ToolException(f"there is no tool {name!r} here; the list of tools has the names")
+    arguments = session.to_paths(arguments)
+    if name == _AGENT:
+        return await _ask(session, arguments, report)
+    call = {"type": "tool_call", "name": name, "args": arguments, "id": "mcp"}
+    is_task = isinstance(tool, HFTaskTool)
+    await report(0, None, f"{name}: {'choosing a model' if is_task else 'running'}")
+    # Other tools may run their callbacks in other event loops.
+    message: ToolMessage = await tool.ainvoke(call, {"callbacks": [_Attempts(report)] if is_task else []})
+    if message.status == "error":
+        raise ToolException(message.text)
+    if not is_task:
+        return types.CallToolResult(content=[_block(block) for block in message.content_blocks])
+    made = message.artifact
+    files = [Resource.model_validate(resource) for resource in made["resources"]]
+    return types.CallToolResult(
+        content=[_text(message.text), *await asyncio.to_thread(session.blocks, files)],
+        structuredContent={"output": made["output"], "model": made["model"]},
+    )
 
 
 async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -> types.CallToolResult:
@@ -148,8 +152,10 @@ async def _ask(session: Session, arguments: Mapping[str, Any], report: Report) -
                 done += 1
                 await report(done, max(total, done) if total else None, line)
     assert run is not None
-    content = [_text(session.clean(run.answer)), *await session.blocks(run.resources)]
-    return types.CallToolResult(content=content, isError=not answered(request["input"], run))
+    files = await asyncio.to_thread(session.blocks, run.resources)
+    return types.CallToolResult(
+        content=[_text(run.answer), *files], isError=not answered(request["input"], run)
+    )
 
 
 def _steps(event: Event) -> int | None:
@@ -157,42 +163,18 @@ def _steps(event: Event) -> int | None:
     return 4 * len(event.plan.tasks) + 1 if event.plan is not None else None
 
 
-async def _call_tool(
-    session: Session, tool: BaseTool, arguments: dict[str, Any], report: Report
-) -> types.CallToolResult:
-    call = {"type": "tool_call", "name": tool.name, "args": arguments, "id": "mcp"}
-    is_task = isinstance(tool, HFTaskTool)
-    await report(0, None, f"{tool.name}: {'choosing a model' if is_task else 'running'}")
-    # Other tools may run their callbacks in other event loops.
-    message: ToolMessage = await tool.ainvoke(call, {"callbacks": [_Attempts(report)] if is_task else []})
-    if message.status == "error":
-        return _failure(session.clean(message.text))
-    if not isinstance(tool, HFTaskTool):
-        return types.CallToolResult(content=[_block(session, block) for block in message.content_blocks])
-    made = message.artifact
-    files = [Resource.model_validate(resource) for resource in made["resources"]]
-    return types.CallToolResult(
-        content=[_text(session.clean(message.text)), *await session.blocks(files)],
-        structuredContent=session.clean_json({"output": made["output"], "model": made["model"]}),
-    )
-
-
-def _block(session: Session, block: Mapping[str, Any]) -> types.ContentBlock:
+def _block(block: Mapping[str, Any]) -> types.ContentBlock:
     """A content block of LangChain as MCP's; what MCP has no block for is shown as text."""
     data, mime = block.get("base64"), block.get("mime_type")
     if block["type"] == "image" and data:
         return types.ImageContent(type="image", data=data, mimeType=mime or "image/png")
     if block["type"] == "audio" and data:
         return types.AudioContent(type="audio", data=data, mimeType=mime or "audio/wav")
-    return _text(session.clean(str(block.get("text") or block.get("url") or f"({block['type']})")))
+    return _text(str(block.get("text") or block.get("url") or f"({block['type']})"))
 
 
 def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
-
-
-def _failure(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[_text(message)], isError=True)
 
 
 class _Attempts(AsyncCallbackHandler):

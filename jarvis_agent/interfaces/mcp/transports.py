@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
 import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.interfaces.server import accepted_hosts
-from jarvis_agent.interfaces.server.files import delete_expired
-from jarvis_agent.interfaces.server.origin import OriginCheck
+from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_body_bytes, repeating
+from jarvis_agent.interfaces.server.middleware import add_middleware
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
+from jarvis_agent.interfaces.server.run_limits import RunLimits
+from jarvis_agent.interfaces.server.settings import ServerSettings
 
-_FORM_BYTES = 64 * 1024
-_SWEEP_INTERVAL_S = 60.0
-_SHUTDOWN_S = 5
+_HEADERS = ("Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID")
 
 
 async def serve_stdio(agent: JarvisAgent) -> None:
     """As `run_stdio`, in a running event loop."""
     settings = agent.settings
     roots = [*_working_directory(), *settings.allowed_dirs, settings.output_dir]
-    server = make_server(lambda: Session(agent, roots, settings.output_dir))
+    server = make_server(lambda: _session(agent, roots, settings.output_dir))
     with _protocol_streams() as (stdin, stdout):
         async with agent, stdio_server(_lines(stdin), anyio.wrap_file(stdout)) as (read, write):  # type: ignore[arg-type]
             await server.run(read, write, server.create_initialization_options())
+
+
+def _session(agent: JarvisAgent, roots: Sequence[Path], output_dir: Path) -> Session:
+    """A session that reads `roots` alone, and writes to `output_dir`."""
+    output_dir = output_dir.absolute()
+    return Session(agent.with_checkpointer(None).restricted(*roots, output_dir=output_dir), output_dir)
 
 
 async def _lines(stdin: TextIOWrapper) -> AsyncIterator[str]:
@@ -75,66 +81,47 @@ def _protocol_streams() -> Iterator[tuple[TextIOWrapper, TextIOWrapper]]:
         os.dup2(stdin, 0)
 
 
-def make_http_app(agent: JarvisAgent, allowed_hosts: Sequence[str] = ("*",)) -> Starlette:
+def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
     """Return a web application that serves `agent` at `/mcp` and closes it at shutdown.
 
-    Each session has a directory of its own, and reads nothing else.
-
-    Args:
-        agent: the agent; its `Settings.allowed_dirs` are not for clients.
-        allowed_hosts: host names accepted in the headers `Host` and `Origin`; "*": any.
+    Each session has a directory of its own, and reads nothing else. It belongs to the API key that opened it.
     """
-    settings = agent.settings
-    base = settings.output_dir.absolute() / "mcp"
+    base = agent.settings.output_dir.absolute() / "mcp"
 
     def new_session() -> Session:
         own = base / secrets.token_hex(16)
-        redactor = PathRedactor(runs=own, uploads=base / "none", private=private_directories(agent))
-        return Session(agent, [own], own, redactor.clean)
+        return _session(agent, [own], own)
 
+    logging.getLogger("mcp.server.streamable_http").addFilter(_is_no_session_end)
+    limits = RunLimits(settings)
     manager = StreamableHTTPSessionManager(
-        make_server(new_session),
-        # A file in an argument is base64, which is a third larger.
-        max_request_body_size=settings.max_file_bytes * 4 // 3 + _FORM_BYTES,
+        make_server(new_session, lambda request: limits.hold(request.state.owner)),
+        max_request_body_size=max_body_bytes(agent.settings.max_file_bytes),
     )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(base, max(settings.retention, settings.run_timeout)))
-        try:
-            async with agent, manager.run():
-                yield
-        finally:
-            sweeping.cancel()
+        kept = max(agent.settings.retention, agent.settings.run_timeout)
+        async with agent, manager.run(), repeating(partial(delete_expired, base, kept), SWEEP_S):
+            yield
 
-    hosts = [f"[{host}]" if ":" in host else host for host in allowed_hosts]  # IPv6, as `Host` has it
-    return Starlette(
-        routes=[Route("/mcp", endpoint=manager.asgi_app)],
-        middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
-            Middleware(OriginCheck, allowed_hosts=allowed_hosts),
-        ],
-        lifespan=lifespan,
-    )
+    app = Starlette(routes=[Route("/mcp", _AsOwner(manager.asgi_app))], lifespan=lifespan)
+    redactor = PathRedactor(base, base, private_directories(agent))
+    add_middleware(app, settings, redactor, headers=_HEADERS)
+    return app
 
 
-async def _sweep(directory: Path, seconds: float) -> None:
-    """Delete the directories of sessions to which nothing was written for `seconds`."""
-    while True:
-        await asyncio.to_thread(delete_expired, directory, seconds)
-        await asyncio.sleep(_SWEEP_INTERVAL_S)
+def _is_no_session_end(record: logging.LogRecord) -> bool:
+    """Whether to log this: the SDK logs a traceback when a client ends its session."""
+    return not (record.exc_info and isinstance(record.exc_info[1], anyio.ClosedResourceError))
 
 
-def serve_http(agent: JarvisAgent, host: str, port: int) -> None:
-    """As `run_http`."""
-    import uvicorn
+class _AsOwner:
+    """Tells the SDK whose API key a request has, so that it refuses the sessions of others."""
 
-    allowed = accepted_hosts(host)
-    app = make_http_app(agent, allowed)
-    config = uvicorn.Config(app, host=host, port=port, timeout_graceful_shutdown=_SHUTDOWN_S)
-    if "*" in allowed:
-        logging.getLogger("uvicorn.error").warning(
-            "%s can be reached from other machines, and there is no login: any client may use this server",
-            host,
-        )
-    uvicorn.Server(config).run()
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = AccessToken(token="", client_id=scope["state"]["owner"], scopes=[])
+        await self._app({**scope, "user": AuthenticatedUser(token)}, receive, send)

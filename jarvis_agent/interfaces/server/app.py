@@ -3,129 +3,190 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, File, HTTPException, Request, UploadFile
+from fastapi import APIRouter, Depends, FastAPI, File, HTTPException, Request, UploadFile
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.security import HTTPBearer
+from langchain_core.runnables import RunnableConfig
 from langserve import add_routes
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
+from jarvis_agent.interfaces.server.access import owners_of
+from jarvis_agent.interfaces.server.body_limit import BodyLimit
+from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, open_database
 from jarvis_agent.interfaces.server.errors import (
     STATUSES,
     ErrorReportingRoute,
     RunSerializer,
+    database_error_response,
     error_response,
+    http_error_response,
+    invalid_request_response,
 )
-from jarvis_agent.interfaces.server.files import Upload, delete_expired, find_output, save_upload
+from jarvis_agent.interfaces.server.files import (
+    SWEEP_S,
+    Upload,
+    delete_expired,
+    find_output,
+    max_body_bytes,
+    repeating,
+    save_upload,
+    stored_bytes,
+)
+from jarvis_agent.interfaces.server.health import HealthCheck, health_routes, is_writable
+from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
+from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
+from jarvis_agent.interfaces.server.middleware import add_middleware
 from jarvis_agent.interfaces.server.openai_api import openai_routes
-from jarvis_agent.interfaces.server.origin import OriginCheck
-from jarvis_agent.interfaces.server.path_filter import PathFilter, private_directories
+from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
+from jarvis_agent.interfaces.server.run_limits import RunLimits
+from jarvis_agent.interfaces.server.runs import StartedRuns
+from jarvis_agent.interfaces.server.runs_api import claim_thread
+from jarvis_agent.interfaces.server.runs_api import router as runs_router
+from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.server.tool_routes import tool_routes
+from jarvis_agent.interfaces.server.workspaces import (
+    THREAD_HEADER,
+    Workspace,
+    for_owner,
+    make_workspaces,
+    owned,
+    run_root,
+    upload_root,
+)
 
-THREAD_HEADER = "X-Thread-Id"
-"""The request header with the id of the chat."""
+_OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
+"""What needs no key."""
 
-_FORM_BYTES = 64 * 1024
-_MAX_SWEEP_INTERVAL_S = 60.0
+_ERROR_RESPONSES: dict[int | type[Exception], Any] = {
+    **dict.fromkeys(STATUSES, error_response),
+    **dict.fromkeys(DATABASE_ERRORS, database_error_response),
+    RequestValidationError: invalid_request_response,
+    StarletteHTTPException: http_error_response,
+}
 
 
-def make_app(agent: JarvisAgent, path: str, allowed_hosts: Sequence[str]) -> FastAPI:
+def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     """As `create_app`."""
-    settings = agent.settings
-    uploads, runs = settings.output_dir.absolute() / "uploads", settings.output_dir / "served"
+    keys = [key.get_secret_value() for key in server.api_keys]
+    workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
+    limits, settings = RunLimits(server), agent.settings
+    parts: dict[str, HealthCheck] = {"files": partial(is_writable, settings.output_dir)}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(uploads, runs, settings))
-        try:
+        async with (
+            agent,
+            open_database(server.checkpoints, settings.output_dir, _kept(settings)) as database,
+            StartedRuns(database, workspaces, limits.hold) as runs,
+            repeating(partial(_delete_expired, agent), SWEEP_S),
+        ):
+            app.state.runs, parts["database"] = runs, database.check
             yield
-        finally:
-            sweeping.cancel()
-            await agent.aclose()
 
     app = FastAPI(
         title="jarvis",
         version=__version__,
         lifespan=lifespan,
-        # A file inside a message is base64, which is a third larger.
-        max_body_size=settings.max_file_bytes * 4 // 3 + _FORM_BYTES,
+        exception_handlers=_ERROR_RESPONSES,
+        # The page with the documentation then has a button to enter the key.
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
-    app.add_middleware(OriginCheck, allowed_hosts=allowed_hosts)
-    hosts = [f"[{host}]" if ":" in host else host for host in allowed_hosts]  # IPv6, as `Host` has it
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
-    app.add_middleware(PathFilter, runs=runs, uploads=uploads, private=private_directories(agent))
-    for kind in STATUSES:
-        app.add_exception_handler(kind, error_response)
-    app.include_router(_agent_routes(agent.restricted(uploads, output_dir=runs), path))
-    app.include_router(_file_routes(uploads, runs, settings.max_file_bytes))
+    app.add_middleware(BodyLimit, max_body_size=max_body_bytes(settings.max_file_bytes))
+    redactor = PathRedactor(run_root(agent), upload_root(agent), private_directories(agent))
+    add_middleware(app, server, redactor, headers=[THREAD_HEADER], open_paths=_OPEN_PATHS)
+    app.add_middleware(RequestMetrics)
+    app.include_router(_agent_routes(app, workspaces, limits, path))
+    app.include_router(runs_router)
+    app.include_router(_file_routes(workspaces, settings.max_file_bytes, server.max_upload_bytes))
+    stateless = [tool_routes(workspaces)]
     if not agent.approve:  # A plan cannot be approved there.
-        stateless = agent.restricted(uploads, runs, output_dir=runs).with_checkpointer(None)
-        app.include_router(openai_routes(stateless, runs))
+        stateless += [openai_routes(workspaces), jarvis_routes(workspaces)]
+    for router in stateless:
+        app.include_router(router, dependencies=[Depends(limits.check)])
+    app.include_router(health_routes(parts))
+    app.include_router(metrics_routes())
 
     @app.get("/", include_in_schema=False)
     async def start() -> RedirectResponse:
-        # A relative address also works behind a proxy that serves this application below a path.
-        return RedirectResponse(f"{path}/playground/".lstrip("/"))
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        """Report that the server is up."""
-        return {"status": "ok", "version": __version__}
+        # A relative address also works behind a proxy that serves this application below a path. Browsers
+        # cannot send a key to the playground.
+        return RedirectResponse("docs" if keys else f"{path}/playground/".lstrip("/"))
 
     return app
 
 
-async def _sweep(uploads: Path, runs: Path, settings: Settings) -> None:
-    """Delete expired files regularly. Files of a run are kept at least as long as a run may take."""
-    while True:
-        await asyncio.to_thread(delete_expired, uploads, settings.retention)
-        await asyncio.to_thread(delete_expired, runs, max(settings.retention, settings.run_timeout))
-        await asyncio.sleep(min(max(settings.retention / 2, 1.0), _MAX_SWEEP_INTERVAL_S))
+def _kept(settings: Settings) -> float:
+    """Seconds for which files of runs are kept: at least as long as a run may take."""
+    return max(settings.retention, settings.run_timeout)
 
 
-def _agent_routes(agent: JarvisAgent, path: str) -> APIRouter:
-    router = APIRouter(route_class=ErrorReportingRoute)
+def _delete_expired(agent: JarvisAgent) -> None:
+    """Delete expired files, also those of revoked keys."""
+    settings = agent.settings
+    for uploads in upload_root(agent).glob("*/"):
+        delete_expired(uploads, settings.retention)
+    for runs in run_root(agent).glob("*/"):
+        delete_expired(runs, _kept(settings))
+
+
+def _agent_routes(
+    app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits, path: str
+) -> APIRouter:
+    def choose(workspace: Workspace, config: RunnableConfig) -> JarvisAgent:
+        """An agent that stores its threads, for a request that names one."""
+        configurable = config["configurable"]
+        if "thread_id" not in configurable:
+            return workspace.agent
+        runs: StartedRuns = app.state.runs
+        return runs.agent(configurable["owner"], approve=workspace.agent.approve)
+
+    router = APIRouter(
+        route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]
+    )
     add_routes(
         router,
-        agent.with_types(input_type=str | AgentRequest, output_type=Run),  # type: ignore[arg-type]
+        owned(workspaces, choose).with_types(
+            input_type=str | AgentRequest,  # type: ignore[arg-type]
+            output_type=Run,
+        ),
         path=path,
-        per_req_config_modifier=_with_thread,
-        disabled_endpoints=["config_hashes"],
+        per_req_config_modifier=for_owner,
+        disabled_endpoints=["config_hashes", "token_feedback"],
         serializer=RunSerializer(),
     )
     return router
 
 
-def _with_thread(config: dict[str, Any], request: Request) -> dict[str, Any]:
-    """Return the config of a run with the thread id of its header."""
-    thread = request.headers.get(THREAD_HEADER)
-    if not thread:
-        return config
-    return {**config, "configurable": {**config.get("configurable", {}), "thread_id": thread}}
-
-
-def _file_routes(uploads: Path, runs: Path, max_bytes: int) -> APIRouter:
+def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored: int) -> APIRouter:
     router = APIRouter(tags=["files"])
 
     @router.post("/files", status_code=201)
-    async def upload(file: Annotated[UploadFile, File()]) -> Upload:
+    async def upload(request: Request, file: Annotated[UploadFile, File()]) -> Upload:
         """Store a file. A request refers to it in `files` by the name that is returned."""
-        name, size = file.filename or "", file.size or 0
+        uploads, name, size = workspaces[request.state.owner].uploads, file.filename or "", file.size or 0
         try:
+            if await asyncio.to_thread(stored_bytes, uploads) + size > max_stored:
+                full = f"your uploads have all of your {max_stored:,} bytes; the oldest are deleted in time"
+                raise HTTPException(507, full)
             return await asyncio.to_thread(save_upload, uploads, name, file.file, size, max_bytes)
         except OSError as error:
             raise HTTPException(507, f"the file could not be stored: {error.strerror}") from error
 
     @router.get("/outputs/{run}/{name}")
-    async def output(run: str, name: str) -> FileResponse:
+    async def output(request: Request, run: str, name: str) -> FileResponse:
         """Return a file of a run, named by the last two parts of its path in the Run."""
+        runs = workspaces[request.state.owner].runs
         found = await asyncio.to_thread(find_output, runs, run, name)
         if found is None:
             raise HTTPException(404, "no such file")

@@ -1,46 +1,58 @@
 """Errors of a request as HTTP responses, and LangServe's serializer extended to errors in events.
 
 LangServe answers every exception with "Internal Server Error", so that nothing secret leaks. Errors in the
-request (`STATUSES`) are reported with their own message; all others stay as LangServe has them.
+request (`STATUSES`) are reported with their own message; all others stay as LangServe has them. A full disk
+is answered with 507 wherever it is found.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import orjson
 from fastapi import Request, Response
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from langserve.serialization import WellKnownLCSerializer
 from pydantic import BaseModel, ValidationError
 from sse_starlette import EventSourceResponse
+from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.server.disconnect import unless_disconnected
+
+_logger = logging.getLogger(__name__)
 
 STATUSES: dict[type[JarvisError], int] = {InputError: 422, DeadlineError: 504}
 """The errors whose message is sent to clients, with the HTTP status."""
 
 
 class ErrorReportingRoute(APIRoute):
-    """A route that reports malformed input as 422, and the errors of `STATUSES` also inside a stream."""
+    """A route that reports malformed input as 422, and the errors of `STATUSES` also inside a stream.
+
+    Work for a client that has gone is cancelled, as streams do by themselves.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, wrapped."""
         handle = super().get_route_handler()
 
         async def reporting(request: Request) -> Response:
-            if request.method == "POST":
-                await _check_body(request)
+            if request.method != "POST":
+                return await handle(request)
+            await _check_body(request)
             try:
-                response = await handle(request)
+                response = await unless_disconnected(request, handle(request))
             except ValidationError as error:  # LangServe catches it everywhere but in `batch`.
-                raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
+                raise RequestValidationError(error.errors()) from error
             if isinstance(response, EventSourceResponse):
                 response.body_iterator = _with_messages(response.body_iterator)
             return response
@@ -53,16 +65,56 @@ async def _check_body(request: Request) -> None:
     try:
         await request.json()
     except (ValueError, RecursionError) as error:
-        raise RequestValidationError([f"the body is not valid JSON: {error}"]) from error
+        raise HTTPException(422, f"the body is not valid JSON: {error}") from error
 
 
 async def error_response(request: Request, error: Exception) -> Response:
     """Return the response to an error of `STATUSES` outside of a stream."""
-    return JSONResponse({"detail": str(error)}, _status(error))
+    status, message = describe_error(error)
+    return JSONResponse({"detail": message}, status)
 
 
-def _status(error: Exception) -> int:
-    return next(status for kind, status in STATUSES.items() if isinstance(error, kind))
+async def invalid_request_response(request: Request, error: Exception) -> Response:
+    """Return the response to a body of the wrong form. Unlike FastAPI's it does not repeat the body.
+
+    That may be a whole file, and hold what JSON or UTF-8 cannot: not a number, half a character.
+    """
+    assert isinstance(error, RequestValidationError)
+    problems = [{key: one[key] for key in ("type", "loc", "msg")} for one in error.errors()]
+    return Response(json.dumps({"detail": problems}), 422, media_type="application/json")
+
+
+async def database_error_response(request: Request, error: Exception) -> Response:
+    """Return the response while the database cannot be reached or written."""
+    _logger.warning("the database: %s", error)
+    if _is_disk_full(error):
+        return await error_response(request, error)
+    detail = "the database of this server does not answer; nothing is lost, try again in some seconds"
+    return JSONResponse({"detail": detail}, 503, headers={"Retry-After": "5"})
+
+
+async def http_error_response(request: Request, error: Exception) -> Response:
+    """Return the response to an HTTPException. FastAPI raises one if it cannot store the files of a form."""
+    assert isinstance(error, HTTPException)
+    if _is_disk_full(error):
+        return await error_response(request, error)
+    return await http_exception_handler(request, error)
+
+
+def describe_error(error: Exception) -> tuple[int, str]:
+    """The HTTP status of an error of `STATUSES`, or of a full disk, and its message for clients."""
+    if _is_disk_full(error):
+        return 507, "the disk of the server is full; try again later"
+    return next(status for kind, status in STATUSES.items() if isinstance(error, kind)), str(error)
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Whether a lack of disk space has caused an error, also that of SQLite or PostgreSQL."""
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or getattr(error, "sqlstate", "") == "53100":
+        return True
+    return error is not None and _is_disk_full(error.__cause__)
 
 
 async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
@@ -75,8 +127,8 @@ async def _with_messages(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
             else:
                 yield event
     except tuple(STATUSES) as error:
-        content = {"status_code": _status(error), "message": str(error)}
-        yield {"event": "error", "data": json.dumps(content)}
+        status, message = describe_error(error)
+        yield {"event": "error", "data": json.dumps({"status_code": status, "message": message})}
     except Exception:
         if bare is not None:
             yield bare

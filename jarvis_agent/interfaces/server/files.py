@@ -4,14 +4,19 @@ upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_
 upload.name                                                            # "9f0c…/cat.jpg"
 find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # an Output, or None
 delete_expired(Path("outputs/uploads"), seconds=86_400)
+async with repeating(partial(delete_expired, Path("outputs/uploads"), 86_400), seconds=60): ...
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 import secrets
 import shutil
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +26,13 @@ from jarvis_agent.core.tasks.spec import Modality
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.media.detect import detect_from_bytes, detect_media_type
 
+SWEEP_S = 60.0
+"""Seconds between two deletions of expired files."""
+
+_logger = logging.getLogger(__name__)
+
 _HEADER_BYTES = 8192
+_FORM_BYTES = 64 * 1024
 _MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
@@ -40,6 +51,11 @@ class Upload(Frozen):
     kind: Modality
     mime: str
     size: int
+
+
+def max_body_bytes(max_file_bytes: int) -> int:
+    """The limit of a request's body: a file inside a message is base64, which is a third larger."""
+    return max_file_bytes * 4 // 3 + _FORM_BYTES
 
 
 def save_upload(directory: Path, client_name: str, file: BinaryIO, size: int, max_bytes: int) -> Upload:
@@ -68,6 +84,15 @@ def save_upload(directory: Path, client_name: str, file: BinaryIO, size: int, ma
     return Upload(name=f"{folder.name}/{name}", kind=kind, mime=mime, size=size)
 
 
+def stored_bytes(directory: Path) -> int:
+    """The size of the uploads in a directory."""
+    size = 0
+    for folder in directory.glob("*/"):
+        with suppress(FileNotFoundError):  # It has just expired.
+            size += sum(path.lstat().st_size for path in folder.iterdir())
+    return size
+
+
 def _safe_name(name: str) -> str:
     """The last part of a client's file name, without characters that file systems or URLs reject."""
     last = re.split(r"[\\/]", name)[-1]
@@ -87,6 +112,28 @@ def delete_expired(directory: Path, seconds: float, now: float | None = None) ->
             continue  # It changed meanwhile, so it is in use.
 
 
+@asynccontextmanager
+async def repeating(work: Callable[[], None], seconds: float) -> AsyncIterator[None]:
+    """Do blocking work now and every so many seconds, in a thread, inside the `with` statement.
+
+    An error is logged, and does not end the work: a disk may fail for a moment.
+    """
+
+    async def repeat() -> None:
+        while True:
+            try:
+                await asyncio.to_thread(work)
+            except OSError as error:
+                _logger.error("expired files are not deleted yet: %s", error)
+            await asyncio.sleep(seconds)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A file of a run. `inline`: whether a browser may display it; otherwise it may only save it."""
@@ -101,7 +148,10 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
     if any(part in ("", ".", "..") or re.search(r"[\\/\0]", part) for part in (run, name)):
         return None
     path = directory.resolve() / run / name
-    if not path.is_file() or path.resolve() != path:
+    try:
+        if not path.is_file() or path.resolve() != path:
+            return None
+    except OSError:  # The name is too long for the file system.
         return None
     try:
         kind, mime = detect_media_type(path)

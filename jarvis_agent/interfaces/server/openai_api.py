@@ -3,7 +3,7 @@
     client = openai.OpenAI(base_url="http://localhost:8000/v1", api_key="any")
     client.chat.completions.create(model="jarvis", messages=[{"role": "user", "content": "…"}])
 
-Requests are stateless: earlier messages are the chat history. Images and recordings are content parts. The
+Requests are stateless: earlier messages are the chat history. Images, recordings and documents are parts. The
 reply is Markdown with URLs of the files that the run made, which may be named in later messages. A stream
 reports the tasks as `delta.reasoning_content`, and the answer as `delta.content`.
 
@@ -17,11 +17,9 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
-from urllib.parse import quote
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -31,15 +29,18 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from sse_starlette import EventSourceResponse
 from starlette.exceptions import HTTPException
 
-from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.errors import DeadlineError, InputError
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Event, Run
+from jarvis_agent.interfaces.server.disconnect import unless_disconnected
+from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
+from jarvis_agent.interfaces.server.file_urls import FileUrls
+from jarvis_agent.interfaces.server.workspaces import Workspace
 
 MODEL = "jarvis"
 """The only model."""
 
-_T = TypeVar("_T")
+_STATUS_WAIT_S = 5.0
+
 _logger = logging.getLogger(__name__)
 
 
@@ -52,11 +53,16 @@ class _AudioData(BaseModel):
     format: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
 
 
+class _FileData(BaseModel):
+    file_data: Annotated[str, Field(pattern=r"^(?i:data:[^,]*;base64,)")]
+
+
 class _Part(BaseModel):
-    type: Literal["text", "image_url", "input_audio"]
+    type: Literal["text", "image_url", "input_audio", "file"]
     text: str | None = None
     image_url: _ImageUrl | None = None
     input_audio: _AudioData | None = None
+    file: _FileData | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
@@ -64,10 +70,12 @@ class _Part(BaseModel):
             raise ValueError(f"{self.type} is missing")
         return self
 
-    def to_block(self, urls: _FileUrls) -> dict[str, Any]:
+    def to_block(self, urls: FileUrls) -> dict[str, Any]:
         """The part as LangChain's content block."""
         if self.type == "image_url" and self.image_url:
             return {"type": "image", "url": urls.to_paths(self.image_url.url)}
+        if self.type == "file" and self.file:
+            return {"type": "file", "url": self.file.file_data}
         if self.type == "input_audio" and (audio := self.input_audio):
             return {"type": "audio", "base64": audio.data, "mime_type": f"audio/{audio.format}"}
         return {"type": "text", "text": urls.to_paths(self.text or "")}
@@ -104,7 +112,8 @@ class _OpenAIRoute(APIRoute):
             except Exception as error:
                 status, content = _describe(error)
                 # A client that sends a failed request again would start the whole run again.
-                return JSONResponse(content, status, headers={"x-should-retry": "false"})
+                headers = {"x-should-retry": "true" if status == 429 else "false"}
+                return JSONResponse(content, status, headers | dict(getattr(error, "headers", None) or {}))
 
         return reporting
 
@@ -116,45 +125,15 @@ def _describe(error: Exception) -> tuple[int, dict[str, Any]]:
         status, message = 400, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}".removeprefix(": ")
     elif isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
-    elif isinstance(error, InputError):
-        status, message = 400, str(error)
-    elif isinstance(error, DeadlineError):
-        status, message = 504, str(error)
+    elif isinstance(error, tuple(STATUSES)):
+        status, message = describe_error(error)
+        status = 400 if status == 422 else status
     else:
         _logger.error("a chat completion failed", exc_info=error)
         status, message = 500, "Internal Server Error"
     kind = "invalid_request_error" if status < 500 else "server_error"
-    code = "model_not_found" if status == 404 else None
+    code = {404: "model_not_found", 429: "rate_limit_exceeded"}.get(status)
     return status, {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
-class _FileUrls:
-    """The URLs of files of runs, and their paths."""
-
-    def __init__(self, runs: Path, request: Request) -> None:
-        self._base = f"{request.base_url}outputs/"
-        self._roots = [f"{root}/" for root in (runs.absolute(), runs.resolve())]
-
-    def to_urls(self, text: str) -> str:
-        """Replace paths by URLs."""
-        for root in self._roots:
-            text = text.replace(root, self._base)
-        return text
-
-    def to_paths(self, text: str) -> str:
-        """Replace URLs by paths, which the agent checks like any other path in a request."""
-        return text.replace(self._base, self._roots[0])
-
-    def markdown(self, run: Run) -> str:
-        """Links to the files of a run that its answer does not show; images are displayed."""
-        answer, links = self.to_urls(run.answer), []
-        for resource in run.resources:
-            url = self.to_urls(str(resource.path or ""))
-            if url.startswith(self._base):
-                link = f"[{Path(url).name}]({quote(url, safe=':/[]%')})"
-                is_shown = f"]({url}" in answer if resource.kind == "image" else url in answer
-                links += [] if is_shown else [f"!{link}" if resource.kind == "image" else link]
-        return "".join(f"\n\n{link}" for link in dict.fromkeys(links))
 
 
 def _head(kind: str) -> dict[str, Any]:
@@ -182,32 +161,46 @@ def _progress(event: Event) -> str:
     return f"{name}: {states[event.kind]}\n" if event.kind in states else ""
 
 
-async def _unless_disconnected(request: Request, work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work`, and cancel it when the client goes. The body has been read."""
-    working, leaving = asyncio.create_task(work), asyncio.ensure_future(request.receive())
+@asynccontextmanager
+async def _cancelling(task: asyncio.Task[Any]) -> AsyncIterator[None]:
+    """End a task at the end of the `with` statement."""
     try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise HTTPException(499, "the client has disconnected")
-        return working.result()
+        yield
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.wait([working, leaving])
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
+    """Wait for the first event, which comes after the files are read, for a while.
+
+    An error until then has an HTTP status of its own. Later, the client waits for the event in the stream,
+    whose first bytes and comments keep proxies from giving up.
+    """
+    first = asyncio.ensure_future(anext(events))
+    try:
+        await unless_disconnected(request, asyncio.wait([first], timeout=_STATUS_WAIT_S))
+        if first.done():
+            first.result()
+    except BaseException:
+        first.cancel()
+        raise
+    return first
 
 
 async def _stream(
-    first: Event, events: AsyncGenerator[Event, None], urls: _FileUrls, *, with_usage: bool
+    first: asyncio.Task[Event], events: AsyncGenerator[Event, None], urls: FileUrls, *, with_usage: bool
 ) -> AsyncIterator[str]:
     """The data of the server-sent events of a run; an error ends them, without "[DONE]"."""
-    head, event, answered = _head("chat.completion.chunk"), first, False
+    head, answered = _head("chat.completion.chunk"), False
 
     def chunk(finish: str | None = None, **delta: str) -> str:
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
-    yield chunk(role="assistant", content="")
     try:
-        async with aclosing(events):
+        async with aclosing(events), _cancelling(first):
+            yield chunk(role="assistant", content="")
+            event = await first
             while event.run is None:
                 if event.kind == "token":
                     answered = True
@@ -224,13 +217,8 @@ async def _stream(
         yield json.dumps(_describe(error)[1])
 
 
-def openai_routes(agent: JarvisAgent, runs: Path) -> APIRouter:
-    """Return the routes below `/v1`.
-
-    Args:
-        agent: an agent for untrusted requests, without a checkpointer. It may read files below `runs`.
-        runs: the directory of its runs, whose files have the URLs `/outputs/{run}/{name}`.
-    """
+def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
+    """Return the routes below `/v1`. Their agents may read uploads and files of earlier runs."""
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAIRoute)
     model = {"id": MODEL, "object": "model", "created": int(time.time()), "owned_by": MODEL}
 
@@ -244,7 +232,8 @@ def openai_routes(agent: JarvisAgent, runs: Path) -> APIRouter:
         """Run the last message of the user; with `stream`, as server-sent events."""
         if body.model != MODEL:
             raise HTTPException(404, f"there is no model {body.model[:100]!r}; use {MODEL!r}")
-        urls = _FileUrls(runs, request)
+        own = workspaces[request.state.owner]
+        agent, urls = own.stateless, FileUrls(own.runs, request)
         told = [
             {"role": message.role, "content": [part.to_block(urls) for part in message.content]}
             for message in body.messages
@@ -252,12 +241,11 @@ def openai_routes(agent: JarvisAgent, runs: Path) -> APIRouter:
         ]
         asked = AgentRequest.of({"messages": told})
         if body.stream:
-            # The first event comes after the files are read, so that their errors have a status of their own.
             events = agent.events(asked)
-            first = await _unless_disconnected(request, anext(events))
+            first = await _first_event(request, events)
             with_usage = bool((body.stream_options or {}).get("include_usage"))
             return EventSourceResponse(_stream(first, events, urls, with_usage=with_usage), sep="\n")
-        run = await _unless_disconnected(request, agent.ainvoke(asked))
+        run = await unless_disconnected(request, agent.ainvoke(asked))
         message = {"role": "assistant", "content": urls.to_urls(run.answer) + urls.markdown(run)}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         return {**_head("chat.completion"), "choices": choices, "usage": _usage(run)}

@@ -75,8 +75,17 @@ class SlotFiller:
             if values:
                 found[arg.name] = values
             elif arg.required:
-                raise PlanError(f"{self._spec.name} needs {_needed(arg)}, and none is named")
+                raise PlanError(
+                    f"{self._spec.name} needs {_needed(arg)}, and none is named{self._example(arg)}"
+                )
         return {arg.name: found[arg.name] for arg in self._spec.inputs if arg.name in found}
+
+    def _example(self, arg: Arg) -> str:
+        """A question of the phrase bank, where the question is missing."""
+        words = wording(self._spec)
+        asked = (phrase for phrase in words.phrases if phrase.startswith(("how ", "what ", "which ")))
+        is_question = words.text == "question" and arg.name == "text"
+        return f"; ask for example “{example}?”" if is_question and (example := next(asked, "")) else ""
 
     def _values(self, arg: Arg) -> list[Any]:
         if self._spec.category == "tool" and bank_name(self._spec) is None and arg.kind not in MEDIA:

@@ -231,7 +231,8 @@ def _quoted_questions(hit: ClauseMatch) -> list[str]:
 
 
 def _question_words(hit: ClauseMatch) -> str:
-    pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", hit.clause.text)]
+    text = re.sub(rf"^{MARK}(?=[^里中内上的，,。：:；;\s{MARK[1:-1]}])", "这段文字", hit.clause.text)
+    pieces = [p.strip() for p in re.split(rf"{MARK}|[，,。：:；;]", text)]
     asking = [p for p in pieces if clue("question").search(p)]
     words = clue("before question").sub("", asking[-1]) if asking else ""
     return re.sub(r"^(?:里面?|中|来?看|这段话|文中|请问|请|那么|的)+(?=\S{4})", "", words)

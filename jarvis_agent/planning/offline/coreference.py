@@ -86,6 +86,11 @@ class Discourse:
         self._turns = request.turns
 
     @property
+    def attached(self) -> set[str]:
+        """The attached files that the request does not name."""
+        return {mark.value for mark in self._unnamed}
+
+    @property
     def at_hand(self) -> set[Modality]:
         """The kinds of attached files that the request does not name, and of the last turn's files."""
         turn = next((turn for turn in reversed(self._turns) if turn.resources), None)

@@ -13,14 +13,15 @@ from functools import lru_cache
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.planning.offline.clauses import Step, without_lead_in
 from jarvis_agent.planning.offline.coreference import Discourse
-from jarvis_agent.planning.offline.extraction import amount, drawn, offers_choice, thing_sought
+from jarvis_agent.planning.offline.extraction import amount, drawn, languages, offers_choice, thing_sought
 from jarvis_agent.planning.offline.masking import MaskedText
 from jarvis_agent.planning.offline.phrases import DATA, bank_name, verbs, wording
 from jarvis_agent.planning.offline.sources import DETECTOR, FINDER
 from jarvis_agent.planning.offline.weights import WEIGHTS
 
 _MAP = re.compile(r"\b(?:it|them|this|that|these|the (?:map|result|drawing))\b", re.IGNORECASE)
-_OPENING = re.compile(r"\W*(?:based|using|from|with|in|given|use|take)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"(?:what|which|who|whose|when|where|why|how|is|are|does|do|did|was|were)\b", re.I)
+_OPENING = re.compile(r"\W*(?:according|based|using|from|with|in|given|use|take)\b", re.IGNORECASE)
 
 
 class Cues:
@@ -46,7 +47,15 @@ class Cues:
             + WEIGHTS.speaks_of_map * bool(is_of_map)
             + WEIGHTS.map_at_hand * self.has_its_map(step, spec)
             + WEIGHTS.thing * _knows_thing(step, name)
+            + WEIGHTS.asks_of_text * (name == "question-answering" and self._asks_of_text(clause, step))
+            + WEIGHTS.no_language * (name == "translation" and self._asks_of_text(clause, step))
         )
+
+    def _asks_of_text(self, clause: str, step: Step) -> bool:
+        """Whether a step is a question about a text file, and not about its words in a language."""
+        files = [mark.kind for mark in self._masked.within(step.text) if mark.is_file]
+        is_question = set(files) == {"text"} and _QUESTION.match(clause) is not None
+        return is_question and not languages(step.text) and "translat" not in clause.lower()
 
     def _says_what_to_make(self, step: Step, words: re.Pattern[str]) -> bool:
         """Whether a step says what to make with a control map that `words` name."""

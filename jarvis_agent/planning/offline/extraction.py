@@ -37,9 +37,11 @@ def question(text: str, place: str = "it") -> str | None:
     """The question of a step, without its file.
 
     Args:
-        place: what stands for the file where the question needs it ("what is there in it?").
+        place: what stands for the file where the question needs it ("what is in it?", "who wrote it?").
     """
-    clause = _RE.FILE_PHRASE.sub("", without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text))
+    clause = without_lead_in(re.sub(rf"^.*{MARK}\s*,\s*", "", text) or text)
+    is_one = len(re.findall(MARK, text)) == 1
+    clause = _RE.FILE_PHRASE.sub(lambda phrase: _as_noun(phrase, place) if is_one else "", clause)
     match = _RE.QUESTION.search(clause)
     if match is None:
         return None
@@ -47,6 +49,11 @@ def question(text: str, place: str = "it") -> str | None:
     if _RE.HANGS.search(words) and re.search(MARK, text):
         words = f"{words} in {place}"
     return f"{words}?" if not re.search(MARK, words) else None
+
+
+def _as_noun(phrase: re.Match[str], noun: str) -> str:
+    """The noun for a file that is a part of the sentence ("who wrote \ue000"), else nothing."""
+    return "" if phrase["place"] or "," in phrase.group() else f" {noun}"
 
 
 def asked(text: str) -> str | None:

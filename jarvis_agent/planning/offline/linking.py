@@ -67,7 +67,9 @@ class PlanLinker:
 
     def _task(self, name: str, args: dict[str, Any]) -> str | None:
         """The reference to a task with these arguments; None if it is new and the plan is full."""
-        equal = [args, {**args, "text": "read"}] if self.reads is None else [args]
+        equal = [args]
+        if name == "image-to-text" and self.reads is None:
+            equal = [{"image": args["image"]}, {**args, "text": "read"}]
         for task in self.tasks:
             if task.task == name and task.args in equal:
                 return ref(task.id)

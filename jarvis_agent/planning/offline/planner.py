@@ -38,7 +38,7 @@ from jarvis_agent.planning.offline.ranking import Ranker
 from jarvis_agent.planning.offline.steps import PlannedStep, StepPlanner
 from jarvis_agent.planning.plan import Plan
 
-_CONDITION = Patterns("clauses").CONDITION
+_CONDITION, _DEMAND = Patterns("clauses").CONDITION, Patterns("clauses").DEMAND
 _ITS_TEXT = re.compile(r"\b(?:the )?(?:text|words|writing) (?:in|on|from) it\b|\bits text\b", re.IGNORECASE)
 """The text of an image, as opposed to a text that a task makes of it ("describe it and read the text")."""
 
@@ -119,11 +119,20 @@ def _plan(request: PlanRequest, settings: Settings) -> tuple[Plan, list[PlannedS
     conditions = (masked.restored(found[0]).strip(" .,:;!?") for found in _CONDITION.finditer(masked.text))
     refused = (f"“{words}”: a plan has no conditions" for words in conditions)
     notes = [*masked.notes, *planner.add_all(steps), *refused]
+    notes += _unmet(masked, linker, planner.steps, notes)
     written = json.dumps([[task.args for task in linker.tasks], notes], ensure_ascii=False)
-    files = {mark.value for mark in masked.marks.values() if mark.is_file and linker.tasks}
+    named = {mark.value for mark in masked.marks.values() if mark.is_file}
+    files = named | linker.discourse.attached if linker.tasks else set[str]()
     unused = (name for name in sorted(files) if json.dumps(name, ensure_ascii=False)[1:-1] not in written)
     notes += [f"no task uses “{name}”" for name in unused]
     return Plan(tasks=linker.tasks, notes=notes, removed=notes), planner.steps
+
+
+def _unmet(masked: MaskedText, linker: PlanLinker, steps: list[PlannedStep], notes: list[str]) -> list[str]:
+    """Notes on what is demanded of a result ("the sound should be slow") and is in no step or note."""
+    said = " ".join([*(step.text for step in steps), *(str(task.args) for task in linker.tasks), *notes])
+    demands = (masked.restored(found[0]).strip(" .,:;!?") for found in _DEMAND.finditer(masked.text))
+    return [f"“{words}” is not planned: no task takes it" for words in demands if words not in said]
 
 
 def recognise_tools(specs: Mapping[str, TaskSpec], settings: Settings) -> Mapping[str, TaskSpec]:

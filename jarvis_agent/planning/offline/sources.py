@@ -192,7 +192,7 @@ class StepInputs:
                 continue
             values = self.take([character])
             if kind in BRIDGES and (maker is None or _takes(maker) != kind):
-                values = self.run(BRIDGES[kind], values, needed_for)
+                values = self._text_of(kind, values, needed_for)
             made += self._plans.emit(maker, {principal(maker): values}) if maker else values
         self._discourse.join("text", made)
         return made
@@ -206,10 +206,16 @@ class StepInputs:
 
     def made_elsewhere(self, needed_for: str) -> list[str]:
         """Texts made from a file that the step does not name."""
-        for kind, name in BRIDGES.items():
+        for kind in BRIDGES:
             if values := self.values_elsewhere(kind):
-                return self.run(name, values, needed_for)
+                return self._text_of(kind, values, needed_for)
         return []
+
+    def _text_of(self, kind: Modality, files: list[str], needed_for: str) -> list[str]:
+        """Texts made from files. For a task that works on a text, an image is read, not described."""
+        spec = self.offers(needed_for)
+        is_read = kind == "image" and spec is not None and wording(spec).text == "content"
+        return self.run(BRIDGES[kind], files, needed_for, **({"text": ["read"]} if is_read else {}))
 
     def _maker_named_before(self, character: str, needed_for: str) -> TaskSpec | None:
         """The task whose result the words before a file name ("the summary of …")."""

@@ -115,7 +115,8 @@ class TextArguments:
             if mark.role == "question" or mark.value.endswith(("?", "？")):
                 return self._supply.take([character])
         sees = self._spec.arg("image") is not None
-        if found := extraction.question(self._text, place="the image" if sees else "it"):
+        place = "the image" if sees else "the text" if self._spec.arg("context") else "it"
+        if found := extraction.question(self._text, place):
             return [found]
         if quoted and "question" in self._text.lower():
             return self._supply.take(quoted[:1])

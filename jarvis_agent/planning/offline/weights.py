@@ -45,6 +45,10 @@ class _Weights(NamedTuple):
     """The step asks which of several files, and the task compares them."""
     thing: float = 0.12
     """A detector knows the thing that the step looks for; the other detector loses as much."""
+    asks_of_text: float = 0.25
+    """The step asks something about a text file, and the task answers questions about a text."""
+    no_language: float = -0.4
+    """The step asks something about a text file and names no language to translate into."""
     repeats: float = -0.15
     """The task made the last result, and the step names no other file."""
     sure: float = 1.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,10 +26,13 @@ from jarvis_agent.core.errors import (
     JarvisError,
     NoCandidateError,
     TransientError,
+    describe_error,
     redacted_cause,
 )
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import brief_text
+
+logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 """A model as the Hub's API describes it."""
@@ -141,6 +145,9 @@ class HubApi:
             hf_raise_for_status(response)
         except HfHubHTTPError as error:
             raise self._rejected(error.response.status_code, path, error) from redacted_cause(error)
+        except httpx.ConnectError as error:
+            logger.debug("no connection to %s: %s", self.endpoint, describe_error(error))
+            raise self._fail(path, "it cannot be reached (no network?)") from redacted_cause(error)
         except (httpx.HTTPError, OSError) as error:
             raise self._fail(path, str(error) or type(error).__name__) from redacted_cause(error)
         return str(response.text)
@@ -161,8 +168,8 @@ class HubApi:
     def _fail(self, path: str, reason: str) -> TransientError:
         """Return the error for a Hub that cannot be used, and record it for a minute."""
         message = (
-            f"the Hub at {self.endpoint} cannot be used: {reason}. Check the network and HF_ENDPOINT; with "
-            "HF_HUB_OFFLINE=1 only models on this machine are used"
+            f"the Hub at {self.endpoint} cannot be used: {reason}. Check the network, HTTPS_PROXY "
+            "and HF_ENDPOINT; with JARVIS_OFFLINE=1 only models on this machine are used"
         )
         self._failures[_scope(path)] = (self._clock() + FAILURE_TTL_S, message)
         return TransientError(message)

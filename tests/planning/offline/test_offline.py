@@ -222,3 +222,84 @@ def test_a_task_reads_the_text_of_an_image_where_its_own_step_asks_for_it() -> N
         ("Describe page.png and read the description aloud", described),
     ):
         assert [args for name, args in graph(plan(request)) if name == "image-to-text"] == expected, request
+
+
+def test_a_text_task_on_an_image_or_a_recording_works_on_its_text() -> None:
+    read = ("image-to-text", {"image": "page.png", "text": "read"})
+    heard = ("automatic-speech-recognition", {"audio": "speech.wav"})
+    for request, first in (
+        ("Summarize page.png", read),
+        ("Translate page.png to French", read),
+        ("What is the sentiment of page.png?", read),
+        ("把 page.png 翻译成中文", read),
+        ("Summarize speech.wav", heard),
+        ("Translate speech.wav into French", heard),
+    ):
+        made, user = graph(plan(request))
+        assert made == first, request
+        assert user[1]["text"] == "<resource>-0", request
+
+
+def test_the_caption_of_an_image_is_what_a_text_task_works_on_where_it_is_named() -> None:
+    found = graph(plan("Translate the caption of cat.jpg to French"))
+    assert found[0] == ("image-to-text", {"image": "cat.jpg"})
+
+
+def test_a_question_about_a_text_file_is_answered_from_the_file() -> None:
+    for request in ("What animal is in notes.txt?", "Who wrote notes.txt?", "How many dogs are in a.txt?"):
+        found = graph(plan(request))
+        assert [name for name, _ in found] == ["question-answering"], request
+        assert found[0][1]["context"].endswith(".txt")
+    assert [name for name, _ in graph(plan("Is notes.txt positive?"))] == ["text-classification"]
+
+
+def test_a_table_without_a_question_gets_an_example_of_one() -> None:
+    for request in ("Summarize table.csv", "总结 table.csv"):
+        (note,) = plan(request).notes
+        assert re.search("ask for example “[^”]+\\?”", note)
+
+
+def test_what_is_demanded_of_a_result_becomes_a_note() -> None:
+    for request in (
+        "Describe cat.jpg and read it aloud; the audio version should be slow.",
+        "The audio version should be slow. Describe cat.jpg and read the caption aloud.",
+    ):
+        notes = " ".join(plan(request).notes)
+        assert "audio version should be slow” is not planned" in notes, request
+    assert not plan("Describe cat.jpg and read it aloud.").notes
+
+
+def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
+    files = [image("cat.jpg"), image("dog.jpg")]
+    assert plan("Describe cat.jpg", files=files).notes == ["no task uses “dog.jpg”"]
+    assert not plan("Describe the picture", files=files[:1]).notes
+
+
+def test_a_question_keeps_the_place_of_the_text_file_that_it_names() -> None:
+    for request, question in (
+        ("What language is notes.txt in?", "What language is the text in?"),
+        ("What is notes.txt about?", "What is the text about?"),
+        ("Who wrote the file notes.txt?", "Who wrote the text?"),
+        ("How long is notes.txt?", "How long is the text?"),
+        ("According to notes.txt, what is the capital of France?", "what is the capital of France?"),
+        ("notes.txt 讲的是什么？", "这段文字讲的是什么"),
+        ("notes.txt 里谁住在柏林？", "谁住在柏林"),
+    ):
+        asked = {"text": question, "context": "notes.txt"}
+        assert graph(plan(request)) == [("question-answering", asked)], request
+    assert graph(plan("What is notes.txt in French?"))[0][0] == "translation"
+    assert graph(plan("What is the translation of notes.txt?"))[0][0] == "translation"
+
+
+def test_a_recording_is_transcribed_before_it_is_summarised() -> None:
+    for request in ("总结 speech.wav", "把 speech.wav 概括一下"):
+        heard, summed = graph(plan(request))
+        assert heard == ("automatic-speech-recognition", {"audio": "speech.wav"})
+        assert summed == ("summarization", {"text": "<resource>-0"}), request
+
+
+def test_the_speed_of_playing_is_no_order_to_read_aloud() -> None:
+    made = plan("描述 cat.jpg，播放速度慢一点")
+    assert [name for name, _ in graph(made)] == ["image-to-text"]
+    assert "播放速度慢一点" in made.notes[0]
+    assert [name for name, _ in graph(plan("描述 cat.jpg，然后播放给我听"))][-1] == "text-to-speech"

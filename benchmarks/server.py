@@ -1,0 +1,190 @@
+"""200 clients that stream from the server at once, on loopback, and what it adds to bare FastAPI.
+
+    python benchmarks/server.py --seconds 60
+
+Model and LLM are doubles; the LLM writes a piece of text every 0.2 s. The bare application streams the
+replies of the same double. Half of the clients use OpenAI's API, half start a run and follow its events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from figures import Figure
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+CLIENTS, SECONDS = 200, 60.0
+TASK = "summarization"
+PLAN = json.dumps([{"task": TASK, "id": 0, "dep": [-1], "args": {"text": "a text"}}])
+ANSWER = "The text says, in short: " + "these are the words of the answer. " * 4
+Client = Callable[[httpx.AsyncClient], Awaitable[None]]
+
+
+class _Unrecorded(list[Any]):
+    """The record of a double's calls, which would hold the memory of all runs."""
+
+    def append(self, item: Any) -> None:
+        """Forget it."""
+
+
+def agent_app(folder: Path) -> FastAPI:
+    """The server."""
+    backend, source = FakeBackend({TASK: {"summary_text": "short"}}), FakeSource([fake_candidate(TASK)])
+    llm = ScriptedLLM({"plan": PLAN, "respond": ANSWER}, delay=0.2)
+    llm.calls, backend.calls, source.asked = _Unrecorded(), _Unrecorded(), _Unrecorded()
+    settings = Settings(output_dir=folder, offline=True)
+    agent = JarvisAgent(llm, sources=[source], backends=[backend], settings=settings)
+    return create_app(agent, ServerSettings(max_concurrent_runs=CLIENTS, runs_per_minute=10**6))
+
+
+def bare_app(folder: Path) -> FastAPI:
+    """FastAPI with a route that streams what the language model writes."""
+    app = FastAPI()
+
+    @app.post("/echo")
+    async def echo(body: dict[str, Any]) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[str]:
+            for reply in (PLAN, ANSWER):
+                async for piece in ScriptedLLM([reply], delay=0.2).astream(body["input"]):
+                    yield f"data: {json.dumps(piece.text)}\n\n"
+
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+
+    return app
+
+
+APPS = {"agent": agent_app, "bare": bare_app}
+
+
+async def echo(client: httpx.AsyncClient) -> None:
+    """Use the bare application."""
+    async with client.stream("POST", "/echo", json={"input": "Shorten a text"}) as answer:
+        lines = [line async for line in answer.aiter_lines()]
+    assert len(lines) > len(PLAN + ANSWER) // 8, answer.status_code
+
+
+async def complete(client: httpx.AsyncClient) -> None:
+    """Use OpenAI's API."""
+    messages = [{"role": "user", "content": "Shorten a text"}]
+    body = {"model": "jarvis", "messages": messages, "stream": True}
+    async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+        lines = [line async for line in answer.aiter_lines() if line.startswith("data: ")]
+    assert lines[-1] == "data: [DONE]", lines[-1]
+
+
+async def follow(client: httpx.AsyncClient) -> None:
+    """Start a run and follow its events."""
+    run = (await client.post("/runs", json={"input": "Shorten a text"})).json()
+    async with client.stream("GET", f"/runs/{run['id']}/events") as answer:
+        lines = [line async for line in answer.aiter_lines() if line.startswith("data: ")]
+    assert json.loads(lines[-1].removeprefix("data: "))["status"] == "done", lines[-1]
+
+
+async def load(url: str, seconds: float, *kinds: Client) -> tuple[dict[str, list[float]], int]:
+    """The seconds of each request by the name of its kind, and how many requests failed."""
+    times: dict[str, list[float]] = {kind.__name__: [] for kind in kinds}
+    failed, end = 0, perf_counter() + seconds
+
+    async def use(number: int) -> None:
+        nonlocal failed
+        kind = kinds[number % len(kinds)]
+        await asyncio.sleep(number / CLIENTS * 5)  # They do not start all at once.
+        while perf_counter() < end:
+            began = perf_counter()
+            try:
+                await kind(client)
+                times[kind.__name__].append(perf_counter() - began)
+            except (httpx.HTTPError, AssertionError, KeyError, ValueError) as error:
+                failed += 1
+                print(f"{kind.__name__}: {str(error)[:200]}", file=sys.stderr)
+
+    # A connection that is used again may just have been closed by the server.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+        await asyncio.gather(*map(use, range(CLIENTS)))
+    return times, failed
+
+
+@contextmanager
+def serving(name: str) -> Iterator[tuple[str, int]]:
+    """The URL of an application in a process of its own, and the process's id."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--serve", name, folder]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "running on" in line)
+            yield next(word for word in line.split() if word.startswith("http")), process.pid
+            process.terminate()
+
+
+async def resident(process: int, samples: list[float]) -> None:
+    """Sample the megabytes of a process that are in memory."""
+    while True:
+        status = await asyncio.to_thread(Path(f"/proc/{process}/status").read_text)
+        samples.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
+        await asyncio.sleep(0.5)
+
+
+def p95(times: list[float]) -> float:
+    """The 95th percentile."""
+    return quantiles(times, n=20)[-1]
+
+
+async def figures(seconds: float = SECONDS) -> list[Figure]:
+    """Failed requests, memory, and the time that the server adds."""
+    with serving("bare") as (url, _):
+        bare, _ = await load(url, seconds / 2, echo)
+    with serving("agent") as (url, process):
+        await load(url, 5, complete, follow)  # imports, caches
+        memory: list[float] = []
+        sampling = asyncio.create_task(resident(process, memory))
+        times, failed = await load(url, seconds, complete, follow)
+        sampling.cancel()
+    third, base = len(memory) // 3, p95(bare["echo"])
+    growth = median(memory[-third:]) / median(memory[:third])
+    name = f"{CLIENTS} clients streaming for {seconds:g} s"
+    return [
+        Figure(f"{name}: failed requests of {sum(map(len, times.values())) + failed:,}", failed, 0),
+        Figure(f"{name}: memory in the last third of the time over that in the first", growth, 1.1, "×"),
+        Figure("p95 of a streamed reply of a bare FastAPI application", base, None, "s"),
+        Figure("what OpenAI's API adds to that p95", p95(times["complete"]) - base, None, "s"),
+        Figure("what a run with stored events adds to that p95", p95(times["follow"]) - base, None, "s"),
+    ]
+
+
+def main() -> None:
+    """Measure and print, or serve."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the clients stream")
+    parser.add_argument("--serve", nargs=2, metavar=("APP", "FOLDER"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        import uvicorn
+
+        name, folder = given.serve
+        uvicorn.run(APPS[name](Path(folder)), port=0, access_log=False)
+    else:
+        for figure in asyncio.run(figures(given.seconds)):
+            print(figure, flush=True)
+
+
+if __name__ == "__main__":
+    main()

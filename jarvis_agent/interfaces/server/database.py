@@ -1,0 +1,231 @@
+"""The database of a server: threads in LangGraph's checkpointer, and what is known of runs in its store.
+
+    async with open_database("postgresql://ada@db/jarvis", Path("outputs"), retention=86_400) as database:
+        agent = agent.with_checkpointer(database.saver)
+        await database.put(("runs", "local"), "8f0c…", {"status": "running"})
+        await database.get(("runs", "local"), "8f0c…")               # an Item with that value, or None
+
+SQLite serves the processes of one machine, PostgreSQL (extra "postgres") those of several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiosqlite
+from filelock import AsyncFileLock
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, SearchItem, SearchOp
+from langgraph.store.sqlite.aio import AsyncSqliteStore
+
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
+
+FILE = "server.sqlite"
+"""The database in the output directory, unless another one is set."""
+
+DATABASE_ERRORS: tuple[type[Exception], ...] = (sqlite3.OperationalError,)
+"""What is raised while the database cannot be reached or written."""
+
+_OPENING_ERRORS: tuple[type[Exception], ...] = (OSError, sqlite3.Error)
+
+with suppress(ImportError):
+    import psycopg
+
+    DATABASE_ERRORS += (psycopg.OperationalError, psycopg.InterfaceError)
+    _OPENING_ERRORS += (psycopg.Error,)
+
+Namespace = tuple[str, ...]
+Parts = tuple[BaseCheckpointSaver[Any], BaseStore]
+T = TypeVar("T")
+
+_WAIT_S = 5.0
+"""Longest wait for a connection, or for a lock of SQLite."""
+
+_MAX_CONNECTIONS = 10
+_PAGE_ROWS = 10_000
+_SETUP_LOCK = 0x6A617276
+
+
+class Writes:
+    """Operations that end even if their callers are cancelled, which would leave SQLite locked."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def finish(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Return the result of an operation. A cancelled caller leaves after the end of its operation.
+
+        Otherwise a later write of the same row could be overtaken by this one.
+        """
+        task = asyncio.create_task(operation)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def join(self) -> None:
+        """Wait for the end of all operations."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open database.
+
+    Attributes:
+        saver: keeps the threads.
+        store: keeps rows of JSON. They may expire `retention` seconds after they were last written.
+    """
+
+    saver: BaseCheckpointSaver[Any]
+    store: BaseStore
+    retention: float
+    writes: Writes
+
+    async def check(self) -> None:
+        """Raise one of DATABASE_ERRORS if the database cannot be reached."""
+        await self.get(("check",), "")
+
+    async def get(self, namespace: Namespace, key: str) -> Item | None:
+        """Return a row."""
+        found: Item | None = await self._do(GetOp(namespace, key, refresh_ttl=False))
+        return found
+
+    async def search(self, namespace: Namespace, **fields: Any) -> list[SearchItem]:
+        """Return the rows of a namespace whose values have these fields, the newest first."""
+        found: list[SearchItem] = []
+        while len(found) % _PAGE_ROWS == 0:
+            page = await self._do(
+                SearchOp(namespace, fields or None, _PAGE_ROWS, offset=len(found), refresh_ttl=False)
+            )
+            if not page:
+                break
+            found += page
+        return found
+
+    async def put(
+        self, namespace: Namespace, key: str, value: dict[str, Any] | None, *, expires: bool = True
+    ) -> None:
+        """Write a row, or delete it for None."""
+        await self._do(PutOp(namespace, key, value, ttl=self.retention / 60 if expires else None))
+
+    async def delete_expired(self) -> None:
+        """Delete the rows that have expired."""
+        await self.writes.finish(self.store.sweep_ttl())  # type: ignore[attr-defined]
+
+    async def _do(self, operation: Op) -> Any:
+        """Each operation has a transaction of its own: in SQLite one that reads first could not write."""
+        (result,) = await self.writes.finish(self.store.abatch([operation]))
+        return result
+
+
+@asynccontextmanager
+async def open_database(address: str | None, directory: Path, retention: float) -> AsyncIterator[Database]:
+    """Open the database and make its tables.
+
+    Args:
+        address: a URL of PostgreSQL, or the path of a file; None: FILE in `directory`.
+        directory: is made if it does not exist.
+        retention: seconds.
+
+    Raises:
+        ConfigError: it cannot be opened.
+        MissingExtraError: the extra "postgres" is not installed.
+    """
+    is_postgres = address is not None and address.startswith(("postgresql://", "postgres://"))
+    place, writes = address or str(directory / FILE), Writes()
+    async with AsyncExitStack() as opened:
+        try:
+            made = _open_postgres(place) if is_postgres else _open_sqlite(Path(place), writes)
+            saver, store = await opened.enter_async_context(made)
+        except _OPENING_ERRORS as error:
+            raise ConfigError(
+                f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
+            ) from None
+        opened.push_async_callback(writes.join)
+        yield Database(saver, store, retention, writes)
+
+
+@asynccontextmanager
+async def _open_sqlite(
+    path: Path, writes: Writes
+) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], BaseStore]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    async with (
+        aiosqlite.connect(path, timeout=_WAIT_S) as threads,
+        aiosqlite.connect(path, timeout=_WAIT_S, isolation_level=None) as rows,
+    ):
+        saver, store = _SqliteSaver(threads, writes), AsyncSqliteStore(rows)
+        async with AsyncFileLock(f"{path}.lock"):  # several processes may start at once
+            await saver.setup()
+            await store.setup()
+        yield saver, store
+
+
+@asynccontextmanager
+async def _open_postgres(url: str) -> AsyncIterator[Parts]:
+    try:
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+        from langgraph.store.postgres.aio import AsyncPostgresStore
+        from psycopg import AsyncConnection
+        from psycopg.rows import dict_row
+        from psycopg_pool import AsyncConnectionPool
+    except ImportError as error:
+        raise MissingExtraError("a database of PostgreSQL", "postgres") from error
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    async with await AsyncConnection.connect(url, connect_timeout=round(_WAIT_S), **options) as connection:
+        await _lock_setup(connection)
+        await AsyncPostgresSaver(connection).setup()
+        await AsyncPostgresStore(connection).setup()
+    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        url,
+        min_size=1,
+        max_size=_MAX_CONNECTIONS,
+        kwargs=options,
+        check=AsyncConnectionPool.check_connection,
+        timeout=_WAIT_S,
+        reconnect_timeout=_WAIT_S,  # The next request tries again.
+        open=False,
+    )
+    async with pool:
+        yield AsyncPostgresSaver(pool), AsyncPostgresStore(pool)
+
+
+async def _lock_setup(connection: Any) -> None:
+    """Wait until no other process makes the tables. The lock ends with the connection.
+
+    Waiting inside PostgreSQL would be a deadlock with the other's CREATE INDEX CONCURRENTLY.
+    """
+    while True:
+        found = await connection.execute("SELECT pg_try_advisory_lock(%s) AS locked", [_SETUP_LOCK])
+        if (await found.fetchone())["locked"]:
+            return
+        await asyncio.sleep(0.1)
+
+
+class _SqliteSaver(AsyncSqliteSaver):
+    """A write of a run that is cancelled is still committed."""
+
+    def __init__(self, connection: aiosqlite.Connection, writes: Writes) -> None:
+        super().__init__(connection)
+        self._writes = writes
+
+    async def aput(self, *given: Any) -> RunnableConfig:
+        return await self._writes.finish(super().aput(*given))
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        await self._writes.finish(super().aput_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._writes.finish(super().adelete_thread(thread_id))

@@ -1,0 +1,131 @@
+"""Routes for runs that outlive their request, below `/runs`.
+
+    run = client.post("/runs", json={"input": "Describe it", "files": ["9f0c…/cat.jpg"]}).json()
+    client.get(f"/runs/{run['id']}").json()["status"]       # "running", later "done", with the Run as "run"
+    client.get(f"/runs/{run['id']}/events")                 # server-sent: those of the run, then "status"
+    client.post(f"/runs/{run['id']}/approval", json={"decision": True})
+
+An event has an id. A client that reconnects sends the last one as `Last-Event-ID`, as browsers do, and gets
+those after it; 204 tells it that there are no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Header, Request, Response
+from pydantic import BaseModel
+from sse_starlette import EventSourceResponse
+
+from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
+from jarvis_agent.interfaces.server.run_records import ACTIVE, RunInfo, RunRequest
+from jarvis_agent.interfaces.server.runs import StartedRuns
+from jarvis_agent.interfaces.server.workspaces import THREAD_HEADER
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+"""The routes. `app.state.runs` has the runs."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Approval(BaseModel):
+    """A decision on a plan: true runs it, false rejects it, a list of tasks replaces it."""
+
+    decision: bool | str | list[Any] | dict[str, Any]
+
+
+def _runs(request: Request) -> StartedRuns:
+    runs: StartedRuns = request.app.state.runs
+    return runs
+
+
+def _owner(request: Request) -> str:
+    owner: str = request.state.owner
+    return owner
+
+
+Runs = Annotated[StartedRuns, Depends(_runs)]
+Owner = Annotated[str, Depends(_owner)]
+
+
+async def claim_thread(request: Request) -> AsyncIterator[None]:
+    """FastAPI dependency: a POST that names a thread works on it until the response was sent, or gets 409."""
+    thread = request.headers.get(THREAD_HEADER)
+    if request.method != "POST" or not thread:
+        yield
+        return
+    async with _runs(request).claim(_owner(request), thread):
+        yield
+
+
+async def _to_json(runs: StartedRuns, info: RunInfo) -> bytes:
+    """A run with its Run, if it is done."""
+    result = await runs.result(info.id) if info.status == "done" else None
+    return orjson.dumps({**info.model_dump(mode="json"), "run": orjson.Fragment(result or "null")})
+
+
+@router.post("", status_code=202)
+async def start_run(body: RunRequest, runs: Runs, owner: Owner, response: Response) -> RunInfo:
+    """Start a run. `Location` is its address."""
+    info = await runs.start(owner, body)
+    response.headers["Location"] = f"runs/{info.id}"  # relative, for proxies that serve this below a path
+    return info
+
+
+@router.get("")
+async def list_runs(runs: Runs, owner: Owner) -> list[RunInfo]:
+    """List your runs, the newest first, without their Runs."""
+    return await runs.search(owner)
+
+
+@router.get("/{run}", response_model=RunInfo)
+async def show_run(run: str, runs: Runs, owner: Owner) -> Response:
+    """Tell the status of a run; when it is done, with its Run."""
+    return Response(await _to_json(runs, await runs.find(owner, run)), media_type="application/json")
+
+
+@router.get("/{run}/events", response_class=EventSourceResponse)
+async def follow_run(
+    run: str, runs: Runs, owner: Owner, last_event_id: Annotated[str, Header(max_length=60)] = ""
+) -> Response:
+    """Send the events of a run as they happen, and last "status": what `GET /runs/{run}` returns."""
+    info = await runs.find(owner, run)
+    seen, _, status = last_event_id.partition(":")
+    if status == info.status and status not in ACTIVE:
+        return Response(status_code=204)
+    after = int(seen) if seen.isdecimal() else 0
+    return EventSourceResponse(_server_sent(runs, owner, run, after), sep="\n")
+
+
+@router.post("/{run}/cancel", status_code=202)
+async def cancel_run(run: str, runs: Runs, owner: Owner) -> RunInfo:
+    """Cancel a run, which may take a second."""
+    return await runs.cancel(owner, run)
+
+
+@router.post("/{run}/approval", status_code=202)
+async def approve_run(run: str, body: Approval, runs: Runs, owner: Owner) -> RunInfo:
+    """Decide on the plan of a run that waits for approval."""
+    return await runs.resume(owner, run, decision=body.decision)
+
+
+@router.post("/{run}/resume", status_code=202)
+async def resume_run(run: str, runs: Runs, owner: Owner) -> RunInfo:
+    """Continue an interrupted run. What has ended is not done again."""
+    return await runs.resume(owner, run)
+
+
+async def _server_sent(runs: StartedRuns, owner: str, run: str, after: int) -> AsyncIterator[dict[str, str]]:
+    """The events of a run. Without a database the stream ends, and the client connects again."""
+    place = after
+    try:
+        async for place, kind, text in runs.events(owner, run, after):
+            yield {"id": str(place), "event": kind, "data": text}
+        info = await runs.find(owner, run)
+        data = (await _to_json(runs, info)).decode()
+        yield {"id": f"{place}:{info.status}", "event": "status", "data": data}
+    except DATABASE_ERRORS as error:
+        _logger.warning("the events of the run %s end: %s", run, error)

@@ -1,0 +1,82 @@
+"""The agent as a web page: `jarvis ui`, or a Gradio application.
+
+    run_ui(agent)                                                                   # alone
+    gr.mount_gradio_app(app, create_ui(agent), path="/ui", **page_options(agent))   # in FastAPI
+
+Each visitor has a chat, files and a history of their own, which end with their session. The page shows no
+path of this machine and no key. `run_ui` asks for a login if there are API keys.
+Elsewhere, Gradio's `auth=` can.
+Needs the extra "ui".
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    import gradio as gr
+
+    from jarvis_agent.agent.agent import JarvisAgent
+
+
+def create_ui(*agents: JarvisAgent) -> gr.Blocks:
+    """The page of an agent; with several agents, visitors choose one of them by its language model.
+
+    Raises:
+        MissingExtraError: the extra "ui" is not installed.
+        ConfigError: no agent is given.
+    """
+    _check(agents)
+    from jarvis_agent.interfaces.ui.page import Page
+
+    return Page(agents).blocks
+
+
+def page_options(*agents: JarvisAgent) -> dict[str, Any]:
+    """The options with which the page of these agents is launched or mounted: its style, texts and limits.
+
+    Raises:
+        MissingExtraError: the extra "ui" is not installed.
+        ConfigError: no agent is given.
+    """
+    _check(agents)
+    from jarvis_agent.interfaces.ui.page import page_options as make_options
+
+    return make_options(agents)
+
+
+def run_ui(
+    *agents: JarvisAgent,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    insecure: bool = False,
+    open_browser: bool = False,
+) -> None:
+    """Serve the page until interrupted. On a loopback address, requests for or from other hosts are refused.
+
+    With API keys (`ServerSettings.api_keys`), visitors log in with one of them as password.
+
+    Args:
+        agents: as for `create_ui`.
+        host, port: where to listen.
+        insecure: serve without API keys on an address that other machines reach.
+        open_browser: show the page in the browser of this machine.
+
+    Raises:
+        ConfigError: other machines reach the address, and there are no API keys.
+        MissingExtraError: the extra "ui" is not installed.
+    """
+    _check(agents)
+    from jarvis_agent.interfaces.ui.server import run_ui as run
+
+    run(agents, host, port, insecure=insecure, open_browser=open_browser)
+
+
+def _check(agents: tuple[JarvisAgent, ...]) -> None:
+    if find_spec("gradio") is None:
+        raise MissingExtraError("the web page", "ui")
+    if not agents:
+        raise ConfigError("the page needs an agent: create_ui(JarvisAgent())")

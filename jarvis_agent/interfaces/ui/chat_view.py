@@ -1,0 +1,109 @@
+"""The turns of a chat as messages of gr.Chatbot: the request, the progress, the answer, and the files made.
+
+messages = ChatView(visitor, plan_view, texts_for("en"), publish).messages()
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jarvis_agent.core.display import to_html
+from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.types import TaskResult
+from jarvis_agent.interfaces.cli.progress import shorten
+from jarvis_agent.interfaces.ui.plan_view import ICONS, PlanView
+from jarvis_agent.interfaces.ui.texts import Texts
+from jarvis_agent.interfaces.ui.visitor import PageTurn, Visitor
+
+Message = dict[str, Any]
+Publish = Callable[[Path], str]
+"""Copies a file to where the browser gets it from, and returns its path there."""
+
+
+class ChatView:
+    """Shows the turns of one visitor in one language."""
+
+    def __init__(self, visitor: Visitor, plan: PlanView, text: Texts, publish: Publish) -> None:
+        self._visitor = visitor
+        self._clean = visitor.clean
+        self._plan = plan
+        self._text = text
+        self._publish = publish
+
+    def messages(self) -> list[Any]:
+        """The messages of all turns. Those of a turn that is over are made once."""
+        found: list[Any] = []
+        for turn in self._visitor.turns:
+            shown = turn.messages or self._messages(turn)
+            if turn.is_over:
+                turn.messages = shown
+            found += shown
+        return found
+
+    def _messages(self, turn: PageTurn) -> list[Message]:
+        files = [self._file(path, path.name) for path in turn.files]
+        found: list[Message] = [{"role": "user", "content": [turn.request, *files]}]
+        if turn.progress.tasks or self._visitor.running is turn:
+            found.append(self._progress(turn))
+        answer = turn.run.answer if turn.run is not None else turn.progress.answer
+        content: list[Any] = [self._clean(answer)] if answer else []
+        if turn.run is not None:
+            content += self._files(turn.run.results)
+        if turn.proposal is not None:
+            content.append(self._text("waits"))
+        if turn.is_stopped:
+            content.append(self._text("was_stopped"))
+        if turn.trouble is not None:
+            content.append(self._trouble(turn.trouble))
+        return [*found, {"role": "assistant", "content": content}] if content else found
+
+    def _progress(self, turn: PageTurn) -> Message:
+        """The tasks as a "thought" of Gradio, which is open while the run goes on."""
+        rows = list(turn.progress.tasks.values())
+        done = sum(row.state == "ok" for row in rows)
+        title = self._text("summary", tasks=len(rows), done=done) if rows else self._text("planning")
+        lines = []
+        for row in rows:
+            state = self._plan.state(turn, row)
+            seconds = self._plan.seconds(turn.progress, row)
+            model = row.result.model if row.result is not None else None
+            what = " · ".join(filter(None, [self._text(state), shorten(model or "", 60), seconds]))
+            lines.append(f"{ICONS[state]} **{row.task.id} {shorten(row.task.task, 60)}** {self._clean(what)}")
+        metadata: dict[str, Any] = {"title": title, "status": "done" if turn.is_over else "pending"}
+        if turn.run is not None:
+            metadata["duration"] = round(turn.run.timings.get("total", 0.0), 1)
+            tokens = sum(usage.input_tokens + usage.output_tokens for usage in turn.run.usage.values())
+            metadata["log"] = self._text("tokens", number=f"{tokens:,}") if tokens else ""
+        return {"role": "assistant", "content": "\n\n".join(lines) or "…", "metadata": metadata}
+
+    def _files(self, results: Sequence[TaskResult]) -> list[Any]:
+        """The files that tasks made, each below a link to it."""
+        shown: list[Any] = []
+        made = [(result, file) for result in results for file in result.resources if file.path is not None]
+        for result, file in made:
+            assert file.path is not None
+            if not file.path.is_file():
+                continue
+            title = f"{result.task.id} {result.task.task}"
+            content = self._file(file.path, title, file.mime)
+            # Gradio has a button to download only the first file of a message.
+            shown.append(f"**{title}**: [{file.path.name}](gradio_api/file={quote(content['file']['path'])})")
+            if file.kind == "table":
+                shown.append(self._clean(to_html(file.path, "table", mime=file.mime)))
+            else:
+                shown.append(content)
+        return shown
+
+    def _file(self, path: Path, title: str, mime: str | None = None) -> Message:
+        mime = mime or mimetypes.guess_type(path.name)[0]
+        file = {"path": self._publish(path), "orig_name": path.name, "mime_type": mime}
+        return {"type": "file", "file": file, "alt_text": title}
+
+    def _trouble(self, error: Exception) -> str:
+        if isinstance(error, JarvisError):
+            return "⚠️ " + self._text("went_wrong", reason=self._clean(str(error)))
+        return "⚠️ " + self._text("internal", kind=type(error).__name__)

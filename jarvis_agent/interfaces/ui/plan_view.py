@@ -1,0 +1,195 @@
+"""The plans of a chat as HTML: a graph whose boxes open the details of their tasks, the newest first.
+
+html = PlanView(visitor.clean, texts_for("en")).html(visitor.turns)
+
+All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jarvis_agent.backends.hub.snapshot import active_downloads
+from jarvis_agent.core.types import Task, TaskResult
+from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
+from jarvis_agent.interfaces.ui.texts import Texts
+from jarvis_agent.interfaces.ui.visitor import PageTurn
+from jarvis_agent.planning.diagram import levels_of
+
+ICONS = {
+    "planned": "○",
+    "selecting": "○",
+    "waiting": "○",
+    "loading": "↓",
+    "running": "▶",
+    "ok": "✓",
+    "failed": "✗",
+    "skipped": "–",
+    "stopped": "■",
+}
+_HEIGHT, _ROW, _WIDTH = 62, 96, 150
+"""Pixels: a box, a level with the lines below it, the least width of a box."""
+_MAX_CHARS = 4_000
+_OPEN = frozenset({"planned", "selecting", "waiting", "loading", "running"})
+
+
+class PlanView:
+    """Draws plans in one language, for one visitor."""
+
+    def __init__(self, clean: Callable[[str], str], text: Texts) -> None:
+        """`clean` removes from a text what the visitor must not see."""
+        self._clean = clean
+        self._text = text
+
+    def html(self, turns: Sequence[PageTurn]) -> str:
+        """The turns with a plan; all but the last one are closed."""
+        if not turns:
+            return f'<p class="empty">{self._escape(self._text("no_plan"))}</p>'
+        *earlier, last = enumerate(turns)
+        parts = [self._turn(*last)]
+        for number, turn in reversed(earlier):
+            title = self._text("earlier", request=shorten(turn.request, 60))
+            summary = f"<summary>{self._escape(title)}</summary>"
+            parts.append(
+                f'<details class="earlier" data-task="{number}">{summary}{self._turn(number, turn)}</details>'
+            )
+        return "".join(parts)
+
+    def state(self, turn: PageTurn, row: TaskProgress) -> str:
+        """The state of a task, as a key of ICONS."""
+        return "stopped" if turn.is_stopped and row.state in _OPEN else row.state
+
+    def seconds(self, progress: RunProgress, row: TaskProgress) -> str:
+        """How long a task took, or has been running; "" if it has not started."""
+        if row.result is not None and row.result.attempts:
+            return self._text("seconds", number=max(row.result.ended - row.result.started, 0.0))
+        if row.state == "running" and row.started is not None:
+            return self._text("seconds", number=progress.clock() - row.started)
+        return ""
+
+    def _turn(self, number: int, turn: PageTurn) -> str:
+        progress = turn.progress
+        rows = progress.tasks or {task.id: TaskProgress(task, "planned") for task in _proposed(turn)}
+        if not rows:
+            name = "stopped" if turn.is_stopped else "empty_plan" if turn.is_over else "planning"
+            return f'<p class="empty {name}">{self._escape(self._text(name))}</p>'
+        notes = [*progress.notes, *(map(str, active_downloads()) if not turn.is_over else ())]
+        listed = "".join(f"<li>{self._escape(note)}</li>" for note in dict.fromkeys(notes))
+        details = "".join(self._details(number, turn, row) for row in rows.values())
+        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
+
+    def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
+        levels = levels_of([row.task for row in rows])
+        place = {
+            task: ((index + 0.5) / len(level) * 100, depth)
+            for depth, level in enumerate(levels)
+            for index, task in enumerate(level)
+        }
+        lines = "".join(
+            _line(place[dep], place[row.task.id]) for row in rows for dep in row.task.deps if dep in place
+        )
+        height, widest = len(levels) * _ROW - _ROW + _HEIGHT, max(map(len, levels))
+        boxes = ""
+        for row in rows:
+            x, depth = place[row.task.id]
+            width = 100 / len(levels[depth])
+            style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 280px)"
+            boxes += f'<button {self._attributes(number, turn, row)} style="{style}">'
+            boxes += f"{self._box(turn, row)}</button>"
+        return (
+            f'<div class="scroll"><div class="graph" style="height:{height}px;min-width:{widest * _WIDTH}px">'
+            f'<svg viewBox="0 0 100 {height}" preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
+            f"{boxes}</div></div>"
+        )
+
+    def _attributes(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
+        state = self.state(turn, row)
+        return f'type="button" class="task {state}" data-task="{number}-{row.task.id}"'
+
+    def _box(self, turn: PageTurn, row: TaskProgress) -> str:
+        state, model = self.state(turn, row), _model(row).rsplit("/", 1)[-1]
+        times = " · ".join(filter(None, [self._text(state), self.seconds(turn.progress, row)]))
+        return (
+            f'<b><i aria-hidden="true">{ICONS[state]}</i> {row.task.id} {self._escape(row.task.task)}</b>'
+            f"<span>{self._escape(model)}</span><small>{self._escape(times)}</small>"
+        )
+
+    def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
+        state = self.state(turn, row)
+        times = " · ".join(filter(None, [self._text(state), self.seconds(turn.progress, row)]))
+        name = f"{row.task.id} {self._escape(row.task.task)}"
+        head = f"<summary><i>{ICONS[state]}</i> <b>{name}</b> <small>{self._escape(times)}</small></summary>"
+        return (
+            f'<details class="about {state}" data-task="{number}-{row.task.id}">{head}'
+            f"<dl>{''.join(self._facts(row))}</dl></details>"
+        )
+
+    def _facts(self, row: TaskProgress) -> Iterable[str]:
+        yield self._fact("input", self._values(row.task))
+        if row.selection is not None:
+            chosen = row.selection
+            why = "; ".join(filter(None, [chosen.reason, chosen.placement]))
+            yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {self._escape(why)}")
+        result = row.result
+        if result is None:
+            return
+        if result.status == "ok":
+            yield self._fact("output", f"<pre>{self._escape(_output(result))}</pre>")
+        if result.attempts:
+            yield self._fact("attempts", f"<ol>{''.join(map(self._attempt, result.attempts))}</ol>")
+        if result.error:
+            yield self._fact("error", self._escape(result.error))
+        for note in result.all_notes:
+            yield self._fact("note", self._escape(note))
+
+    def _values(self, task: Task) -> str:
+        return "".join(
+            f"<div><code>{self._escape(name)}</code> {self._escape(_as_text(value))}</div>"
+            for name, value in task.args.items()
+        )
+
+    def _attempt(self, attempt: Any) -> str:
+        seconds = self._text("seconds", number=attempt.ended - attempt.started)
+        outcome = attempt.error or self._text("ok")
+        line = f"{attempt.backend}, {seconds}: {outcome}"
+        return f"<li><code>{self._escape(attempt.model)}</code> {self._escape(line)}</li>"
+
+    def _fact(self, name: str, content: str) -> str:
+        return f"<dt>{self._escape(self._text(name))}</dt><dd>{content}</dd>"
+
+    def _escape(self, text: str) -> str:
+        return html.escape(self._clean(text[:_MAX_CHARS]))
+
+
+def _proposed(turn: PageTurn) -> list[Task]:
+    return [Task.model_validate(task) for task in (turn.proposal or {}).get("plan", [])]
+
+
+def _model(row: TaskProgress) -> str:
+    used = row.result.model if row.result is not None else None
+    return used or (row.selection.model if row.selection is not None else "")
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _output(result: TaskResult) -> str:
+    """The text that a task made, else its data, else the names of its files."""
+    text = result.resource("text")
+    if text is not None and text.text is not None:
+        return text.text
+    if result.output is not None and not list(result.paths()):
+        return json.dumps(result.output, ensure_ascii=False, indent=1)
+    return "\n".join(path.name for path in result.paths())
+
+
+def _line(start: tuple[float, int], end: tuple[float, int]) -> str:
+    """A curve from below one box to the top of another; x is in percent."""
+    (x1, level1), (x2, level2) = start, end
+    y1, y2 = level1 * _ROW + _HEIGHT, level2 * _ROW
+    middle = (y1 + y2) / 2
+    return f'<path d="M{x1:.2f} {y1}C{x1:.2f} {middle} {x2:.2f} {middle} {x2:.2f} {y2}"/>'

@@ -1,0 +1,79 @@
+"""A plan that waits for the visitor: its tasks with a checkbox, and a text box for each of their inputs."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import gradio as gr
+
+from jarvis_agent.interfaces.ui.visitor import Visitor
+
+
+def show_proposal(
+    visitor: Visitor | None, shown: dict[str, Any] | None, decision: gr.State, translated: gr.I18n
+) -> None:
+    """Lay out the plan inside of a `gr.render` function.
+
+    Args:
+        visitor: the one who decides.
+        shown: what `JarvisAgent.waiting` returns.
+        decision: gets `{"plan": …}` with True, False, or the tasks that are left, as changed.
+        translated: the texts.
+    """
+    if visitor is None or shown is None:
+        return
+    gr.Markdown(translated("proposal"))
+    gr.Markdown(translated("proposal_help"))
+    if problem := shown.get("problem"):
+        gr.Markdown(f"⚠️ {visitor.clean(problem)}")
+    fields: list[Any] = []
+    for task in shown["plan"]:
+        with gr.Group():
+            fields.append(gr.Checkbox(True, label=f"{task['id']} {task['task']}", interactive=True))
+            fields += [
+                gr.Textbox(visitor.clean(_as_text(value)), label=name, interactive=True, max_lines=6)
+                for name, value in task["args"].items()
+            ]
+    with gr.Row():
+        run = gr.Button(translated("run"), variant="primary", elem_id="run-plan")
+        reject = gr.Button(translated("reject"), elem_id="reject-plan")
+
+    def read(*values: Any) -> dict[str, Any]:
+        return _decision(edited_plan(shown["plan"], values, visitor))
+
+    run.click(read, fields, decision, api_visibility="private")
+    reject.click(lambda: _decision(False), None, decision, api_visibility="private")
+
+
+def edited_plan(tasks: list[dict[str, Any]], values: tuple[Any, ...], visitor: Visitor) -> Any:
+    """The tasks whose checkbox is set, with the inputs as changed; True if nothing was."""
+    given, edited = iter(values), []
+    for task in tasks:
+        is_kept = next(given)
+        args = {name: _changed(value, next(given), visitor) for name, value in task["args"].items()}
+        if is_kept:
+            edited.append({**task, "args": args})
+    return True if edited == tasks else edited
+
+
+def _changed(value: Any, text: str, visitor: Visitor) -> Any:
+    """The value of a text box; the original one if the text is what was shown for it."""
+    if text == visitor.clean(_as_text(value)):
+        return value
+    if isinstance(value, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _decision(plan: Any) -> dict[str, Any]:
+    # The number makes each decision a change of the state.
+    return {"plan": plan, "number": secrets.token_hex(4)}

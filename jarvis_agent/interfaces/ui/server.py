@@ -1,0 +1,103 @@
+"""The server of `jarvis ui`: the page behind the checks of `jarvis serve`, and a login with API keys."""
+
+from __future__ import annotations
+
+import logging
+import webbrowser
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.interfaces.server import accepted_hosts, is_loopback
+from jarvis_agent.interfaces.server.access import ApiKey
+from jarvis_agent.interfaces.server.origin import OriginCheck
+from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.ui.page import Page, page_options
+
+_HEADERS = {
+    # An answer is written by models: a picture in it must not tell another server what was asked.
+    "Content-Security-Policy": "default-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
+    """A web application with the page at its root. It closes the agents at shutdown."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for agent in agents:
+            await agent.aclose()
+
+    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+
+    app.add_middleware(_PageHeaders)
+    hosts = server.allowed_hosts or ("*",)
+    app.add_middleware(OriginCheck, allowed_hosts=hosts, allowed_origins=server.allowed_origins)
+    named = [f"[{host}]" if ":" in host else host for host in hosts]  # IPv6, as `Host` has it
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=named, www_redirect=False)
+    known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
+
+    def login(name: str, key: str) -> bool:
+        return any(one.matches(key.encode()) for one in known)
+
+    message = "Any name, and an API key as the password."
+    page = Page(agents, server.max_concurrent_runs).blocks
+    gr.mount_gradio_app(
+        app, page, path="/", auth=login if known else None, auth_message=message, **page_options(agents)
+    )
+    return app
+
+
+class _PageHeaders:
+    """ASGI middleware that adds headers to each response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+def run_ui(
+    agents: Sequence[JarvisAgent],
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    *,
+    insecure: bool = False,
+    open_browser: bool = False,
+) -> None:
+    """As `jarvis_agent.interfaces.ui.run_ui`."""
+    server = ServerSettings()
+    is_public = not is_loopback(host) and not server.api_keys
+    if is_public and not insecure:
+        raise ConfigError(
+            f"{host} can be reached from other machines, and there is no API key: set JARVIS_API_KEYS, "
+            "or let any visitor use the page with --insecure"
+        )
+    hosts = server.allowed_hosts or accepted_hosts(host)
+    app = make_app(agents, server.model_copy(update={"allowed_hosts": hosts}))
+    if is_public:
+        logging.getLogger("uvicorn.error").warning(
+            "%s can be reached from other machines, and there is no API key: any visitor may use this page",
+            host,
+        )
+    if open_browser:
+        webbrowser.open(f"http://{host}:{port}/")
+    uvicorn.Server(uvicorn.Config(app, host=host, port=port, access_log=False)).run()

@@ -1,0 +1,169 @@
+"""The page of `jarvis ui` on loopback, and headless Chromium to use it with.
+
+with serving_page([agent]) as url, chromium() as browser, browser_tab(browser, url) as tab:
+    tab.ask("What is this?", CAT)
+    tab.wait_until_idle()
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as NothingHappenedError
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.ui.server import make_app
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_ARGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--enable-unsafe-swiftshader",  # WebGL without a GPU
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WAIT_MS = 30_000
+"""The longest wait for anything, which a loaded machine may need."""
+
+SCREENSHOTS = os.environ.get("UI_SCREENSHOTS")
+"""A directory for screenshots of the tests, such as docs/images; without it, none are made."""
+
+
+@contextmanager
+def serving_page(agents: Sequence[JarvisAgent], **settings: Any) -> Iterator[str]:
+    """The URL of the page of these agents, which are closed at the end."""
+    app = make_app(agents, ServerSettings(allowed_hosts=("127.0.0.1",), **settings))
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(30)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser; CHROMIUM must not be None."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Tab:
+    """A visitor's page, its errors, and the addresses outside of the server that it asked for."""
+
+    page: Page
+    url: str
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    @property
+    def box(self) -> Locator:
+        return self.page.locator("#box textarea")
+
+    @property
+    def chat(self) -> Locator:
+        return self.page.locator("#chat")
+
+    @property
+    def plan(self) -> Locator:
+        return self.page.locator("#plan")
+
+    def task(self, number: int) -> Locator:
+        """The box of a task of the newest plan."""
+        return self.plan.locator(".scroll:not(.earlier .scroll) button.task").nth(number)
+
+    @property
+    def requests(self) -> Locator:
+        return self.chat.locator(".user-row")
+
+    @property
+    def pictures(self) -> Locator:
+        """The pictures in answers."""
+        return self.chat.locator(".bot-row img[src*='/file=']")
+
+    def ask(self, request: str, *files: Path) -> None:
+        """Send a request, and wait until it is in the chat."""
+        earlier = self.requests.count()
+        if files:
+            self.upload(*files, press=self.page.get_by_label("Upload a file").click)
+        self.box.fill(request)
+        self.box.press("Enter")
+        expect(self.requests).to_have_count(earlier + 1)
+
+    def upload(self, *files: Path, press: Callable[[], None]) -> None:
+        """Add files to the request. The button that is pressed works a moment after it has appeared."""
+        for _ in range(20):
+            try:
+                with self.page.expect_file_chooser(timeout=WAIT_MS / 20) as chooser:
+                    press()
+                break
+            except NothingHappenedError:
+                continue
+        chooser.value.set_files(files)
+        expect(self.page.locator("#box .thumbnail-item")).to_have_count(len(files))
+
+    def tab_to(self, wanted: Locator) -> None:
+        """Press the tab key until an element has the focus."""
+        for _ in range(40):
+            if wanted.evaluate("one => one === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the tab key does not reach {wanted}")
+
+    def ask_first(self) -> None:
+        """Set that plans are shown before they run."""
+        self.page.get_by_role("button", name="Settings").click()
+        self.page.get_by_label("Ask me before running a plan").check()
+
+    def wait_until_idle(self) -> None:
+        expect(self.page.locator("#box .stop-button")).to_have_count(0)
+        expect(self.page.locator("#box .submit-button")).to_be_visible()
+
+    def shoot(self, name: str) -> None:
+        """Take a screenshot if they are wanted."""
+        if SCREENSHOTS:
+            taken = Image.open(io.BytesIO(self.page.screenshot(animations="disabled")))
+            taken.convert("RGB").quantize(256).save(Path(SCREENSHOTS) / f"ui-{name}.png", optimize=True)
+
+
+@contextmanager
+def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
+    """A visitor with the page open; options are those of a browser context."""
+    expect.set_options(timeout=WAIT_MS)
+    given: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}, "locale": "en-US"}
+    context = browser.new_context(**given | options)
+    context.set_default_timeout(WAIT_MS)
+    tab = Tab(context.new_page(), url)
+    tab.page.on("pageerror", lambda error: tab.errors.append(str(error)))
+    tab.page.on("console", lambda said: tab.errors.append(said.text) if said.type == "error" else None)
+    tab.page.on(
+        "request",
+        lambda sent: None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url),
+    )
+    tab.page.goto(url)
+    expect(tab.plan.locator(".empty")).to_be_visible()
+    yield tab
+    context.close()

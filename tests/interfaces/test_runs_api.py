@@ -1,0 +1,243 @@
+"""Runs that outlive their request: start, status, events, cancellation, approval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import ANSWER, BASE, Served, agent_of, endless_expert, plan_for, serving
+
+from jarvis_agent import Run
+from jarvis_agent.agent.stages import PipelineStages
+
+REQUEST = {"input": "What animal is this?"}
+
+
+def start(client: httpx.Client, **fields: Any) -> dict[str, Any]:
+    """A new run, by default of REQUEST."""
+    answer = client.post("/runs", json=REQUEST | fields)
+    assert answer.status_code == 202, answer.text
+    run: dict[str, Any] = answer.json()
+    return run
+
+
+def events_of(answer: httpx.Response) -> list[tuple[str, str, Any]]:
+    """The ids, kinds and data of server-sent events."""
+    blocks = [
+        dict(line.split(": ", 1) for line in block.split("\n"))
+        for block in answer.text.split("\n\n")
+        if block
+    ]
+    return [(block["id"], block["event"], json.loads(block["data"])) for block in blocks]
+
+
+def ended(client: httpx.Client, run: dict[str, Any]) -> dict[str, Any]:
+    """The run when it has stopped."""
+    _, kind, info = events_of(client.get(f"/runs/{run['id']}/events"))[-1]
+    assert kind == "status"
+    found: dict[str, Any] = info
+    return found
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[tuple[Served, Any, Any]]:
+    """A server whose expert never ends, and the events that it was entered and stopped."""
+    never, entered, stopped = endless_expert()
+    experts = {"image-to-text": never, "canny-control": never}
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script, experts), script, max_concurrent_runs=2) as served:
+        yield served, entered, stopped
+
+
+def test_a_run_is_started_followed_and_fetched(served: Served) -> None:
+    answer = served.client.post("/runs", json=REQUEST | {"files": [served.uploaded_cat()], "thread": "one"})
+    run = answer.json()
+    assert answer.status_code == 202
+    assert (run["thread"], run["status"], run["input"]) == ("one", "queued", REQUEST["input"])
+    address = httpx.URL(f"{BASE}/runs").join(answer.headers["location"]).path
+
+    events = events_of(served.get(f"{address}/events"))
+    kinds = [kind for _, kind, _ in events]
+    assert kinds[0] == "planned"
+    assert {"task", "selected", "started", "finished", "token"} <= set(kinds)
+    assert [int(number) for number, _, _ in events[:-1]] == list(range(1, len(events)))
+    info = served.get(address).json()
+    assert info == events[-1][2]
+    assert "".join(event["text"] for _, kind, event in events if kind == "token") == info["run"]["answer"]
+    assert (info["status"], info["thread"], info["error"]) == ("done", "one", None)
+    made = Run.model_validate(info["run"])
+    assert made.answer.startswith(ANSWER)
+    (outline,) = made.results[1].paths()
+    assert served.get(str(outline)).headers["content-type"] == "image/png"
+
+
+def test_a_client_that_reconnects_gets_the_events_it_has_not_seen(served: Served) -> None:
+    run = start(served.client, files=[served.uploaded_cat()])
+    address = f"/runs/{run['id']}/events"
+    events = events_of(served.get(address))
+    for seen in (0, 1, 4, len(events) - 1):
+        last = events[seen - 1][0] if seen else "nonsense"
+        assert events_of(served.client.get(address, headers={"Last-Event-ID": last})) == events[seen:]
+    assert served.client.get(address, headers={"Last-Event-ID": events[-1][0]}).status_code == 204
+
+
+def test_a_client_that_reads_nothing_or_goes_does_not_stop_a_run(served: Served) -> None:
+    run = start(served.client, files=[served.uploaded_cat()])
+    with served.client.stream("GET", f"/runs/{run['id']}/events"):
+        assert ended(served.client, run)["status"] == "done"
+
+
+def test_runs_of_a_thread_and_requests_that_name_it_are_one_chat(served: Served) -> None:
+    name = served.uploaded_cat()
+    first = ended(served.client, start(served.client, files=[name], thread="chat"))
+    outline = first["run"]["results"][1]["resources"][0]["path"]
+    served.script["plan"] = plan_for(outline)
+    second = ended(served.client, start(served.client, input="And in the outline?", thread="chat"))
+    assert Run.model_validate(second["run"]).ok
+    assert "What animal is this?" in served.llm.calls[-1].prompt
+    third = Run.model_validate(served.remote("chat").invoke("And once more?"))
+    assert third.ok, "the second run made a file of the same name"
+    assert "And in the outline?" in served.llm.calls[-1].prompt
+
+
+def test_a_busy_thread_is_answered_with_409_and_a_cancelled_run_frees_it(endless: Any) -> None:
+    served, entered, stopped = endless
+    run = start(served.client, files=[served.uploaded_cat()], thread="one")
+    assert entered.wait(30)
+    assert served.get(f"/runs/{run['id']}").json()["status"] == "running"
+    for answer in (
+        served.client.post("/runs", json=REQUEST | {"thread": "one"}),
+        served.client.post("/agent/invoke", json={"input": "Hello"}, headers={"X-Thread-Id": "one"}),
+    ):
+        assert answer.status_code == 409
+        assert "use another thread" in answer.json()["detail"]
+    assert served.client.post(f"/runs/{run['id']}/resume").status_code == 409
+
+    assert served.client.post(f"/runs/{run['id']}/cancel").status_code == 202
+    assert stopped.wait(30)
+    assert ended(served.client, run)["status"] == "cancelled"
+    assert served.client.post(f"/runs/{run['id']}/cancel").json()["status"] == "cancelled"
+    served.script["plan"] = "[]"
+    assert ended(served.client, start(served.client, thread="one"))["run"]["answer"] == "Good morning."
+
+
+def test_a_run_that_goes_on_counts_for_the_limit_of_runs_at_once(endless: Any) -> None:
+    served, _, _ = endless
+    name = served.uploaded_cat()
+    runs = [start(served.client, files=[name]) for _ in range(2)]
+    answer = served.client.post("/runs", json=REQUEST)
+    assert (answer.status_code, answer.json()["detail"][:22]) == (429, "at most 2 runs at once")
+    served.client.post(f"/runs/{runs[0]['id']}/cancel")
+    assert ended(served.client, runs[0])["status"] == "cancelled"
+    start(served.client)
+
+
+def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
+    name = served.uploaded_cat()
+    run = start(served.client, files=[name], approve=True, thread="one")
+    info = ended(served.client, run)
+    assert (info["status"], info["run"]) == ("waiting for approval", None)
+    assert [task["task"] for task in info["plan"]["plan"]] == ["image-to-text", "canny-control"]
+    assert not served.backend.calls
+    busy = served.client.post("/runs", json=REQUEST | {"thread": "one"})
+    assert (busy.status_code, run["id"] in busy.text) == (409, True)
+
+    def decide(decision: Any) -> httpx.Response:
+        return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision})
+
+    assert decide("perhaps").status_code == 202
+    assert ended(served.client, run)["plan"]["problem"]
+    assert decide(None).status_code == 422
+    assert decide(info["plan"]["plan"][1:]).status_code == 202
+    done = ended(served.client, run)
+    assert (done["status"], done["plan"]) == ("done", None)
+    assert [result["task"]["task"] for result in done["run"]["results"]] == ["canny-control"]
+    assert decide(True).status_code == 409
+
+
+@pytest.mark.parametrize("ending", ["rejected", "cancelled"])
+def test_a_plan_that_is_not_approved_is_not_run(served: Served, ending: str) -> None:
+    run = start(served.client, files=[served.uploaded_cat()], approve=True)
+    ended(served.client, run)
+    if ending == "rejected":
+        served.client.post(f"/runs/{run['id']}/approval", json={"decision": False})
+    else:
+        served.client.post(f"/runs/{run['id']}/cancel")
+    info = ended(served.client, run)
+    assert info["status"] == ("done" if ending == "rejected" else "cancelled")
+    assert not served.backend.calls
+
+
+def test_why_a_run_failed_is_told_without_what_clients_must_not_know(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = ended(served.client, start(served.client, files=["/etc/passwd"]))
+    assert info["status"] == "failed"
+    assert "/etc/passwd: files of this machine are not read" in info["error"]
+
+    async def broken(self: PipelineStages) -> Any:
+        raise RuntimeError("the key sk-live-12345 was refused")
+
+    monkeypatch.setattr(PipelineStages, "runners", broken)
+    info = ended(served.client, start(served.client))
+    assert (info["status"], info["error"]) == ("failed", "Internal Server Error")
+
+
+def test_bad_requests_are_answered_with_422(served: Served) -> None:
+    for body in ({}, {"input": ""}, {"input": "x", "thread": "a\nb"}, {"input": "x", "files": "a"}, [], "x"):
+        assert served.client.post("/runs", json=body).status_code == 422
+    assert served.client.post("/runs", content=b"{").status_code == 422
+
+
+def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:
+    script = {"plan": plan_for("cat.jpg")}
+    with serving(agent_of(tmp_path, script), script, api_keys=("key-of-ada", "key-of-bob")) as served:
+        ada, bob = ({"Authorization": f"Bearer key-of-{name}"} for name in ("ada", "bob"))
+        run = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=ada).json()
+        for method, route in (
+            ("GET", ""),
+            ("GET", "/events"),
+            ("POST", "/cancel"),
+            ("POST", "/resume"),
+            ("POST", "/approval"),
+        ):
+            body = {"decision": True} if route == "/approval" else None
+            address = f"/runs/{run['id']}{route}"
+            assert served.client.request(method, address, headers=bob, json=body).status_code == 404
+            assert served.client.request(method, address, json=body).status_code == 401
+        theirs = served.client.post("/runs", json=REQUEST | {"thread": "one"}, headers=bob)
+        assert theirs.status_code == 202, "their thread of this name is another one"
+        listed = {
+            name: served.client.get("/runs", headers=own).json() for name, own in (("ada", ada), ("bob", bob))
+        }
+        assert [[info["id"] for info in infos] for infos in listed.values()] == [
+            [run["id"]],
+            [theirs.json()["id"]],
+        ]
+
+
+def test_a_run_of_a_server_that_stops_can_be_resumed(tmp_path: Path) -> None:
+    never, entered, _ = endless_expert()
+    script = {"plan": "[]"}
+    with serving(
+        agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never}), script
+    ) as served:
+        name = served.uploaded_cat()
+        describe, draw = json.loads(plan_for(name))
+        script["plan"] = json.dumps([describe, draw | {"dep": [0]}])
+        run = start(served.client, files=[name], thread="one")
+        assert entered.wait(30)
+    with serving(agent_of(tmp_path, script), script) as served:
+        assert served.get(f"/runs/{run['id']}").json()["status"] == "interrupted"
+        assert ended(served.client, run)["status"] == "interrupted"
+        busy = served.client.post("/runs", json=REQUEST | {"thread": "one"})
+        assert (busy.status_code, "is not over" in busy.text) == (409, True)
+        assert served.client.post(f"/runs/{run['id']}/resume").status_code == 202
+        info = ended(served.client, run)
+        assert Run.model_validate(info["run"]).ok
+        assert [call.spec.name for call in served.backend.calls] == ["canny-control"], "captioning had ended"
+        assert served.llm.stages() == ["respond"]

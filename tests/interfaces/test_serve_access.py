@@ -1,0 +1,452 @@
+"""Who may use a server: keys, owners, pages of other origins, and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langserve import RemoteRunnable
+from served import BASE, CAT, agent_of, endless_expert, listening, plan_for, remote
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from jarvis_agent import JarvisAgent, Run, Settings
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import SERVER_SETTINGS, misspelt_variables
+from jarvis_agent.interfaces.server import accepted_hosts, create_app
+from jarvis_agent.interfaces.server.access import ApiKey
+from jarvis_agent.interfaces.server.settings import ServerSettings
+
+ADA, BOB = "key-of-ada-1234567890", "key-of-bob-1234567890"
+
+
+@dataclass
+class Guarded:
+    """A server with the keys of Ada and Bob; its language model plans `script["plan"]`."""
+
+    entered: TestClient
+    script: dict[str, Any]
+    outputs: Path
+
+    def client(self, key: str | None = None, **headers: str) -> TestClient:
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        client = TestClient(self.entered.app, BASE, headers=headers, raise_server_exceptions=False)
+        client.portal = self.entered.portal  # the event loop in which the database was opened
+        return client
+
+    def routes(self) -> list[tuple[str, str]]:
+        """The methods and paths of the documentation."""
+        paths = self.client().get("/openapi.json").json()["paths"]
+        return [(method, path) for path, methods in paths.items() for method in methods]
+
+    def remote(self, key: str, **headers: str) -> RemoteRunnable:
+        return remote(self.client(), {"Authorization": f"Bearer {key}"} | headers)
+
+    def upload(self, key: str) -> str:
+        """The name of an uploaded cat, which the language model plans with from now on."""
+        answer = self.client(key).post("/files", files={"file": ("cat.jpg", CAT.read_bytes())})
+        name: str = answer.json()["name"]
+        self.script["plan"] = plan_for(name)
+        return name
+
+
+@contextmanager
+def guarding(outputs: Path, keys: tuple[str, ...] = (ADA, BOB), **settings: Any) -> Iterator[Guarded]:
+    script = {"plan": "[]"}
+    app = create_app(agent_of(outputs, script), ServerSettings(api_keys=keys, **settings))
+    with TestClient(app) as entered:
+        yield Guarded(entered, script, outputs)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarding(tmp_path_factory.mktemp("guarded"), runs_per_minute=10_000) as found:
+        yield found
+
+
+@pytest.fixture
+def guarded(running: Guarded) -> Guarded:
+    running.script["plan"] = "[]"
+    return running
+
+
+def statuses(*answers: httpx.Response) -> list[int]:
+    return [answer.status_code for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("header", "challenge", "said"),
+    [
+        (None, "Bearer", "an API key is needed"),
+        ("Bearer wrong", 'Bearer error="invalid_token"', "the API key is not valid"),
+        (f"Bearer {ADA}x", 'Bearer error="invalid_token"', "the API key is not valid"),
+        ("Bearer", 'Bearer error="invalid_token"', "the API key is not valid"),
+        ("Bearer ключ", 'Bearer error="invalid_token"', "the API key is not valid"),
+        (f"Basic {ADA}", 'Bearer error="invalid_token"', "the API key is not valid"),
+    ],
+)
+def test_without_a_valid_key_nothing_is_served(
+    guarded: Guarded, header: str | None, challenge: str, said: str
+) -> None:
+    headers = {"Authorization": header.encode()} if header else {}
+    hidden = [("get", "/agent/playground/"), ("get", "/healthz/../v1/models"), ("get", "/nowhere")]
+    for method, path in [*guarded.routes(), *hidden]:
+        if path == "/healthz":
+            continue
+        answer = guarded.client().request(method, path, headers=headers)
+        assert answer.status_code == 401, path
+        assert answer.headers["www-authenticate"] == challenge
+        assert said in answer.json()["detail"]
+    assert guarded.client().get("/healthz").json() == {
+        "status": "ok",
+        "parts": {"files": "ok", "database": "ok"},
+    }
+
+
+def test_every_key_is_compared_in_constant_time(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[Any, Any]] = []
+
+    def compare(one: Any, other: Any) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hmac, "compare_digest", compare)
+        answers = [guarded.client(key).get("/v1/models") for key in (ADA, BOB, "x")]
+    assert statuses(*answers) == [200, 200, 401]
+    assert len(compared) == 3 * 2
+    assert {len(value) for pair in compared for value in pair} == {32}, "digests tell no length"
+
+
+def test_what_one_key_uploads_and_makes_is_useless_to_another(guarded: Guarded) -> None:
+    name = guarded.upload(ADA)
+    request = {"input": "What animal is this?", "files": [name]}
+    run = Run.model_validate(guarded.remote(ADA).invoke(request))
+    (outline,) = run.results[1].paths()
+    assert str(outline).startswith("/outputs/")
+    assert guarded.client(ADA).get(str(outline)).status_code == 200
+    assert guarded.client(BOB).get(str(outline)).status_code == 404
+
+    with pytest.raises(httpx.HTTPStatusError, match="upload the file"):
+        guarded.remote(BOB).invoke(request)
+    for mentioned in (name, str(outline)):
+        guarded.script["plan"] = plan_for(mentioned)
+        theirs = Run.model_validate(guarded.remote(BOB).invoke(f"What is in {mentioned}?"))
+        assert [result.status for result in theirs.results if result.status == "ok"] == []
+
+
+def test_threads_of_the_same_name_are_not_shared(guarded: Guarded) -> None:
+    name = guarded.upload(ADA)
+    ada, bob = (guarded.remote(key, **{"X-Thread-Id": "one"}) for key in (ADA, BOB))
+    run = Run.model_validate(ada.invoke({"input": "What animal is this?", "files": [name]}))
+    (outline,) = run.results[1].paths()
+    guarded.script["plan"] = plan_for(str(outline))
+    mine, theirs = (Run.model_validate(client.invoke("And in the outline?")) for client in (ada, bob))
+    assert mine.ok
+    assert theirs.results == []
+
+
+@pytest.mark.parametrize("endpoint", ["invoke", "batch", "stream", "stream_events", "stream_log"])
+def test_a_client_configures_nothing(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """The server sets the owner and the thread, whatever a request says."""
+    seen: list[dict[str, Any]] = []
+    events = JarvisAgent.events
+
+    def recorded(self: JarvisAgent, request: Any, config: Any = None) -> Any:
+        seen.append(config["configurable"])
+        return events(self, request, config)
+
+    monkeypatch.setattr(JarvisAgent, "events", recorded)
+    wanted = {
+        "owner": "local",
+        "thread_id": "x/one",
+        "checkpoint_ns": "n",
+        "checkpoint_id": "1",
+        "model": "m",
+    }
+    config = {"configurable": wanted, "recursion_limit": 1, "tags": ["mine"]}
+    body = {"input": "Hello", "inputs": ["Hello"], "config": config}
+    answer = guarded.client(ADA, **{"X-Thread-Id": "one"}).post(f"/agent/{endpoint}", json=body)
+    assert answer.status_code == 200
+    (configurable,) = seen
+    owner = configurable["owner"]
+    assert owner not in ("local", ADA)
+    assert configurable == {"owner": owner, "thread_id": f"{owner}/one"}
+
+
+def reply_of(guarded: Guarded, key: str, question: str, *, stream: bool = False) -> str:
+    """The answer of OpenAI's client, with this key."""
+    client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=key, http_client=guarded.client(), max_retries=0)
+    ask = client.chat.completions.create
+    messages: Any = [{"role": "user", "content": question}]
+    if not stream:
+        return ask(model="jarvis", messages=messages).choices[0].message.content or ""
+    chunks = ask(model="jarvis", messages=messages, stream=True)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+
+def drawn(guarded: Guarded, key: str, *, stream: bool = False) -> str:
+    """The URL of a picture that a run has made."""
+    name = guarded.upload(key)
+    reply = reply_of(guarded, key, f"What animal is in {name}?", stream=stream)
+    (url,) = re.findall(r"\((http\S+)\)", reply)
+    return str(url)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_signed_url_is_opened_without_a_key_and_opens_nothing_else(guarded: Guarded, stream: bool) -> None:
+    url = drawn(guarded, ADA, stream=stream)
+    path, _, signature = url.partition("?signature=")
+    anyone, folder = guarded.client(), path.rpartition("/")[0]
+    assert anyone.get(url).headers["content-type"] == "image/png"
+    refused = [
+        anyone.get(path),
+        anyone.get(f"{url[:-1]}{'0' if url[-1] != '0' else '1'}"),
+        anyone.get(f"{path}?signature=ключ"),
+        anyone.get(f"{folder}/other.png?signature={signature}"),
+        anyone.get(f"{path}/../x/../1-canny-control.png/?signature={signature}"),
+        anyone.get(f"/v1/models?signature={signature}"),
+        anyone.post(url),
+    ]
+    assert statuses(*refused) == [401] * len(refused)
+    assert "revoked" in refused[1].json()["detail"]
+    assert guarded.client(BOB).get(url).status_code == 404
+
+
+def test_signed_urls_work_below_a_path(guarded: Guarded) -> None:
+    mounted = TestClient(Starlette(routes=[Mount("/sub", guarded.entered.app)]), BASE)
+    mounted.portal = guarded.entered.portal
+    name, ada = guarded.upload(ADA), {"Authorization": f"Bearer {ADA}"}
+    asked = {"model": "jarvis", "messages": [{"role": "user", "content": f"What animal is in {name}?"}]}
+    reply = mounted.post("/sub/v1/chat/completions", json=asked, headers=ada).text
+    (url,) = re.findall(r"\((http[^)]+)\)", reply)
+    assert url.startswith(f"{BASE}/sub/outputs/")
+    answers = [mounted.get(address) for address in (url, url.partition("?")[0], "/sub/healthz")]
+    assert statuses(*answers) == [200, 401, 200]
+
+
+def test_a_later_message_may_name_a_signed_url_of_the_same_key(guarded: Guarded) -> None:
+    url = drawn(guarded, ADA)
+    path = guarded.outputs / "served" / ApiKey(ADA).owner / url.partition("/outputs/")[2].partition("?")[0]
+    guarded.script["plan"] = plan_for(str(path))
+    assert "signature=" in reply_of(guarded, ADA, f"And in {url}?")
+    assert "signature=" not in reply_of(guarded, BOB, f"And in {url}?")
+
+
+def test_a_revoked_key_ends_with_its_urls(tmp_path: Path) -> None:
+    with guarding(tmp_path) as guarded:
+        mine, theirs = drawn(guarded, ADA), drawn(guarded, BOB)
+    with guarding(tmp_path, keys=(BOB,)) as guarded:
+        answers = [guarded.client().get(url) for url in (mine, theirs)]
+        answers += [guarded.client(key).get("/v1/models") for key in (ADA, BOB)]
+        assert statuses(*answers) == [401, 200, 401, 200]
+
+
+def test_urls_do_not_lead_to_the_files_of_another_owner(guarded: Guarded) -> None:
+    run, name = drawn(guarded, ADA).partition("?")[0].split("/")[-2:]
+    owner = ApiKey(ADA).owner
+    assert (guarded.outputs / "served" / owner / run / name).is_file()
+    for path in (
+        f"/outputs/{run}/{name}",
+        f"/outputs/{owner}/{run}/{name}",
+        f"/outputs/..%2f{owner}%2f{run}/{name}",
+        f"/outputs/%2e%2e/{owner}/{run}/{name}",
+        f"/outputs/../{owner}/{run}/{name}",
+        f"/outputs/{run}%2f..%2f..%2f{owner}%2f{run}/{name}",
+        f"//outputs/{run}/{name}",
+    ):
+        assert guarded.client(BOB).get(path).status_code == 404, path
+
+
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+
+
+def test_a_page_may_use_the_server_if_its_origin_is_allowed(tmp_path: Path) -> None:
+    chat, evil = "https://chat.example", "https://evil.example"
+    with guarding(tmp_path, allowed_origins=[chat]) as guarded:
+        allowed = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": chat})
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == chat
+        assert "authorization" in allowed.headers["access-control-allow-headers"].lower()
+        for key, status in ((ADA, 200), (None, 401)):
+            answer = guarded.client(key).get("/v1/models", headers={"Origin": chat})
+            assert answer.status_code == status
+            assert answer.headers["access-control-allow-origin"] == chat
+
+        for origin in (evil, f"{chat}.evil.example", "http://chat.example", "null"):
+            refused = guarded.client().options("/agent/invoke", headers=PREFLIGHT | {"Origin": origin})
+            answer = guarded.client(ADA).post(
+                "/agent/invoke", json={"input": "Hi"}, headers={"Origin": origin}
+            )
+            assert statuses(refused, answer) == [403, 403]
+            assert "access-control-allow-origin" not in {*refused.headers, *answer.headers}
+        assert guarded.client(ADA).get("/v1/models", headers={"Origin": BASE}).status_code == 200
+
+
+def test_only_named_hosts_are_served(tmp_path: Path) -> None:
+    with guarding(tmp_path, allowed_hosts=["jarvis.example"]) as guarded:
+        found = [
+            guarded.client(ADA).get("/v1/models", headers={"Host": host})
+            for host in (
+                "jarvis.example",
+                "jarvis.example:8000",
+                "evil.example",
+                "jarvis.example.evil.example",
+            )
+        ]
+    assert statuses(*found) == [200, 200, 400, 400]
+
+
+def test_named_hosts_do_not_shut_this_machine_out() -> None:
+    """A container's health check asks localhost."""
+    assert accepted_hosts("0.0.0.0") == ("*",)
+    assert {"localhost", "jarvis.example"} <= set(accepted_hosts("0.0.0.0", ["jarvis.example"]))
+    assert {"localhost", "jarvis.example"} <= set(accepted_hosts("127.0.0.1", ["jarvis.example"]))
+
+
+async def test_no_more_runs_are_at_work_at_once_than_allowed(tmp_path: Path) -> None:
+    """A run ends when its client goes, and leaves its place to another."""
+    never, entered, stopped = endless_expert()
+    script = {"plan": plan_for("cat.jpg")}
+    agent = agent_of(tmp_path, script, {"image-to-text": never, "canny-control": never})
+    app = create_app(agent, ServerSettings(api_keys=(ADA, BOB), max_concurrent_runs=1))
+    with listening(app) as url:
+        async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {ADA}"}) as ada:
+            sent = await ada.post("/files", files={"file": ("cat.jpg", CAT.read_bytes())})
+            body = {"input": {"input": "What animal is this?", "files": [sent.json()["name"]]}}
+            async with ada.stream("POST", "/agent/stream", json=body) as running:
+                assert running.status_code == 200
+                assert await asyncio.to_thread(entered.wait, 30)
+                script["plan"] = "[]"
+                refused = await ada.post("/agent/invoke", json={"input": "Hello"})
+                theirs = await ada.post(
+                    "/agent/invoke", json={"input": "Hello"}, headers={"Authorization": f"Bearer {BOB}"}
+                )
+            assert statuses(refused, theirs) == [429, 200]
+            assert "at most 1 runs at once" in refused.json()["detail"]
+            assert int(refused.headers["retry-after"]) > 0
+            assert await asyncio.to_thread(stopped.wait, 30)
+            for _ in range(1000):
+                again = await ada.post("/agent/invoke", json={"input": "Hello"})
+                if again.status_code != 429:
+                    break
+                await asyncio.sleep(0.01)
+            assert again.status_code == 200
+
+
+def test_openais_client_is_told_when_to_try_again(tmp_path: Path) -> None:
+    with guarding(tmp_path, runs_per_minute=1) as guarded:
+        assert reply_of(guarded, ADA, "Hello") == "Good morning."
+        with pytest.raises(openai.RateLimitError, match="at most 1 runs a minute") as caught:
+            reply_of(guarded, ADA, "Hello")
+        assert caught.value.code == "rate_limit_exceeded"
+        assert int(caught.value.response.headers["retry-after"]) >= 1
+        assert caught.value.response.headers["x-should-retry"] == "true"
+        assert reply_of(guarded, BOB, "Hello") == "Good morning."
+        with pytest.raises(openai.AuthenticationError, match="the API key is not valid"):
+            reply_of(guarded, "wrong", "Hello")
+
+
+def test_the_health_of_the_parts_is_told_without_details(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outputs = tmp_path / "outputs"
+    with guarding(outputs) as guarded:
+        assert guarded.client().get("/healthz").status_code == 200
+        shutil.rmtree(outputs)
+        outputs.touch()
+        answer = guarded.client().get("/healthz")
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "failing"
+    assert answer.json()["parts"]["files"] == "failing"
+    assert str(tmp_path) not in answer.text
+    assert str(outputs) in caplog.text
+
+
+def test_a_browser_is_led_to_the_documentation_which_takes_a_key(guarded: Guarded) -> None:
+    browser = guarded.client()
+    page = browser.get("/", follow_redirects=True)
+    assert (page.status_code, page.url.path) == (200, "/docs")
+    described = browser.get("/openapi.json").json()
+    assert described["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+
+
+def test_no_more_runs_start_in_a_minute_than_allowed(tmp_path: Path) -> None:
+    with guarding(tmp_path, runs_per_minute=2) as guarded:
+        ada, body = guarded.client(ADA), {"input": "Hello"}
+        answers = [ada.post("/agent/invoke", json=body) for _ in range(3)]
+        assert statuses(*answers) == [200, 200, 429]
+        assert "at most 2 runs a minute" in answers[2].json()["detail"]
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 60
+        assert statuses(ada.get("/agent/input_schema"), ada.get("/v1/models")) == [200, 200]
+        assert guarded.client(BOB).post("/agent/invoke", json=body).status_code == 200
+
+
+def test_every_route_that_starts_a_run_is_limited(tmp_path: Path) -> None:
+    run = {"input": "Hello"}
+    any_other = run | {"inputs": [], "model": "jarvis", "messages": [{"role": "user", "content": "Hello"}]}
+    with guarding(tmp_path, runs_per_minute=1) as guarded:
+        ada = guarded.client(ADA)
+        assert ada.post("/agent/invoke", json=run).status_code == 200
+        others = re.compile("/files|/runs/.*")
+        paths = [path for method, path in guarded.routes() if method == "post" and not others.fullmatch(path)]
+        refused = {
+            path: ada.post(
+                path.replace("{task}", "image-to-text"), json=run if path == "/runs" else any_other
+            ).status_code
+            for path in paths
+        }
+    assert {"/agent/stream", "/tools/{task}/invoke", "/v1/chat/completions", "/tasks", "/runs"} <= set(paths)
+    assert refused == dict.fromkeys(paths, 429)
+
+
+def test_the_uploads_of_a_key_may_fill_their_part_of_the_disk(tmp_path: Path) -> None:
+    with guarding(tmp_path, max_upload_bytes=2 * CAT.stat().st_size) as guarded:
+        for key in (ADA, BOB):
+            files = [("file", ("cat.jpg", CAT.read_bytes()))]
+            answers = [guarded.client(key).post("/files", files=files) for _ in range(3)]
+            assert statuses(*answers) == [201, 201, 507]
+            assert "your uploads have all of" in answers[2].json()["detail"]
+
+
+def test_a_batch_counts_each_of_its_inputs(tmp_path: Path) -> None:
+    with guarding(tmp_path, max_concurrent_runs=2, runs_per_minute=3) as guarded:
+        answers = [
+            guarded.client(ADA).post("/agent/batch", json={"inputs": ["Hello"] * number})
+            for number in (3, 2, 2, 1)
+        ]
+        assert statuses(*answers) == [429, 200, 429, 200]
+        assert "at most 2 runs at once" in answers[0].json()["detail"]
+        assert "at most 3 runs a minute" in answers[2].json()["detail"]
+
+
+def test_the_settings_of_the_server_are_variables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JARVIS_API_KEYS", f"{ADA}, {BOB},")
+    monkeypatch.setenv("JARVIS_ALLOWED_ORIGINS", "https://Chat.example/")
+    settings = ServerSettings()
+    assert [key.get_secret_value() for key in settings.api_keys] == [ADA, BOB]
+    assert settings.allowed_origins == ("https://chat.example",)
+    assert ADA not in repr(settings)
+    with pytest.raises(ConfigError, match=r"runs_per_minute: .* not 0"):
+        ServerSettings(runs_per_minute=0)
+
+
+def test_variables_of_the_server_are_no_misspelt_settings() -> None:
+    assert list(SERVER_SETTINGS) == list(ServerSettings.model_fields)
+    assert not set(ServerSettings.model_fields) & set(Settings.model_fields)
+    names = [f"JARVIS_{name.upper()}" for name in SERVER_SETTINGS]
+    assert misspelt_variables([*names, "JARVIS_API_KEYES"]) == {"JARVIS_API_KEYES": "JARVIS_API_KEYS"}

@@ -1,0 +1,257 @@
+"""The database of a server: what survives a restart, and what several processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from killed_runs import SHAPE, executed, started
+from postgres import Postgres
+from served import Served, agent_of, endless_expert, serving
+from served_runs import served_runs
+from test_runs_api import REQUEST, ended, events_of, start
+
+from jarvis_agent import Run
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.interfaces.server import database, runs, threads
+from jarvis_agent.interfaces.server.database import open_database
+
+BEFORE_THE_GATE = [0, 1, 2, 4, 7]
+"""The tasks that end before task 3, which waits."""
+
+
+def wait_until(holds: Callable[[], Any]) -> Any:
+    """What `holds` returns when that is true."""
+    deadline = time.monotonic() + 60
+    while not (found := holds()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def start_and_wait(client: httpx.Client, folder: Path) -> dict[str, Any]:
+    """A run that has stored the results of all tasks that can end before the gate is opened."""
+    run, left = start(client, input="work", thread="one"), set(BEFORE_THE_GATE)
+    with client.stream("GET", f"/runs/{run['id']}/events") as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: ") and (event := json.loads(line[6:]))["kind"] == "finished":
+                left.discard(event["task"]["id"])
+            if not left:
+                break
+    wait_until(lambda: 3 in executed(folder))
+    return run
+
+
+def check_resumed(client: httpx.Client, run: dict[str, Any], folder: Path) -> None:
+    """The run can be resumed, and repeats no task that had ended."""
+    wait_until(lambda: client.get(f"/runs/{run['id']}").json()["status"] == "interrupted")
+    (folder / "gate").touch()
+    assert client.post(f"/runs/{run['id']}/resume").status_code == 202
+    info = ended(client, run)
+    assert info["status"] == "done"
+    assert Run.model_validate(info["run"]).ok
+    assert sorted(executed(folder)) == sorted([*SHAPE, 3])
+    events = events_of(client.get(f"/runs/{run['id']}/events"))
+    assert [int(number) for number, _, _ in events[:-1]] == list(range(1, len(events)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_that_is_ended_during_a_run_loses_no_finished_task(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    with served_runs(tmp_path) as (client, process):
+        run = start_and_wait(client, tmp_path)
+        process.send_signal(ending)
+        assert process.wait(60) == -ending
+    with served_runs(tmp_path) as (client, _):
+        check_resumed(client, run, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_worker_that_is_killed_leaves_its_runs_to_the_others(tmp_path: Path, postgres: str) -> None:
+    with served_runs(tmp_path, workers=2, url=postgres) as (client, _):
+        run = start_and_wait(client, tmp_path)
+        for _ in range(20):
+            with httpx.Client(base_url=client.base_url, timeout=60) as other:  # A connection is one worker's.
+                assert other.get(f"/runs/{run['id']}").json()["status"] == "running"
+                assert other.post("/runs", json=REQUEST | {"thread": "one"}).status_code == 409
+        os.kill(started(tmp_path)[-1][1], signal.SIGKILL)
+        with httpx.Client(base_url=client.base_url, timeout=60) as other:
+            check_resumed(other, run, tmp_path)
+
+
+@contextmanager
+def two_servers(tmp_path: Path, url: str, experts: Any = None) -> Iterator[list[Served]]:
+    """Two servers with one database and one directory of files."""
+    with ExitStack() as servers:
+        script = {"plan": "[]"}
+        yield [
+            servers.enter_context(serving(agent_of(tmp_path, script, experts), script, checkpoints=url))
+            for _ in range(2)
+        ]
+
+
+def test_any_server_answers_for_a_run_and_a_thread(tmp_path: Path, postgres: str) -> None:
+    never, entered, stopped = endless_expert()
+    with two_servers(tmp_path, postgres, {"image-to-text": never, "canny-control": never}) as (one, other):
+        name = one.uploaded_cat()
+        run = start(one.client, files=[name], thread="one")
+        assert entered.wait(30)
+        assert other.get(f"/runs/{run['id']}").json()["status"] == "running"
+        assert [info["id"] for info in other.client.get("/runs").json()] == [run["id"]]
+        assert other.client.post(f"/runs/{run['id']}/resume").status_code == 409
+        for answer in (
+            other.client.post("/runs", json=REQUEST | {"thread": "one"}),
+            other.client.post("/agent/invoke", json={"input": "Hello"}, headers={"X-Thread-Id": "one"}),
+        ):
+            assert answer.status_code == 409
+        assert other.client.post(f"/runs/{run['id']}/cancel").status_code == 202
+        events = events_of(other.get(f"/runs/{run['id']}/events"))
+        assert {"planned", "started"} <= {kind for _, kind, _ in events}
+        assert events[-1][2]["status"] == "cancelled"
+        assert stopped.wait(30)
+
+        one.script["plan"] = other.script["plan"] = "[]"
+        ended(one.client, start(one.client, input="Good morning!", thread="one"))
+        other.remote("one").invoke("And again?")
+        assert "Good morning!" in other.llm.calls[-1].prompt
+
+
+def test_a_database_that_goes_away_is_answered_with_503_until_it_is_back(
+    tmp_path: Path, postgres: str, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_WAIT_S", 0.5)
+    monkeypatch.setattr(runs, "BEAT_S", 0.2)
+    monkeypatch.setattr(runs, "STALE_S", 0.5)
+    monkeypatch.setattr(threads, "STALE_S", 0.5)
+    never, entered, _ = endless_expert()
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, {"image-to-text": "a cat", "canny-control": never})
+    with serving(agent, script, checkpoints=postgres) as served:
+        run = start(served.client, files=[served.uploaded_cat()])
+        assert entered.wait(30)
+        postgres_server.stop()
+        try:
+            in_a_thread = {"X-Thread-Id": "two"}
+            for answer in (
+                served.get("/runs"),
+                served.client.post("/runs", json=REQUEST),
+                served.client.post("/agent/invoke", json={"input": "Hello"}, headers=in_a_thread),
+            ):
+                assert answer.status_code == 503
+                assert "the database of this server does not answer" in answer.json()["detail"]
+                assert answer.headers["retry-after"]
+            assert served.get("/healthz").json()["parts"] == {"files": "ok", "database": "failing"}
+            script["plan"] = "[]"
+            assert served.client.post("/agent/invoke", json={"input": "Hello"}).status_code == 200
+            time.sleep(2 * threads.STALE_S)
+        finally:
+            postgres_server.start()
+        wait_until(lambda: served.get("/healthz").status_code == 200)
+        # Whether it goes on depends on whether it had something to store meanwhile.
+        assert served.get(f"/runs/{run['id']}").json()["status"] in ("running", "interrupted")
+        cancel = f"/runs/{run['id']}/cancel"
+        wait_until(lambda: served.client.post(cancel).json()["status"] == "cancelled")
+        assert ended(served.client, start(served.client))["status"] == "done"
+
+
+async def test_a_search_finds_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that have expired are the last."""
+    monkeypatch.setattr(database, "_PAGE_ROWS", 2)
+    async with open_database(None, tmp_path, retention=60) as opened:
+        for count in range(5):
+            rows = await opened.search(("rows",))
+            assert {row.key for row in rows} == set(map(str, range(count)))
+            await opened.put(("rows",), str(count), {})
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_processes_may_open_a_new_database_at_the_same_time(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres") if kind == "postgres" else None
+
+    async def use(number: int) -> None:
+        async with open_database(url, tmp_path, retention=60) as opened:
+            await opened.put(("rows",), str(number), {"number": number})
+
+    await asyncio.gather(*map(use, range(4)))
+    async with open_database(url, tmp_path, retention=60) as opened:
+        rows = await opened.search(("rows",))
+        assert sorted(row.value["number"] for row in rows) == [0, 1, 2, 3]
+        assert len(await opened.search(("rows",), number=2)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_threads_and_runs_expire_with_the_files(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "DELETE_S", 0.1)
+    url = request.getfixturevalue("postgres") if kind == "postgres" else None
+    script = {"plan": "[]"}
+    agent = agent_of(tmp_path, script, retention=6, run_timeout=6)
+    thread: Any = {"configurable": {"thread_id": "local/one", "checkpoint_ns": ""}}
+
+    async def is_stored() -> bool:
+        async with open_database(url, tmp_path, retention=60) as opened:
+            return await opened.saver.aget_tuple(thread) is not None
+
+    with serving(agent, script, checkpoints=url) as served:
+        run = ended(served.client, start(served.client, input="Good morning!", thread="one"))
+        assert asyncio.run(is_stored())
+        wait_until(lambda: served.get(f"/runs/{run['id']}").status_code == 404)
+        wait_until(lambda: not asyncio.run(is_stored()))
+        served.remote("one").invoke("And again?")
+        assert "Good morning!" not in served.llm.calls[-1].prompt
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_cancelled_request_leaves_the_database_usable(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres") if kind == "postgres" else None
+    config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    async with open_database(url, tmp_path, retention=60) as one, open_database(url, tmp_path, 60) as other:
+        for turns in range(1, 8):
+            row, step = ("rows",), [("channel", turns)]
+            operations = one.put(row, "one", {}), one.saver.aput_writes(config, step, "task")
+            writing = [asyncio.ensure_future(operation) for operation in operations]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in writing:
+                task.cancel()
+            await asyncio.wait(writing)
+            await other.put(row, "other", {"turns": turns})
+            await one.put(row, "one", {"turns": turns})
+            assert {found.value["turns"] for found in await other.search(row)} == {turns}
+
+
+@pytest.mark.parametrize("place", ["postgresql://ada:secret@127.0.0.1:1/runs", "/dev/null/server.sqlite"])
+async def test_a_database_that_cannot_be_opened_is_named_without_its_password(
+    tmp_path: Path, place: str
+) -> None:
+    with pytest.raises(ConfigError, match="JARVIS_CHECKPOINTS") as caught:
+        async with open_database(place, tmp_path, retention=60):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_postgresql_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg_pool", None)
+    with pytest.raises(MissingExtraError, match=r"\[postgres\]"):
+        async with open_database("postgresql://127.0.0.1/runs", tmp_path, retention=60):
+            pass

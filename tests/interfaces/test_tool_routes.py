@@ -1,0 +1,131 @@
+"""Every task as a tool over HTTP, with LangServe's client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+from langserve import RemoteRunnable
+from PIL import Image
+from served import BASE, CAT, Served, _InProcess, agent_of
+from starlette.testclient import TestClient
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.testing import ScriptedLLM
+
+
+def remote_tool(client: TestClient, task: str) -> RemoteRunnable:
+    return RemoteRunnable(f"{BASE}/tools/{task}", client_kwargs={"transport": _InProcess(client)})
+
+
+def test_a_call_reads_an_upload_and_its_result_can_be_fetched_and_used(served: Served) -> None:
+    name = served.upload().json()["name"]
+    drawn = remote_tool(served.client, "canny-control").invoke({"image": name})
+    assert isinstance(drawn, ToolMessage)
+    assert drawn.status == "success"
+    assert drawn.artifact["model"] == "fake/canny-control"
+    path = drawn.artifact["resources"][0]["path"]
+    assert path.startswith("/outputs/")
+    assert path in drawn.text
+    assert served.get(path).content.startswith(b"\x89PNG")
+    assert str(served.outputs) not in drawn.model_dump_json()
+    told = remote_tool(served.client, "image-to-text").invoke({"image": path})
+    assert told.content == "a tabby cat"
+    (outline,) = served.runs.rglob(Path(path).name)
+    assert served.backend.calls[-1].inputs["image"].path == outline
+
+
+def test_batches_and_streams_report_a_failure_as_a_message(served: Served) -> None:
+    name = served.upload().json()["name"]
+    client = remote_tool(served.client, "image-to-text")
+    done, failed = client.batch([{"image": name}, {"image": "/etc/passwd"}])
+    assert (done.content, failed.status) == ("a tabby cat", "error")
+    assert failed.content == (
+        "the tool may not read '/etc/passwd'; give an http(s) URL, a data URI, an upload or an earlier result"
+    )
+    assert [chunk.content for chunk in client.stream({"image": name})] == ["a tabby cat"]
+
+
+async def test_events_show_the_models_that_are_tried(served: Served) -> None:
+    name = served.upload().json()["name"]
+    client = remote_tool(served.client, "image-to-text")
+    events = [event async for event in client.astream_events({"image": name}, version="v2")]
+    await client.async_client.aclose()
+    assert "fake/image-to-text" in [e["name"] for e in events if e["event"] == "on_chain_start"]
+    assert "image-to-text" in [e["name"] for e in events if e["event"] == "on_tool_end"]
+    assert str(served.outputs) not in str(events)
+
+
+@pytest.mark.parametrize("place", ["{outputs}/../cat.jpg", "../cat.jpg", "/outputs/../../cat.jpg"])
+def test_a_call_reads_no_other_file(served: Served, place: str) -> None:
+    Image.open(CAT).save(served.outputs.parent / "cat.jpg")
+    served.upload()
+    refused = remote_tool(served.client, "image-to-text").invoke(
+        {"image": place.format(outputs=served.outputs)}
+    )
+    assert refused.status == "error"
+    assert not served.backend.calls
+
+
+def test_another_keys_results_are_not_read(tmp_path: Path) -> None:
+    from jarvis_agent.interfaces.server.settings import ServerSettings
+
+    app = create_app(agent_of(tmp_path, {}), ServerSettings(api_keys=("one", "two")))
+    with TestClient(app, base_url=BASE) as client:
+        mine, other = ({"Authorization": f"Bearer {key}"} for key in ("one", "two"))
+        name = client.post("/files", files={"file": CAT.open("rb")}, headers=mine).json()["name"]
+
+        def call(task: str, image: str, headers: dict[str, str]) -> Any:
+            body = {"input": {"image": image}}
+            return client.post(f"/tools/{task}/invoke", json=body, headers=headers).json()["output"]
+
+        path = call("canny-control", name, mine)["artifact"]["resources"][0]["path"]
+        assert call("image-to-text", path, mine)["status"] == "success"
+        for image in (name, path, Path(path).name):
+            assert call("image-to-text", image, other)["status"] == "error"
+
+
+def test_an_unknown_task_is_answered_with_similar_names(served: Served) -> None:
+    answer = served.client.post("/tools/image-to-test/invoke", json={"input": {}})
+    assert answer.status_code == 404
+    assert "did you mean image-to-text" in answer.text
+    assert "GET /tools" in served.get("/tools/nothing-like-it/input_schema").text
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({}, "Field required"),
+        ({"image": 3}, "valid string"),
+        ({"image": "a", "x": "y"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_wrong_arguments_are_named(served: Served, args: Any, said: str) -> None:
+    answer = served.client.post("/tools/image-to-text/invoke", json={"input": args})
+    assert answer.status_code == 422
+    assert said in answer.text
+
+
+def test_the_tasks_are_listed_with_their_schemas_and_playgrounds(served: Served) -> None:
+    assert [tool["name"] for tool in served.get("/tools").json()] == ["image-to-text", "canny-control"]
+    assert served.get("/tools/canny-control/input_schema").json()["required"] == ["image"]
+    assert served.get("/tools/canny-control/output_schema").json()["title"] == "ToolMessage"
+    assert served.get("/tools/canny-control/config_schema").json()["properties"] == {}
+    assert "/tools/canny-control/playground/" in served.get("/tools/canny-control/playground/").text
+    documented = served.get("/openapi.json").json()["paths"]
+    assert "/tools/{task}/invoke" in documented
+
+
+def test_tools_of_the_user_are_served_too(tmp_path: Path) -> None:
+    @tool
+    def weather(place: str, days: int = 1) -> str:
+        """Tell the weather."""
+        return f"{days} days of rain in {place}"
+
+    agent = JarvisAgent(ScriptedLLM({}), tools=[weather], settings=Settings(output_dir=tmp_path))
+    with TestClient(create_app(agent), base_url=BASE) as client:
+        assert remote_tool(client, "weather").invoke({"place": "Bonn"}).content == "1 days of rain in Bonn"

@@ -1,0 +1,276 @@
+"""The web page, used in headless Chromium as a visitor does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import CHROMIUM, Tab, browser_tab, chromium, serving_page
+from PIL import Image
+from playwright.sync_api import Browser, expect
+from served import ANSWER, CAT, agent_of, plan_for
+from small_agents import plan
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
+
+pytestmark = pytest.mark.slow
+PRICES = {"table": "prices.csv"}
+FACES = [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+ASTRONAUT = CAT.with_name("astronaut.jpg")
+
+if CHROMIUM is None:
+    pytest.skip("needs Chromium (Debian: apt install chromium)", allow_module_level=True)
+
+
+@dataclass
+class Stage:
+    """A page whose language model plans `script["plan"]`, and whose expert for images waits for `go`."""
+
+    url: str
+    browser: Browser
+    outputs: Path
+    script: dict[str, Any]
+    calls: list[Call]
+    go: threading.Event
+    stopped: threading.Event
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    outputs, script = tmp_path_factory.mktemp("ui") / "outputs", {"plan": "[]"}
+    go, stopped = threading.Event(), threading.Event()
+
+    async def describe(call: Call) -> Any:
+        try:
+            while not go.is_set():  # noqa: ASYNC110, the event is set in another thread
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        return [{"generated_text": "a tabby cat"}]
+
+    results = {
+        "image-to-text": describe,
+        "canny-control": Image.linear_gradient("L"),
+        "text-to-speech": {"audio": np.zeros(16_000, dtype=np.float32), "sampling_rate": 16_000},
+        "tabular-regression": {"predictions": [150]},
+        "text-to-3d": {"vertices": [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], "faces": FACES},
+    }
+    agent = agent_of(outputs, script, results)
+    with serving_page([agent]) as url, chromium() as browser:
+        calls = agent.registry.backends["fake"].calls  # type: ignore[attr-defined]
+        yield Stage(url, browser, outputs, script, calls, go, stopped)
+
+
+@pytest.fixture
+def stage(played: Stage) -> Stage:
+    played.go.set()
+    played.stopped.clear()
+    played.calls.clear()
+    played.script["plan"] = plan_for("cat.jpg")
+    return played
+
+
+@pytest.fixture
+def tab(stage: Stage) -> Iterator[Tab]:
+    with browser_tab(stage.browser, stage.url) as tab:
+        yield tab
+        # "BJS" is the viewer of 3D objects, which needs a GPU.
+        assert [error for error in tab.errors if not error.startswith("BJS")] == []
+        assert tab.foreign == []
+
+
+def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage, tab: Tab) -> None:
+    stage.go.clear()
+    tab.ask("What animal is this?", CAT)
+    expect(tab.task(0)).to_contain_text("image-to-text")
+    expect(tab.task(0)).to_contain_text("running")
+    expect(tab.task(1)).to_contain_text("done")
+    stage.go.set()
+    expect(tab.task(0)).to_contain_text("done")
+    tab.wait_until_idle()
+    expect(tab.chat).to_contain_text(ANSWER)
+    assert tab.pictures.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [256, 256]
+
+    tab.task(0).click()
+    details = tab.plan.locator("details[open]")
+    expect(details).to_have_count(1)
+    expect(details).to_contain_text("cat.jpg")
+    expect(details).to_contain_text("fake/image-to-text")
+    expect(details).to_contain_text("a tabby cat")
+
+
+def test_a_result_of_each_kind_is_shown(stage: Stage, tab: Tab, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("rooms\n3\n")
+    spoken, shaped = {"text": "a cat"}, {"text": "a cat"}
+    stage.script["plan"] = plan(
+        ("text-to-speech", [], spoken), ("text-to-3d", [], shaped), ("tabular-regression", [], PRICES)
+    )
+    tab.ask("Say it, model it, and tell the prices.", prices)
+    tab.wait_until_idle()
+    answer = tab.chat.locator(".bot-row")
+    expect(answer.get_by_label("Play")).to_be_visible()
+    expect(answer.get_by_test_id("model3d")).to_be_attached()
+    expect(answer.get_by_role("cell", name="150")).to_be_visible()
+    for name in ("0-text-to-speech.wav", "1-text-to-3d.glb", "2-tabular-regression.csv"):
+        link = answer.get_by_role("link", name=name).last.evaluate("link => link.href")
+        assert tab.page.request.get(link).status == 200
+
+
+def test_a_second_request_refers_to_the_files_of_the_first(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    stage.script["plan"] = plan_for("1-canny-control.png")
+    tab.ask("And what is in the outline?")
+    expect(tab.plan).to_contain_text("Earlier request: What animal is this?")
+    tab.wait_until_idle()
+    expect(tab.task(0)).to_contain_text("done")
+    tab.task(0).click()
+    expect(tab.plan.locator("details[open]")).to_contain_text("1-canny-control.png")
+
+
+def test_an_error_is_explained_and_the_request_stays_in_its_box(
+    stage: Stage, tab: Tab, tmp_path: Path
+) -> None:
+    broken = tmp_path / "photo.jpg"
+    broken.write_bytes(b"")
+    tab.ask("What animal is this?", broken)
+    expect(tab.chat).to_contain_text("This did not work")
+    expect(tab.chat).to_contain_text("photo.jpg")
+    expect(tab.box).to_have_value("What animal is this?")
+    assert str(stage.outputs) not in tab.page.content()
+    tab.page.locator("#box .delete-button").first.click()
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    expect(tab.chat).to_contain_text(ANSWER)
+
+
+def test_stop_cancels_the_run(stage: Stage, tab: Tab) -> None:
+    stage.go.clear()
+    tab.ask("What animal is this?", CAT)
+    expect(tab.task(0)).to_contain_text("running")
+    tab.page.locator("#box .stop-button").click()
+    tab.wait_until_idle()
+    expect(tab.task(0)).to_contain_text("stopped")
+    expect(tab.chat).to_contain_text("Stopped.")
+    assert stage.stopped.wait(30)
+    stage.go.set()
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    expect(tab.chat).to_contain_text(ANSWER)
+
+
+def test_the_run_of_a_visitor_who_leaves_is_cancelled(stage: Stage) -> None:
+    stage.go.clear()
+    with browser_tab(stage.browser, stage.url) as tab:
+        tab.ask("What animal is this?", CAT)
+        expect(tab.task(0)).to_contain_text("running")
+    assert stage.stopped.wait(60)
+
+
+def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:
+    tab.ask_first()
+    tab.ask("What animal is this?", CAT, ASTRONAUT)
+    proposal = tab.page.locator("#proposal")
+    expect(proposal).to_contain_text("Run this plan?")
+    expect(tab.task(1)).to_contain_text("planned")
+    assert stage.calls == []
+    tab.shoot("approval")
+    proposal.get_by_label("image", exact=True).nth(1).fill("astronaut.jpg")
+    proposal.get_by_label("0 image-to-text").uncheck()
+    proposal.get_by_role("button", name="Run", exact=True).click()
+    tab.wait_until_idle()
+    expect(tab.plan.locator("button.task")).to_have_count(1)
+    expect(tab.task(0)).to_contain_text("done")
+    expect(proposal).to_be_hidden()
+    expect(tab.pictures).to_have_count(1)
+    assert [(call.spec.name, call.inputs["image"].name) for call in stage.calls] == [
+        ("canny-control", "astronaut.jpg")
+    ]
+
+    stage.script["plan"] = plan_for("1-canny-control.png")
+    tab.ask("What is in the outline?")
+    proposal.get_by_role("button", name="Do not run").click()
+    expect(tab.chat).to_contain_text("The plan was rejected, so nothing was run.")
+    expect(proposal).to_be_hidden()
+
+
+def test_the_keyboard_alone_is_enough(stage: Stage, tab: Tab) -> None:
+    tab.tab_to(tab.page.get_by_label("Upload a file"))
+    tab.upload(CAT, press=lambda: tab.page.keyboard.press("Enter"))
+    tab.tab_to(tab.box)
+    tab.page.keyboard.type("What animal is this?")
+    tab.page.keyboard.press("Enter")
+    expect(tab.requests).to_have_count(1)
+    tab.wait_until_idle()
+    tab.tab_to(tab.task(1))
+    tab.page.keyboard.press("Enter")
+    expect(tab.plan.locator("details[open]")).to_contain_text("fake/canny-control")
+    tab.page.keyboard.press("Enter")
+    expect(tab.plan.locator("details[open]")).to_have_count(0)
+
+
+def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stage) -> None:
+    with browser_tab(stage.browser, stage.url, viewport={"width": 360, "height": 740}) as tab:
+        tab.ask("What animal is this?", CAT)
+        tab.wait_until_idle()
+        tab.task(1).click()
+        width = tab.page.evaluate("document.documentElement.scrollWidth")
+        assert width == 360
+        outside = """() => [...document.querySelectorAll('#chat p, #chat img, #plan button, #plan dd, #box')]
+            .filter(one => one.getBoundingClientRect().right > 361).map(one => one.outerHTML)"""
+        assert tab.page.evaluate(outside) == []
+
+
+def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    made = next(stage.outputs.rglob("1-canny-control.png"))
+    stage.calls.clear()
+    with browser_tab(stage.browser, stage.url) as other:
+        for name in (made.name, str(made), "cat.jpg", "/etc/hostname"):
+            stage.script["plan"] = plan_for(name)
+            other.ask(f"What is in the file {Path(name).name}?")
+            other.wait_until_idle()
+        expect(other.pictures).to_have_count(0)
+        assert stage.calls == []
+        for path in (made, stage.outputs / "ui", "/etc/hostname"):
+            assert other.page.request.get(f"{stage.url}gradio_api/file={path}").status == 403
+        assert str(stage.outputs) not in other.page.content() + tab.page.content()
+
+
+@pytest.mark.starter
+def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) -> None:
+    agent = JarvisAgent("none", settings=Settings(output_dir=tmp_path))
+    with serving_page([agent]) as url:
+        with browser_tab(stage.browser, url) as tab:
+            tab.shoot("start")
+            tab.chat.get_by_role("button", name="What animal is in this picture").click()
+            expect(tab.pictures).to_have_count(1, timeout=240_000)
+            tab.wait_until_idle()
+            tab.task(0).click()
+            tab.shoot("answer")
+        with browser_tab(stage.browser, url, color_scheme="dark") as tab:
+            tab.chat.get_by_role("button", name="Read the text in page.png").click()
+            expect(tab.task(0)).to_contain_text("running", timeout=240_000)
+            tab.shoot("running")
+            expect(tab.task(2)).to_contain_text("done", timeout=240_000)
+            expect(tab.chat).to_contain_text("It was the best of times", ignore_case=True)
+
+
+def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage) -> None:
+    with browser_tab(stage.browser, stage.url, locale="zh-CN", color_scheme="dark") as tab:
+        expect(tab.page.get_by_role("button", name="新对话")).to_be_visible()
+        tab.ask("这是什么动物？", CAT)
+        tab.wait_until_idle()
+        expect(tab.task(0)).to_contain_text("完成")
+        brightness = "() => Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g))"
+        assert tab.page.evaluate(brightness) < 60

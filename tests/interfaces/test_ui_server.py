@@ -1,0 +1,75 @@
+"""Who may use the web page, and what its server refuses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from served import agent_of
+from starlette.testclient import TestClient
+from typer.testing import CliRunner
+
+from jarvis_agent import JarvisAgent
+from jarvis_agent.core.errors import ConfigError, MissingExtraError
+from jarvis_agent.interfaces.cli.app import app as cli
+from jarvis_agent.interfaces.server.settings import ServerSettings
+from jarvis_agent.interfaces.ui import create_ui, run_ui
+from jarvis_agent.interfaces.ui.server import make_app
+
+pytestmark = pytest.mark.slow
+
+KEY = "k" * 32
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[JarvisAgent]:
+    with agent_of(tmp_path, {"plan": "[]"}) as agent:
+        yield agent
+
+
+def test_a_login_with_an_api_key_is_needed_where_there_are_keys(agent: JarvisAgent) -> None:
+    with TestClient(make_app([agent], ServerSettings(api_keys=[KEY]))) as client:
+        assert client.get("/config").status_code == 401
+        assert client.post("/gradio_api/upload", files={"files": b"x"}).status_code == 401
+        for key, status in (("wrong", 400), (KEY, 200)):
+            reply = client.post("/login", data={"username": "ada", "password": key})
+            assert reply.status_code == status
+        config = client.get("/config")
+        assert config.status_code == 200
+        assert KEY not in config.text
+
+
+def test_the_page_names_no_path_and_loads_nothing_from_other_sites(agent: JarvisAgent) -> None:
+    with TestClient(make_app([agent], ServerSettings())) as client:
+        page = client.get("/")
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+        assert str(Path.cwd()) not in page.text
+        assert str(agent.settings.output_dir) not in page.text
+
+
+def test_other_hosts_and_pages_of_other_sites_are_refused(agent: JarvisAgent) -> None:
+    app = make_app([agent], ServerSettings(allowed_hosts=("127.0.0.1",)))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
+        assert client.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_other_machines_need_a_key(agent: JarvisAgent) -> None:
+    with pytest.raises(ConfigError, match="JARVIS_API_KEYS"):
+        run_ui(agent, host="0.0.0.0")
+    result = CliRunner().invoke(cli, ["ui", "--host", "0.0.0.0", "--model", "none"])
+    assert result.exit_code == 2
+    assert "--insecure" in result.stderr
+
+
+def test_a_missing_extra_and_a_missing_agent_are_named(
+    agent: JarvisAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="needs an agent"):
+        create_ui()
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(MissingExtraError, match=r"\[ui\]"):
+        create_ui(agent)

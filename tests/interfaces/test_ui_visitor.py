@@ -1,0 +1,101 @@
+"""A visitor of the web page: choices, files, and what the chat remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from small_agents import DESCRIBE, picture, small_agent
+
+from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.core.settings import Policy
+from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
+from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor
+from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
+
+
+async def ask(visitor: Visitor, request: str, files: list[Path], choices: Choices) -> PageTurn:
+    turn = visitor.ask(request, files, choices)
+    async for _ in visitor.run():
+        pass
+    return turn
+
+
+async def decide(visitor: Visitor, decision: Any) -> None:
+    async for _ in visitor.decide(decision):
+        pass
+
+
+async def test_the_policy_and_the_time_are_those_of_the_run(home: Path) -> None:
+    here = FakeBackend({"image-to-text": "a cat"}, "here")
+    there = FakeBackend({"image-to-text": "a cat"}, "there", local=False)
+    model = fake_candidate("image-to-text", backend=None, providers=("fake",))
+    agent = JarvisAgent(
+        ScriptedLLM({"plan": DESCRIBE, "respond": "A cat."}),
+        sources=[FakeSource([model])],
+        backends=[here, there],
+        settings=Settings(output_dir=home / "outputs"),
+    )
+    visitor = Visitor([agent], home / "outputs")
+    used: list[tuple[int, int]] = []
+    policies: tuple[Policy | None, ...] = ("hosted-only", "local-only", None)
+    for policy in policies:
+        turn = await ask(visitor, "What is in a.jpg?", [home / "a.jpg"], Choices(policy=policy, seconds=60))
+        assert turn.agent.settings.run_timeout == 60
+        used.append((len(here.calls), len(there.calls)))
+    assert used == [(0, 1), (1, 1), (2, 1)]
+    assert agent.settings.policy == "local-first"
+
+
+async def test_a_chat_remembers_runs_with_and_without_approval(home: Path) -> None:
+    agent, llm, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    await ask(visitor, "What is this?", [home / "a.jpg"], Choices())
+    turn = await ask(visitor, "And what is its colour?", [], Choices(ask_first=True))
+    assert turn.proposal is not None
+    assert not turn.is_over
+    await decide(visitor, True)
+    assert turn.run is not None
+    await ask(visitor, "Describe it again.", [], Choices())
+    prompts = [call.prompt for call in llm.calls if call.stage == "plan"]
+    assert "What is this?" in prompts[1]
+    assert "What is this?" in prompts[2]
+    assert "And what is its colour?" in prompts[2]
+
+
+async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(home: Path) -> None:
+    agent, _, backend = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    turn = await ask(visitor, "What is this?", [home / "a.jpg"], Choices(ask_first=True))
+    await decide(visitor, [{"task": "make-tea", "id": 0, "dep": [-1], "args": {}}])
+    assert turn.proposal is not None
+    assert "make-tea" in turn.proposal["problem"]
+    assert backend.calls == []
+    await decide(visitor, False)
+    assert turn.run is not None
+    assert turn.proposal is None
+
+
+async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once(home: Path) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    (home / "more").mkdir()
+    other = picture(home / "more" / "a.jpg", "blue")
+    kept = [visitor.ask("Look", [file], Choices()).files[0].name for file in (home / "a.jpg", other, other)]
+    assert kept == ["a.jpg", "a-2.jpg", "a-2.jpg"]
+
+
+def test_a_visitor_sees_names_in_place_of_paths(home: Path) -> None:
+    agent, _, _ = small_agent(settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    run = visitor.directory / "runs" / "20260102-030405-0123456789abcdef"
+    said = (
+        f"{run / '0-canny.png'} from {visitor.directory / 'uploads' / 'cat.jpg'} by {Path.home() / 'x.onnx'}"
+    )
+    assert visitor.clean(said) == "0-canny.png from cat.jpg by …/x.onnx"
+
+
+def test_the_languages_have_the_same_texts() -> None:
+    assert TEXTS["en"].keys() == TEXTS["zh-CN"].keys()
+    assert texts_for("zh-TW,zh;q=0.9")("settings") == "设置"
+    assert texts_for("de,zh;q=0.5")("settings") == "Settings"

@@ -1,0 +1,71 @@
+"""A PostgreSQL server for the tests, in a temporary directory.
+
+with Postgres() as server:
+    url = server.new_database()
+    server.stop(), server.start()
+"""
+
+from __future__ import annotations
+
+import getpass
+import itertools
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Self
+
+INSTALLED = max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=shutil.which("initdb"))
+"""Debian keeps the programs of the server outside of PATH."""
+
+
+class Postgres:
+    """A running server, reached by a Unix socket. It refuses to run as root."""
+
+    def __init__(self) -> None:
+        if INSTALLED is None:
+            raise FileNotFoundError("PostgreSQL is not installed; on Debian: apt install postgresql")
+        names = {user.pw_name for user in pwd.getpwall()}
+        is_root = getpass.getuser() == "root"
+        self._user = next(name for name in ("postgres", "nobody") if name in names) if is_root else None
+        self._folder = Path(tempfile.mkdtemp(prefix="jarvis-postgres-"))
+        self._numbers = itertools.count()
+        if self._user:
+            shutil.chown(self._folder, self._user)
+        self._run("initdb", "--auth=trust", "--username=jarvis", "--no-sync", "--encoding=UTF8")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+    def start(self) -> None:
+        """Start it, and wait until it can be used."""
+        options = f"-k {self._folder} -c listen_addresses= -c fsync=off"
+        self._run("pg_ctl", "start", "--wait", f"--log={self._folder}/log", f"--options={options}")
+
+    def stop(self) -> None:
+        """End it at once, with all its connections."""
+        self._run("pg_ctl", "stop", "--wait", "--mode=immediate")
+
+    def new_database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"test{next(self._numbers)}"
+        self._run("createdb", f"--host={self._folder}", "--username=jarvis", name, data=False)
+        return f"postgresql://jarvis@/{name}?host={self._folder}"
+
+    def _run(self, program: str, *arguments: str, data: bool = True) -> None:
+        command = [str(Path(INSTALLED or "").with_name(program)), *arguments]
+        command += [f"--pgdata={self._folder / 'data'}"] if data else []
+        subprocess.run(
+            command,
+            check=True,
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
