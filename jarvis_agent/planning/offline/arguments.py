@@ -75,6 +75,7 @@ class SlotFiller:
             if values:
                 found[arg.name] = values
             elif arg.required:
+                self._supply.check_last_result()
                 raise PlanError(
                     f"{self._spec.name} needs {_needed(arg)}, and none is named{self._example(arg)}"
                 )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
@@ -161,8 +162,9 @@ class StepPlanner:
         is_guess = best < WEIGHTS.clear and is_other_order(step.text) and not is_own
         least = math.inf if is_guess else max(WEIGHTS.understood, best - WEIGHTS.margin)
         likely = [(spec, score) for spec, score in ranked if score >= least]
-        if refusal := self._refusal(step, scores, likely):
-            return refusal
+        refusal, missing = self._refusal(step, scores, likely)
+        if refusal is not None:
+            return self._left_out(step, refusal, missing)
         reasons = []
         for spec, _ in likely:
             planned = len(self._linker.tasks)
@@ -181,8 +183,17 @@ class StepPlanner:
         if not reasons:
             return None
         wanted, nearness = self._ranker.not_on_offer(step, scores)
-        is_missing = wanted not in ("", OUT_OF_SCOPE) and nearness > best
-        return f"{self._quoted(step)} needs {self._linker.missing(wanted)}" if is_missing else reasons[0]
+        if wanted not in ("", OUT_OF_SCOPE) and nearness > best:
+            note = f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
+            return self._left_out(step, note, TASKS.get(wanted))
+        return self._left_out(step, reasons[0], likely[0][0])
+
+    def _left_out(self, step: Step, note: str, spec: TaskSpec | None) -> str:
+        """Let later steps refer to what a step names, and to the result that it lacks. Returns the note."""
+        self._linker.discourse.mention(step.text)
+        if spec is not None:
+            self._linker.leave_out(spec)
+        return note
 
     def _unplanned_tool(
         self, step: Step, spec: TaskSpec, ranked: Sequence[tuple[TaskSpec, float]]
@@ -210,21 +221,23 @@ class StepPlanner:
         planned = [task.task for task in self._linker.tasks]
         return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
 
-    def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
-        """Why the step fits none of the offered tasks, or None."""
+    def _refusal(
+        self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]
+    ) -> tuple[str | None, TaskSpec | None]:
+        """Why the step fits none of the offered tasks, or None; and the task that it needs."""
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         is_own = bool(likely) and likely[0][0].category == "tool"
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
-            return None
+            return None, None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
         if is_of_table and not is_own and _RE.CHART.search(step.text):
-            return f"no task type does this: {self._quoted(step)}"
+            return f"no task type does this: {self._quoted(step)}", None
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
-                return f"no task type does this: {self._quoted(step)}"
-            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
-        return None if likely else f"{self._quoted(step)} is not understood"
+                return f"no task type does this: {self._quoted(step)}", None
+            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", TASKS.get(wanted)
+        return (None if likely else f"{self._quoted(step)} is not understood"), None
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
         """Add the further tasks that the step asks for. Returns a note on a missing one, or None."""
@@ -238,7 +251,7 @@ class StepPlanner:
             for name in row.tasks:
                 note = self._add_one(step, text, name)
                 if note is not None and row.on_result:
-                    return note
+                    return self._left_out(step, note, TASKS.get(name))
         return None
 
     def _add_one(self, step: Step, text: str, name: str) -> str | None:
