@@ -49,7 +49,7 @@ class PlanLinker:
         return f"{name}, but no model for it is available here (see `jarvis models {name}`)"
 
     def leave_out(self, spec: TaskSpec) -> None:
-        """Make the results of a task known that is not planned, so that no later step takes others for them."""
+        """Make the results of a task known that is not planned: no later step takes others for them."""
         self.discourse.make(spec, [f"<left-out>-{spec.name}"])
 
     def check(self, values: object) -> None:
