@@ -19,7 +19,7 @@ from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
 from jarvis_agent.planning.offline.arguments import add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
-from jarvis_agent.planning.offline.clauses import Step, first_of, is_other_order
+from jarvis_agent.planning.offline.clauses import Step, first_of, is_errand, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
@@ -230,7 +230,7 @@ class StepPlanner:
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
             return None, None
         is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
-        if is_of_table and not is_own and _RE.CHART.search(step.text):
+        if not is_own and (is_errand(step.text) or (is_of_table and _RE.CHART.search(step.text))):
             return f"no task type does this: {self._quoted(step)}", None
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
