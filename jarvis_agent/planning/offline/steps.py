@@ -17,7 +17,7 @@ from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
-from jarvis_agent.planning.offline.arguments import add_task
+from jarvis_agent.planning.offline.arguments import RESIZER, add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
 from jarvis_agent.planning.offline.clauses import Step, first_of, is_errand, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
@@ -172,6 +172,8 @@ class StepPlanner:
                 made = add_task(self._linker, self._masked, step, spec, text_after)
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
+                if bank_name(spec) == RESIZER:  # a picture that lacks its new size is not to be repainted
+                    break
                 continue
             note = (
                 self._add_implied(step, spec, made)
