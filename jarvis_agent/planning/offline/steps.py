@@ -231,8 +231,7 @@ class StepPlanner:
         is_own = bool(likely) and likely[0][0].category == "tool"
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
             return None, None
-        is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
-        if not is_own and (is_errand(step.text) or (is_of_table and _RE.CHART.search(step.text))):
+        if not is_own and (is_errand(step.text) or self._is_beyond_tasks(step)):
             return f"no task type does this: {self._quoted(step)}", None
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
@@ -240,6 +239,14 @@ class StepPlanner:
                 return f"no task type does this: {self._quoted(step)}", None
             return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", TASKS.get(wanted)
         return (None if likely else f"{self._quoted(step)} is not understood"), None
+
+    def _is_beyond_tasks(self, step: Step) -> bool:
+        """Whether a step asks for a chart of a table, or for the language of a text."""
+        marks = self._masked.within(step.text)
+        kinds = {mark.kind for mark in marks} or ({"text"} if self._linker.discourse.fed else set())
+        asked = " ".join([step.text, *(mark.value for mark in marks if mark.role == "question")])
+        of_text = kinds == {"text"} and _RE.LANGUAGE_OF_TEXT.search(asked)
+        return bool(of_text or ("table" in kinds and _RE.CHART.search(step.text)))
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
         """Add the further tasks that the step asks for. Returns a note on a missing one, or None."""

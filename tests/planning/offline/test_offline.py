@@ -299,9 +299,21 @@ def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
     assert not plan("Describe the picture", files=files[:1]).notes
 
 
+def test_what_a_chinese_request_says_of_a_file_is_made_first_and_then_spoken_or_translated() -> None:
+    described = ("image-to-text", {"image": "a.jpg"})
+    spoken = ("text-to-speech", {"text": "<resource>-0"})
+    assert graph(plan("把 a.jpg 的描述播放给我听")) == graph(plan("朗读 a.jpg 的描述")) == [described, spoken]
+    translated = ("translation", {"text": "<resource>-0", "tgt_lang": "fr"})
+    assert graph(plan("把 a.jpg 的描述翻译成法语")) == [described, translated]
+    summed_up = ("summarization", {"text": "notes.txt"})
+    assert graph(plan("把 notes.txt 的总结播放给我听")) == [summed_up, spoken]
+    read = ("image-to-text", {"image": "a.jpg", "text": "read"})
+    assert graph(plan("把 a.jpg 里的文字播放给我听")) == [read, spoken]
+
+
 def test_a_question_keeps_the_place_of_the_text_file_that_it_names() -> None:
     for request, question in (
-        ("What language is notes.txt in?", "What language is the text in?"),
+        ("What price is in notes.txt?", "What price is in the text?"),
         ("What is notes.txt about?", "What is the text about?"),
         ("Who wrote the file notes.txt?", "Who wrote the text?"),
         ("How long is notes.txt?", "How long is the text?"),
