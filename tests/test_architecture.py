@@ -32,7 +32,7 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 36_850,
+    "source lines": 36_854,
     "test lines": 28_659,
     "longest file": 380,
     "longest function": 50,
