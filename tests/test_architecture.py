@@ -32,7 +32,7 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 36_925,
+    "source lines": 36_929,
     "test lines": 28_732,
     "longest file": 380,
     "longest function": 50,
