@@ -96,6 +96,11 @@ class Tab:
         return self.plan.locator(".scroll:not(.earlier .scroll) button.task").nth(number)
 
     @property
+    def details(self) -> Locator:
+        """The details that are shown, of one task at most."""
+        return self.plan.locator(".about:visible")
+
+    @property
     def requests(self) -> Locator:
         return self.chat.locator(".user-row")
 
@@ -164,6 +169,6 @@ def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
         lambda sent: None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url),
     )
     tab.page.goto(url)
-    expect(tab.plan.locator(".empty")).to_be_visible()
+    expect(tab.page.locator("#head h1")).to_be_visible()
     yield tab
     context.close()

@@ -100,7 +100,7 @@ def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage
     assert tab.pictures.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [256, 256]
 
     tab.task(0).click()
-    details = tab.plan.locator("details[open]")
+    details = tab.details
     expect(details).to_have_count(1)
     expect(details).to_contain_text("cat.jpg")
     expect(details).to_contain_text("fake/image-to-text")
@@ -134,7 +134,7 @@ def test_a_second_request_refers_to_the_files_of_the_first(stage: Stage, tab: Ta
     tab.wait_until_idle()
     expect(tab.task(0)).to_contain_text("done")
     tab.task(0).click()
-    expect(tab.plan.locator("details[open]")).to_contain_text("1-canny-control.png")
+    expect(tab.details).to_contain_text("1-canny-control.png")
 
 
 def test_an_error_is_explained_and_the_request_stays_in_its_box(
@@ -181,7 +181,8 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
     tab.ask("What animal is this?", CAT, ASTRONAUT)
     proposal = tab.page.locator("#proposal")
     expect(proposal).to_contain_text("Run this plan?")
-    expect(tab.task(1)).to_contain_text("planned")
+    expect(proposal.get_by_role("checkbox")).to_have_count(2)
+    expect(tab.plan).not_to_contain_text("canny-control")
     assert stage.calls == []
     tab.shoot("approval")
     proposal.get_by_label("image", exact=True).nth(1).fill("astronaut.jpg")
@@ -213,9 +214,10 @@ def test_the_keyboard_alone_is_enough(stage: Stage, tab: Tab) -> None:
     tab.wait_until_idle()
     tab.tab_to(tab.task(1))
     tab.page.keyboard.press("Enter")
-    expect(tab.plan.locator("details[open]")).to_contain_text("fake/canny-control")
+    expect(tab.details).to_contain_text("fake/canny-control")
+    expect(tab.task(1)).to_have_attribute("aria-expanded", "true")
     tab.page.keyboard.press("Enter")
-    expect(tab.plan.locator("details[open]")).to_have_count(0)
+    expect(tab.details).to_have_count(0)
 
 
 def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stage) -> None:
