@@ -143,6 +143,13 @@ class Tab:
         self.page.get_by_role("button", name="Settings").click()
         self.page.get_by_label("Ask me before running a plan").check()
 
+    def reload(self) -> None:
+        """Load the page again, and wait until it is drawn. The connections that this ends are no errors."""
+        earlier = len(self.errors)
+        self.page.reload()
+        del self.errors[earlier:]
+        expect(self.page.locator("#head h1")).to_be_visible()
+
     def wait_until_idle(self) -> None:
         expect(self.page.locator("#box .stop-button")).to_have_count(0)
         expect(self.page.locator("#box .submit-button")).to_be_visible()

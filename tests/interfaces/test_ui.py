@@ -89,6 +89,7 @@ def tab(stage: Stage) -> Iterator[Tab]:
 
 def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage, tab: Tab) -> None:
     stage.go.clear()
+    expect(tab.plan).to_be_hidden()
     tab.ask("What animal is this?", CAT)
     expect(tab.task(0)).to_contain_text("image-to-text")
     expect(tab.task(0)).to_contain_text("running")
@@ -176,6 +177,36 @@ def test_the_run_of_a_visitor_who_leaves_is_cancelled(stage: Stage) -> None:
     assert stage.stopped.wait(60)
 
 
+def test_a_chat_goes_on_after_the_page_is_loaded_again(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    tab.reload()
+    expect(tab.chat).to_contain_text(ANSWER)
+    expect(tab.pictures).to_have_count(1)
+    expect(tab.task(1)).to_contain_text("done")
+
+    stage.go.clear()
+    tab.ask("And what is it doing?", CAT)
+    expect(tab.task(0)).to_contain_text("running")
+    tab.reload()
+    expect(tab.task(0)).to_contain_text("stopped")
+    assert stage.stopped.wait(30)
+
+    stage.go.set()
+    tab.ask_first()
+    stage.script["plan"] = plan_for("1-canny-control.png")
+    tab.ask("And what is in the outline?")
+    expect(tab.page.locator("#run-plan")).to_be_visible()
+    tab.reload()
+    tab.page.locator("#run-plan").click()
+    expect(tab.task(0)).to_contain_text("done")
+    tab.wait_until_idle()
+    tab.page.get_by_role("button", name="New chat").click()
+    expect(tab.requests).to_have_count(0)
+    tab.reload()
+    expect(tab.page.get_by_text("What shall I do?")).to_be_visible()
+
+
 def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:
     tab.ask_first()
     tab.ask("What animal is this?", CAT, ASTRONAUT)
@@ -246,6 +277,9 @@ def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None
         assert stage.calls == []
         for path in (made, stage.outputs / "ui", "/etc/hostname"):
             assert other.page.request.get(f"{stage.url}gradio_api/file={path}").status == 403
+        other.page.evaluate("sessionStorage.setItem('jarvis-chat', 'guessed')")
+        other.reload()
+        expect(other.page.get_by_text("What shall I do?")).to_be_visible()
         assert str(stage.outputs) not in other.page.content() + tab.page.content()
 
 
@@ -258,6 +292,7 @@ def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) 
             tab.chat.get_by_role("button", name="What animal is in this picture").click()
             expect(tab.pictures).to_have_count(1, timeout=240_000)
             tab.wait_until_idle()
+            expect(tab.chat).not_to_contain_text("How it was done")
             tab.task(0).click()
             tab.shoot("answer")
         with browser_tab(stage.browser, url, color_scheme="dark") as tab:
@@ -274,5 +309,7 @@ def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage
         tab.ask("这是什么动物？", CAT)
         tab.wait_until_idle()
         expect(tab.task(0)).to_contain_text("完成")
+        tab.task(0).click()
+        expect(tab.details).to_contain_text("只有这个模型能做这件事; 它在这台机器上")
         brightness = "() => Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g))"
         assert tab.page.evaluate(brightness) < 60

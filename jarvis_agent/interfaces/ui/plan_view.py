@@ -80,8 +80,8 @@ class PlanView:
         notes = [*progress.notes, *(map(str, active_downloads()) if not turn.is_over else ())]
         listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
         details = "".join(self._details(number, turn, row) for row in rows.values())
-        hint = f'<p class="hint">{self._escape(self._text("hint"))}</p>'
-        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{hint}{details}'
+        below = f'<ul class="notes">{listed}</ul><p class="hint">{self._text("hint")}</p>{details}'
+        return self._graph(number, turn, list(rows.values())) + below
 
     def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
         levels = levels_of([row.task for row in rows])
@@ -99,17 +99,13 @@ class PlanView:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
             style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 280px)"
-            boxes += f'<button {self._attributes(number, turn, row)} style="{style}">'
-            boxes += f"{self._box(turn, row)}</button>"
+            boxes += f'<button type="button" class="task {self.state(turn, row)}" style="{style}" '
+            boxes += f'data-task="{number}-{row.task.id}">{self._box(turn, row)}</button>'
         return (
             f'<div class="scroll"><div class="graph" style="height:{height}px;min-width:{widest * _WIDTH}px">'
             f'<svg viewBox="0 0 100 {height}" preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
             f"{boxes}</div></div>"
         )
-
-    def _attributes(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
-        state = self.state(turn, row)
-        return f'type="button" class="task {state}" data-task="{number}-{row.task.id}"'
 
     def _box(self, turn: PageTurn, row: TaskProgress) -> str:
         state, model = self.state(turn, row), _model(row).rsplit("/", 1)[-1]
@@ -122,7 +118,8 @@ class PlanView:
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
         return (
             f'<section class="about {self.state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
-            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}</dl></section>"
+            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}</dl>"
+            "</section>"
         )
 
     def _facts(self, row: TaskProgress) -> Iterable[str]:
