@@ -33,6 +33,7 @@ from jarvis_agent.planning.chain import planning_chain
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.planning.replanner import replanning_chain
 from jarvis_agent.response.chain import report_after_failure, response_chain, template_responder
+from jarvis_agent.selection.advice import advice
 from jarvis_agent.selection.model_registry import ModelRegistry
 from jarvis_agent.selection.sources.base import ModelSource
 from jarvis_agent.tools.hf_task_tool import HFTaskRunner, HFTaskTool
@@ -123,7 +124,7 @@ def make_stages(
     default_responder = (
         response_chain(client, settings=settings)
         if client
-        else template_responder(model_missing=settings.model != NO_MODEL)
+        else template_responder(model_missing=settings.model != NO_MODEL, advice=advice(settings, {}))
     )
     return PipelineStages(
         settings=settings,

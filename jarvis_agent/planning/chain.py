@@ -180,15 +180,15 @@ class PlanningChain(AsyncRunnable[Any, Plan]):
             RunnableLambda(repair_values) | prompts.repair | self.client.for_stage("repair", schema=schema)
         )
         files = FileNames.of(request, self.settings)
-        coverage = Coverage(request.files, request.specs, steps)
+        coverage = Coverage(request.files, request.specs, steps or ())
         parser = PlanOutputParser(specs=request.specs, files=files, coverage=coverage, repair=repair)
         chain = prompts.plan | self.client.for_stage("plan", schema=schema) | parser
         return chain.with_config(run_name="plan"), values
 
-    def _select_examples(self, request: PlanRequest, steps: Sequence[PlannedStep]) -> list[Example]:
+    def _select_examples(self, request: PlanRequest, steps: Sequence[PlannedStep] | None) -> list[Example]:
         value: dict[str, Any] = {"input": request.text, "files": request.files}
         value |= {"chat_history": request.turns, "tools": request.specs}
-        value["draft"] = [task for step in steps for task in step.tasks]
+        value["steps"] = steps
         return list(map(Example.of, self.selector.select_examples(value)))
 
     def _shown_specs(self, request: PlanRequest, examples: Sequence[Example]) -> dict[str, TaskSpec]:

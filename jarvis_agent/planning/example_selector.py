@@ -27,13 +27,19 @@ from jarvis_agent.planning.examples import (
     read_examples,
 )
 from jarvis_agent.planning.inputs import PlanRequest
+from jarvis_agent.planning.offline import PlannedStep
 from jarvis_agent.planning.retrieval import NO_TASK, TextSimilarity, in_same_script
 
 MAX_SAME_TASKS = 2
 """Number of selected examples with the same tasks."""
+MAX_WITHOUT_TASKS = 3
+"""Number of selected examples without tasks for a request that seems to ask for none."""
 
 _SAME_KINDS, _SAME_FILES, _SAME_STEPS = 0.15, 0.1, 0.1
 """Weights of files of the same kinds, of the same number of each kind, and of as many tasks as steps."""
+
+_LIKELY = 0.45
+"""Score of a task of the offline planner with which a request may ask for it."""
 
 _TASK_WEIGHT = 0.7
 """Weight of the similarity of the tasks to the request's steps; the rest is that of the requests."""
@@ -81,26 +87,31 @@ class NearestExamples(BaseExampleSelector):
         self.examples.append(Example.of(example))
 
     def select_examples(self, input_variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """The nearest examples to the input of a planning chain; "draft" may have the planned tasks."""
+        """The nearest examples to the input of a planning chain; "steps" may have the PlannedSteps."""
         request = self.similarity.recognise(PlanRequest.of(input_variables))
-        planned = input_variables.get("draft")
+        planned = input_variables.get("steps")
         known = [example for example in self.examples if request.turns or not example.chat]
         known = [adapted for example in known if (adapted := example.adapted_to(request.specs))]
         covered = {example.tasks for example in known}
         tools = [spec for spec in request.specs.values() if spec.category == "tool"]
         known += [example_of_tool(spec) for spec in tools if (spec.name,) not in covered]
         scores = self.similarity.scores(request.text, [example.input for example in known])
-        steps = self.similarity.task_scores(request)
+        step_scores = self.similarity.task_scores(request)
         kinds = Counter(file.kind for file in request.files)
         scored = [
-            (_score(example, score, steps, kinds), example)
+            (_score(example, score, step_scores, kinds), example)
             for example, score in zip(known, scores, strict=True)
         ]
         ranked = [example for _, example in sorted(scored, key=lambda each: -each[0])]
+        steps = self.similarity.planned_steps(request) if planned is None else planned
+        draft, most = [task for step in steps or () for task in step.tasks], MAX_SAME_TASKS
+        if _asks_for_no_task(request, steps):
+            ranked.sort(key=lambda example: bool(example.plan))
+            most = MAX_WITHOUT_TASKS
         if request.turns:
             first = next((example for example in ranked if example.chat), None)
             ranked.sort(key=lambda example: example is not first)
-        elif draft := self.similarity.draft(request) if planned is None else planned:
+        elif draft:
             same = [example for example in ranked if in_same_script(example.input, request.text)]
             composed = [
                 composed_example(draft, same, n) or composed_example(draft, ranked, n)
@@ -115,7 +126,7 @@ class NearestExamples(BaseExampleSelector):
         chosen: list[Example] = []
         shown: Counter[tuple[str, ...]] = Counter()
         for example in ranked:
-            if shown[example.tasks] < MAX_SAME_TASKS and len(chosen) < self.count:
+            if shown[example.tasks] < most and len(chosen) < self.count:
                 shown[example.tasks] += 1
                 chosen.append(example)
         return [example.to_dict() for example in reversed(chosen)]
@@ -146,6 +157,16 @@ def open_selector(examples: Any, similarity: TextSimilarity, *, count: int) -> B
         'examples are "paper", "default", "nearest", a list of examples, or a BaseExampleSelector, '
         f"not {examples!r}"
     )
+
+
+def _asks_for_no_task(request: PlanRequest, steps: Sequence[PlannedStep] | None) -> bool:
+    """Whether the offline planner is sure, as it may be of the Hub's tasks, but not of other tools.
+
+    Small models make tasks of conversation if one example has a task.
+    """
+    is_sure = steps is not None and not any(spec.category == "tool" for spec in request.specs.values())
+    scores = [score for step in steps or () for score in step.scores.values()]
+    return is_sure and not request.files and max(scores, default=0.0) < _LIKELY
 
 
 def _score(

@@ -25,7 +25,6 @@ from jarvis_agent.core.file_mentions import mentions
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import canonical
 from jarvis_agent.core.tasks.spec import TaskSpec
-from jarvis_agent.core.types import Task
 from jarvis_agent.llm.budget import count_tokens, truncate
 from jarvis_agent.media.detect import kind_by_name
 from jarvis_agent.planning.examples import CJK, available_names, load_examples
@@ -112,16 +111,12 @@ class TextSimilarity:
         except (MissingExtraError, ConfigError):
             return request
 
-    def planned_steps(self, request: PlanRequest) -> list[PlannedStep]:
-        """The steps of a request with the tasks that the offline planner finds; none without its weights."""
+    def planned_steps(self, request: PlanRequest) -> list[PlannedStep] | None:
+        """The steps of a request with the tasks that the offline planner finds; None without its weights."""
         try:
             return plan_steps(request, self._settings)
         except (MissingExtraError, ConfigError):
-            return []
-
-    def draft(self, request: PlanRequest) -> list[Task]:
-        """The tasks of the planned steps."""
-        return [task for step in self.planned_steps(request) for task in step.tasks]
+            return None
 
     def _steps(self, request: PlanRequest) -> list[str]:
         if not request.text:

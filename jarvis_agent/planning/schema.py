@@ -30,8 +30,8 @@ _ALSO: Mapping[str, tuple[str, ...]] = {"audio": ("video",)}
 
 def plan_schema(
     specs: Mapping[str, TaskSpec], files: Mapping[str, Sequence[str]] | None = None
-) -> dict[str, Any] | None:
-    """The JSON schema of a plan of these tasks; None without tasks.
+) -> dict[str, Any]:
+    """The JSON schema of a plan of these tasks; without tasks, of the empty plan.
 
     Tasks with the same arguments share one form. As strict mode requires, objects are closed and all
     arguments required (optional ones may be null), unless a tool takes unknown arguments.
@@ -41,7 +41,7 @@ def plan_schema(
         files: names of the files by kind; None: any name.
     """
     if not specs:
-        return None
+        return _object({"tasks": {"type": "array", "items": {"type": "null"}, "maxItems": 0}}, closed=True)
     closed = not any(spec.is_open or any(arg.kind == "any" for arg in spec.inputs) for spec in specs.values())
     shared = {} if files is None else _shared(files)
     forms: dict[str, tuple[list[str], dict[str, Any]]] = {}

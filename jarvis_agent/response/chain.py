@@ -45,7 +45,7 @@ from jarvis_agent.planning.inputs import PlanRequest
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.answer_checker import contains
 from jarvis_agent.response.path_checker import PathChecker
-from jarvis_agent.response.report import found, report, troubles
+from jarvis_agent.response.report import NO_MODEL, found, report, troubles
 from jarvis_agent.response.results import file_names, model_assignment, predictions, replace_texts, totals
 
 if TYPE_CHECKING:
@@ -147,11 +147,12 @@ class TextPieces(StrOutputParser):
             yield piece if isinstance(piece, str) else str(piece.text)
 
 
-def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any], str]:
+def template_responder(*, model_missing: bool = False, advice: str = "") -> Runnable[dict[str, Any], str]:
     """A Runnable like `response_chain` without an LLM: a report in fixed words.
 
     Args:
         model_missing: end the first report with how to configure a language model.
+        advice: what would make more models available; shown if a task has none.
     """
     hints = iter([model_missing])
 
@@ -160,9 +161,12 @@ def template_responder(*, model_missing: bool = False) -> Runnable[dict[str, Any
             if error := inputs.get("error"):
                 yield from report_after_failure(inputs, False, describe_error(error))
             else:
-                # A client of a server cannot set one up.
-                shows_hint = not inputs.get("restricted") and next(hints, False)
-                yield from _report(inputs, phrases(inputs["input"]).set_up if shows_hint else "")
+                words, is_own = phrases(inputs["input"]), not inputs.get("restricted")
+                # A client of a server can neither install anything nor set a model up.
+                lacks_model = is_own and advice and NO_MODEL in str(_plan(inputs).notes)
+                helps = words.helps.format(advice=words.translated(advice)) if lacks_model else ""
+                hint = words.set_up if is_own and next(hints, False) else ""
+                yield from _report(inputs, "\n\n".join(filter(None, (helps, hint))))
 
     async def awrite(values: AsyncIterator[Any]) -> AsyncIterator[str]:
         async for inputs in values:

@@ -28,6 +28,11 @@ _LABELS = 5
 _FILES = 8
 _COUNTS = 8
 _LONGEST = 3000
+NO_MODEL = "no model for it is available"
+"""Is in the note on a task that has no model."""
+
+_UNAVAILABLE = re.compile(f"{NO_MODEL}|not one of the tools|no (?:task type|tool) does this")
+_NOT_UNDERSTOOD = re.compile("is not understood|names nothing to do")
 _QUOTED = re.compile(r"[“\"(「]([^”\")」]{3,80})[”\")」]")
 
 
@@ -41,7 +46,11 @@ def report(request: str, plan: Plan, results: Sequence[TaskResult], note: str = 
 
 
 def _on_nothing(plan: Plan, words: Phrases) -> Iterator[str]:
-    yield _list(words.not_understood, map(words.translated, plan.notes))
+    said, notes = "\n".join(plan.notes), map(words.translated, plan.notes)
+    if _UNAVAILABLE.search(said):
+        yield _list(words.nothing if _NOT_UNDERSTOOD.search(said) else words.unavailable, notes)
+        return
+    yield _list(words.not_understood, notes)
     title, *examples = words.examples
     yield _list(title, examples)
 

@@ -15,6 +15,9 @@ from jarvis_agent.selection.sources.recommended import recommended
 HELP = " What helps: "
 """Separates the reason in the message of a NoCandidateError from the advice."""
 
+LISTS_ALL = "; `jarvis models {task}` lists all"
+"""Advice outside that command."""
+
 _MAX_REASONS = 4
 _INSTALL_COMMAND = re.compile(r"pip install [^;()\n]+")
 _INSTALL_LOCAL = 'pip install "langchain-hugginggpt[local]"'
@@ -28,7 +31,7 @@ def no_candidate_error(spec: TaskSpec, settings: Settings, rejected: dict[str, s
     suggestion = f"; a model to start with is {known.id}" if known else ""
     return NoCandidateError(
         f"no model can do {spec.name} here ({'; '.join(reasons[:_MAX_REASONS] + more)})."
-        f"{HELP}{advice(settings, rejected)}; `jarvis models {spec.name}` lists all{suggestion}",
+        f"{HELP}{advice(settings, rejected)}{LISTS_ALL.format(task=spec.name)}{suggestion}",
         rejected,
     )
 
@@ -40,7 +43,7 @@ def advice(settings: Settings, rejected: Mapping[str, str]) -> str:
     if _INSTALL_LOCAL not in found and (find_spec("torch") is None or find_spec("transformers") is None):
         found.append(f"{_INSTALL_LOCAL} runs models of the Hub on this machine")
     if settings.offline:
-        found.append("without HF_HUB_OFFLINE models can be found on the Hub")
+        found.append("without JARVIS_OFFLINE and HF_HUB_OFFLINE models can be found on the Hub")
     elif f"source {HubSource.name}" in rejected:
         found.append("with a network (see HTTPS_PROXY, HF_ENDPOINT) models can be found on the Hub")
     elif settings.token is None:

@@ -108,6 +108,16 @@ async def test_models_are_listed_in_the_order_of_selection_with_the_rejected_one
     assert empty.notes
 
 
+@pytest.mark.parametrize("count", [0, 9])
+async def test_a_task_without_models_gets_advice_other_than_the_same_command(count: int) -> None:
+    unable = [fake_candidate("text-to-video", f"org/{n}", backend="elsewhere") for n in range(count)]
+    async with registry_of(unable) as registry:
+        (note,) = (await list_models("text-to-video", registry)).notes
+    assert "What helps: " in note
+    assert "a model to start with is Wan-AI/" in note
+    assert "`jarvis models" not in note
+
+
 async def test_an_unknown_task_is_refused_with_those_that_are_close() -> None:
     async with registry_of() as registry:
         with pytest.raises(ConfigError, match="object-detection"):

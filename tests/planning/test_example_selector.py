@@ -123,6 +123,22 @@ def test_examples_use_the_names_and_arguments_of_the_available_tasks(by_words):
     assert {"video": "e1.mp4"} in [task["args"] for plan in plans for task in plan]
 
 
+@tool
+def order_pizza(kind: str) -> str:
+    """Order a pizza."""
+    return kind
+
+
+@pytest.mark.parametrize("text", ["remind me to call mum at 5", "who wrote Moby Dick?", "谢啦，辛苦了！"])
+def test_a_request_that_asks_for_no_task_is_shown_how_that_is_planned(text):
+    selected = NearestExamples(count=3).select_examples({"input": text})
+    assert [example["plan"] for example in selected] == [[], [], []]
+    with_file = NearestExamples(count=3).select_examples({"input": f"{text} a.jpg", "files": ["a.jpg"]})
+    assert any(example["plan"] for example in with_file)
+    with_tool = NearestExamples(count=3).select_examples({"input": text, "tools": [order_pizza]})
+    assert any(example["plan"] for example in with_tool)
+
+
 def test_tools_of_any_name_get_examples_by_their_types_and_descriptions():
     @tool
     def refund_order(order_id: str, picture_file: str, reason: str = "") -> str:

@@ -73,7 +73,7 @@ def test_without_files_a_file_argument_is_a_reference_and_the_number_of_ids_is_l
     assert all(value.startswith("<resource>-") for value in few["$defs"]["video"]["enum"])
     assert few["$defs"]["id"]["enum"] == list(range(16))
     assert many["$defs"]["dep"]["enum"] == list(range(-1, 40))
-    assert plan_schema({}) is None
+    assert plan_schema({})["properties"]["tasks"]["maxItems"] == 0
 
 
 def test_files_are_those_of_the_request_and_the_chat():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain_core.runnables import Runnable
 
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.messages import CHINESE, ENGLISH
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
+from jarvis_agent.planning.offline import OfflinePlanner
 from jarvis_agent.planning.plan import Plan
 from jarvis_agent.response.chain import response_chain, template_responder
 from jarvis_agent.testing import ScriptedLLM
@@ -141,6 +144,30 @@ class TestReport:
         text = await answer(template_responder(), "gibberish", Plan(notes=["no task is like it"]), [])
         assert "no task is like it" in text.splitlines()[1]
         assert "Describe the image photo.jpg" in text
+
+    async def test_a_request_that_no_model_can_do_is_not_called_misunderstood(self) -> None:
+        needs = "“Make a clip” needs text-to-video, but no model for it is available here (see `jarvis`)"
+        responder = template_responder(advice="with HF_TOKEN set, hosted models can be used")
+        text = await answer(responder, "Make a clip", Plan(notes=[needs]), [])
+        assert text == (
+            f"I understood what is to be done, but nothing here can do it:\n- {needs}\n\n"
+            "What helps: with HF_TOKEN set, hosted models can be used"
+        )
+        text = await answer(responder, "做一个视频", Plan(notes=[needs]), [])
+        assert text == (
+            "我理解要做什么，但这里没有能完成它的模型或工具：\n"
+            "- “Make a clip”需要 text-to-video，但这里没有可用的模型（见 `jarvis`）\n\n"
+            "可以这样解决：设置 HF_TOKEN 就可以使用托管的模型"
+        )
+        both = Plan(notes=[needs, "“Flurbl it” is not understood"])
+        assert (await answer(responder, "x", both, [])).startswith("I could not do this.\n- “Make")
+
+    @pytest.mark.starter
+    @pytest.mark.parametrize("request_text", ["Make a video of a cat", "Buy me a new car", "制作一段视频"])
+    async def test_the_notes_of_the_offline_planner_tell_what_was_understood(self, request_text: str) -> None:
+        made = OfflinePlanner(["image-to-text"]).invoke(request_text)
+        text = await answer(template_responder(), request_text, made, [])
+        assert text.startswith((ENGLISH.unavailable, CHINESE.unavailable))
 
     async def test_without_any_result_it_says_so_first(self) -> None:
         trouble = "- text-to-image: failed: no model is left for text-to-image"

@@ -22,6 +22,7 @@ from jarvis_agent.core.tasks.registry import TASKS, find_task, known_task
 from jarvis_agent.core.tasks.spec import TaskSpec
 from jarvis_agent.core.types import Candidate, Frozen, Task
 from jarvis_agent.interfaces.cli.progress import shorten
+from jarvis_agent.selection.advice import LISTS_ALL
 from jarvis_agent.selection.model_registry import ModelRegistry
 
 _HOW_WIDTH = 38
@@ -112,7 +113,8 @@ async def list_models(name: str, registry: ModelRegistry) -> ModelList:
     try:
         selection = await registry.selector.select(Task(task=spec.name, id=0), spec, RunContext(request=""))
     except NoCandidateError as error:
-        return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[str(error)])
+        note = str(error).replace(LISTS_ALL.format(task=spec.name), "")
+        return ModelList(task=spec.name, models=[], rejected=error.rejected, notes=[note])
     selected = find_task(selection.task) or spec
     return ModelList(
         task=spec.name,

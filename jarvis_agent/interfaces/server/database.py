@@ -23,7 +23,7 @@ from filelock import AsyncFileLock
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.store.base import BaseStore, GetOp, Item, Op, PutOp, SearchItem, SearchOp
+from langgraph.store.base import BaseStore, Item, SearchItem
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from jarvis_agent.core.errors import ConfigError, MissingExtraError
@@ -43,7 +43,7 @@ with suppress(ImportError):
     _OPENING_ERRORS += (psycopg.Error,)
 
 Namespace = tuple[str, ...]
-Parts = tuple[BaseCheckpointSaver[Any], BaseStore]
+Parts = tuple[BaseCheckpointSaver[Any], BaseStore, BaseStore]
 T = TypeVar("T")
 
 _WAIT_S = 5.0
@@ -85,11 +85,14 @@ class Database:
 
     Attributes:
         saver: keeps the threads.
-        store: keeps rows of JSON. They may expire `retention` seconds after they were last written.
+        reader, writer: rows of JSON. They may expire `retention` seconds after they were last written. Each
+            store gathers operations while it is busy, and executes them in one transaction. In SQLite one
+            that reads first could not write.
     """
 
     saver: BaseCheckpointSaver[Any]
-    store: BaseStore
+    reader: BaseStore
+    writer: BaseStore
     retention: float
     writes: Writes
 
@@ -99,15 +102,14 @@ class Database:
 
     async def get(self, namespace: Namespace, key: str) -> Item | None:
         """Return a row."""
-        found: Item | None = await self._do(GetOp(namespace, key, refresh_ttl=False))
-        return found
+        return await self.reader.aget(namespace, key, refresh_ttl=False)
 
     async def search(self, namespace: Namespace, **fields: Any) -> list[SearchItem]:
         """Return the rows of a namespace whose values have these fields, the newest first."""
         found: list[SearchItem] = []
         while len(found) % _PAGE_ROWS == 0:
-            page = await self._do(
-                SearchOp(namespace, fields or None, _PAGE_ROWS, offset=len(found), refresh_ttl=False)
+            page = await self.reader.asearch(
+                namespace, filter=fields or None, limit=_PAGE_ROWS, offset=len(found), refresh_ttl=False
             )
             if not page:
                 break
@@ -118,16 +120,16 @@ class Database:
         self, namespace: Namespace, key: str, value: dict[str, Any] | None, *, expires: bool = True
     ) -> None:
         """Write a row, or delete it for None."""
-        await self._do(PutOp(namespace, key, value, ttl=self.retention / 60 if expires else None))
+        if value is None:
+            operation = self.writer.adelete(namespace, key)
+        else:
+            minutes = self.retention / 60 if expires else None
+            operation = self.writer.aput(namespace, key, value, ttl=minutes)
+        await self.writes.finish(operation)
 
     async def delete_expired(self) -> None:
         """Delete the rows that have expired."""
-        await self.writes.finish(self.store.sweep_ttl())  # type: ignore[attr-defined]
-
-    async def _do(self, operation: Op) -> Any:
-        """Each operation has a transaction of its own: in SQLite one that reads first could not write."""
-        (result,) = await self.writes.finish(self.store.abatch([operation]))
-        return result
+        await self.writes.finish(self.writer.sweep_ttl())  # type: ignore[attr-defined]
 
 
 @asynccontextmanager
@@ -148,29 +150,31 @@ async def open_database(address: str | None, directory: Path, retention: float) 
     async with AsyncExitStack() as opened:
         try:
             made = _open_postgres(place) if is_postgres else _open_sqlite(Path(place), writes)
-            saver, store = await opened.enter_async_context(made)
+            saver, reader, writer = await opened.enter_async_context(made)
         except _OPENING_ERRORS as error:
             raise ConfigError(
                 f"the database {place} (JARVIS_CHECKPOINTS) cannot be opened: {error}"
             ) from None
         opened.push_async_callback(writes.join)
-        yield Database(saver, store, retention, writes)
+        yield Database(saver, reader, writer, retention, writes)
 
 
 @asynccontextmanager
-async def _open_sqlite(
-    path: Path, writes: Writes
-) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], BaseStore]]:
+async def _open_sqlite(path: Path, writes: Writes) -> AsyncIterator[Parts]:
     path.parent.mkdir(parents=True, exist_ok=True)
     async with (
         aiosqlite.connect(path, timeout=_WAIT_S) as threads,
+        aiosqlite.connect(path, timeout=_WAIT_S, isolation_level=None) as reads,
         aiosqlite.connect(path, timeout=_WAIT_S, isolation_level=None) as rows,
     ):
-        saver, store = _SqliteSaver(threads, writes), AsyncSqliteStore(rows)
+        saver, reader, writer = _SqliteSaver(threads, writes), AsyncSqliteStore(reads), AsyncSqliteStore(rows)
+        for connection in (threads, rows):  # Without a wait for the disk: a killed process loses nothing.
+            await connection.execute("PRAGMA synchronous = NORMAL")
         async with AsyncFileLock(f"{path}.lock"):  # several processes may start at once
             await saver.setup()
-            await store.setup()
-        yield saver, store
+            await writer.setup()
+            await reader.setup()
+        yield saver, reader, writer
 
 
 @asynccontextmanager
@@ -199,7 +203,7 @@ async def _open_postgres(url: str) -> AsyncIterator[Parts]:
         open=False,
     )
     async with pool:
-        yield AsyncPostgresSaver(pool), AsyncPostgresStore(pool)
+        yield AsyncPostgresSaver(pool), AsyncPostgresStore(pool), AsyncPostgresStore(pool)
 
 
 async def _lock_setup(connection: Any) -> None:

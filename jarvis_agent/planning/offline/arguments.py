@@ -27,6 +27,9 @@ _NOUNS: Mapping[str, str] = {"image": "an image", "audio": "an audio file", "dat
 SOUND, JOIN, COMPOSER = "extract-audio", "combine-video-audio", "text-to-audio"
 """The tasks that extract the sound of a video, add sound to it, and make a sound other than speech."""
 
+RESIZER = "resize-image"
+"""The task that needs one of its optional arguments."""
+
 
 def add_task(
     linker: PlanLinker, masked: MaskedText, step: Step, spec: TaskSpec, text_after: str = ""
@@ -75,9 +78,12 @@ class SlotFiller:
             if values:
                 found[arg.name] = values
             elif arg.required:
+                self._supply.check_last_result()
                 raise PlanError(
                     f"{self._spec.name} needs {_needed(arg)}, and none is named{self._example(arg)}"
                 )
+        if bank_name(self._spec) == RESIZER and found.keys().isdisjoint({"width", "height"}):
+            raise PlanError(f"{self._spec.name} needs a width or a height in pixels, and none is named")
         return {arg.name: found[arg.name] for arg in self._spec.inputs if arg.name in found}
 
     def _example(self, arg: Arg) -> str:

@@ -134,6 +134,9 @@ def in_english(hit: ClauseMatch) -> str:
 
 def _it(hit: ClauseMatch) -> str:
     named = " ".join(hit.others)
+    if hit.rule.task in ("text-to-speech", "translation"):
+        made = (noun for noun in ("description", "summary") if clue(f"{noun} of").search(hit.clause.signs))
+        named = "".join(f"the {noun} of " for noun in made) + named
     above = " above" if clue("earlier").search(hit.clause.text) else ""
     both = " both" if not named and clue("plural").search(hit.clause.text) else ""
     return (named or _reference(hit)) + both + above

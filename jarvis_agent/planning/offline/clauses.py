@@ -87,6 +87,11 @@ def is_other_order(clause: str) -> bool:
     return bool(_RE.OTHER_VERB.match(clause)) and not START.match(clause) and not REFUSES.match(clause)
 
 
+def is_errand(clause: str) -> bool:
+    """Whether a clause asks for what no task does, such as to deliver a file ("email a.jpg to Anna")."""
+    return bool(_RE.DELIVERY.match(clause) or Patterns("chinese").ERRAND.match(clause))
+
+
 def first_of(steps: Sequence[Step]) -> Sequence[Step]:
     """The steps that are planned: all of a plain request, the first ones of what is too long for one."""
     lengths = accumulate(len(step.text) for step in steps[:MOST_STEPS])
@@ -174,7 +179,9 @@ def _is_opening(piece: str, *, is_first: bool) -> bool:
     """Whether a piece of a sentence only leads to the one after it ("Based on \ue000")."""
     if _RE.SETTING.match(piece) or _RE.REGARD.match(piece) or _RE.ANSWERS.match(piece):
         return True
-    return not START.search(piece) and bool(_RE.INTRO.match(piece) or (is_first and re.search(MARK, piece)))
+    if START.search(piece) or _RE.INTRO.match(piece):
+        return not START.search(piece)
+    return is_first and re.search(MARK, piece) is not None and not is_other_order(piece)
 
 
 def _with_object(clause: str, following: list[str]) -> str:

@@ -7,6 +7,7 @@ linker.emit(TASKS["text-to-speech"], {"text": ["<resource>-0"]})     # ["<resour
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from jarvis_agent.planning.normalise import MAX_TASKS
 from jarvis_agent.planning.offline.coreference import Discourse
 from jarvis_agent.planning.offline.masking import MaskedText
 from jarvis_agent.planning.offline.phrases import bank_name
+
+_LEFT_OUT = re.compile(r"<left-out>-([\w-]+)")
 
 
 class PlanLinker:
@@ -45,14 +48,24 @@ class PlanLinker:
             return f"{name}, which is not one of the tools"
         return f"{name}, but no model for it is available here (see `jarvis models {name}`)"
 
+    def leave_out(self, spec: TaskSpec) -> None:
+        """Make the results of a task known that is not planned: no later step takes others for them."""
+        self.discourse.make(spec, [f"<left-out>-{spec.name}"])
+
+    def check(self, values: object) -> None:
+        """Raise PlanError if a result of a task that was left out is among the values."""
+        if missing := _LEFT_OUT.search(str(values)):
+            raise PlanError(f"it depends on {missing[1]}, which is left out")
+
     def emit(self, spec: TaskSpec, args: Mapping[str, list[Any]]) -> list[str]:
         """Add a task for each set of arguments: several values of an argument are several tasks.
 
         An equal task is reused. Tasks beyond the limit of a plan are left out.
 
         Raises:
-            PlanError: the plan is full.
+            PlanError: the plan is full, or a value is a result of a task that was left out.
         """
+        self.check(args)
         if spec.name == "image-to-text" and self.reads:
             args = {**args, "text": ["read"]}
         runs = max((len(values) for values in args.values()), default=1)

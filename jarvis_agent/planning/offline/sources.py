@@ -159,6 +159,10 @@ class StepInputs:
         thing = self.elsewhere(kind, task)
         return list(thing.values) if thing else []
 
+    def check_last_result(self) -> None:
+        """Raise PlanError if the task of the step before was left out."""
+        self._plans.check(self._discourse.things[-1:])
+
     def offers(self, name: str) -> TaskSpec | None:
         """The offered task of that name in the phrase bank."""
         return self._plans.offered.get(name)

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from jarvis_agent.core.concurrency import check_cancelled
 from jarvis_agent.core.errors import PlanError
+from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.tasks.spec import MEDIA, TaskSpec
 from jarvis_agent.core.types import Task
 from jarvis_agent.planning.normalise import MAX_TASKS, shorten
-from jarvis_agent.planning.offline.arguments import add_task
+from jarvis_agent.planning.offline.arguments import RESIZER, add_task
 from jarvis_agent.planning.offline.clause_cuts import REFERS_BACK
-from jarvis_agent.planning.offline.clauses import Step, first_of, is_other_order
+from jarvis_agent.planning.offline.clauses import Step, first_of, is_errand, is_other_order
 from jarvis_agent.planning.offline.extraction import language_phrase
 from jarvis_agent.planning.offline.linking import PlanLinker
 from jarvis_agent.planning.offline.masking import MARK, MaskedText
@@ -161,8 +162,9 @@ class StepPlanner:
         is_guess = best < WEIGHTS.clear and is_other_order(step.text) and not is_own
         least = math.inf if is_guess else max(WEIGHTS.understood, best - WEIGHTS.margin)
         likely = [(spec, score) for spec, score in ranked if score >= least]
-        if refusal := self._refusal(step, scores, likely):
-            return refusal
+        refusal, missing = self._refusal(step, scores, likely)
+        if refusal is not None:
+            return self._left_out(step, refusal, missing)
         reasons = []
         for spec, _ in likely:
             planned = len(self._linker.tasks)
@@ -170,6 +172,8 @@ class StepPlanner:
                 made = add_task(self._linker, self._masked, step, spec, text_after)
             except PlanError as error:
                 reasons.append(f"{self._quoted(step)}: {error}")
+                if bank_name(spec) == RESIZER:  # a picture that lacks its new size is not to be repainted
+                    break
                 continue
             note = (
                 self._add_implied(step, spec, made)
@@ -181,8 +185,17 @@ class StepPlanner:
         if not reasons:
             return None
         wanted, nearness = self._ranker.not_on_offer(step, scores)
-        is_missing = wanted not in ("", OUT_OF_SCOPE) and nearness > best
-        return f"{self._quoted(step)} needs {self._linker.missing(wanted)}" if is_missing else reasons[0]
+        if wanted not in ("", OUT_OF_SCOPE) and nearness > best:
+            note = f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
+            return self._left_out(step, note, TASKS.get(wanted))
+        return self._left_out(step, reasons[0], likely[0][0])
+
+    def _left_out(self, step: Step, note: str, spec: TaskSpec | None) -> str:
+        """Let later steps refer to what a step names, and to the result that it lacks. Returns the note."""
+        self._linker.discourse.mention(step.text)
+        if spec is not None:
+            self._linker.leave_out(spec)
+        return note
 
     def _unplanned_tool(
         self, step: Step, spec: TaskSpec, ranked: Sequence[tuple[TaskSpec, float]]
@@ -210,21 +223,30 @@ class StepPlanner:
         planned = [task.task for task in self._linker.tasks]
         return planned[-1:] == [spec.name] or (spec.name in planned and bool(REFERS_BACK.match(step.text)))
 
-    def _refusal(self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]) -> str | None:
-        """Why the step fits none of the offered tasks, or None."""
+    def _refusal(
+        self, step: Step, scores: Scores, likely: list[tuple[TaskSpec, float]]
+    ) -> tuple[str | None, TaskSpec | None]:
+        """Why the step fits none of the offered tasks, or None; and the task that it needs."""
         wanted, nearness = self._ranker.not_on_offer(step, scores)
         is_own = bool(likely) and likely[0][0].category == "tool"
         if is_own and (wanted == OUT_OF_SCOPE or clause_class(likely[0][0])):
-            return None
-        is_of_table = any(mark.kind == "table" for mark in self._masked.within(step.text))
-        if is_of_table and not is_own and _RE.CHART.search(step.text):
-            return f"no task type does this: {self._quoted(step)}"
+            return None, None
+        if not is_own and (is_errand(step.text) or self._is_beyond_tasks(step)):
+            return f"no task type does this: {self._quoted(step)}", None
         lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
-                return f"no task type does this: {self._quoted(step)}"
-            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}"
-        return None if likely else f"{self._quoted(step)} is not understood"
+                return f"no task type does this: {self._quoted(step)}", None
+            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", TASKS.get(wanted)
+        return (None if likely else f"{self._quoted(step)} is not understood"), None
+
+    def _is_beyond_tasks(self, step: Step) -> bool:
+        """Whether a step asks for a chart of a table, or for the language of a text."""
+        marks = self._masked.within(step.text)
+        kinds = {mark.kind for mark in marks} or ({"text"} if self._linker.discourse.fed else set())
+        asked = " ".join([step.text, *(mark.value for mark in marks if mark.role == "question")])
+        of_text = kinds == {"text"} and _RE.LANGUAGE_OF_TEXT.search(asked)
+        return bool(of_text or ("table" in kinds and _RE.CHART.search(step.text)))
 
     def _add_implied(self, step: Step, spec: TaskSpec, made: list[str]) -> str | None:
         """Add the further tasks that the step asks for. Returns a note on a missing one, or None."""
@@ -238,7 +260,7 @@ class StepPlanner:
             for name in row.tasks:
                 note = self._add_one(step, text, name)
                 if note is not None and row.on_result:
-                    return note
+                    return self._left_out(step, note, TASKS.get(name))
         return None
 
     def _add_one(self, step: Step, text: str, name: str) -> str | None:

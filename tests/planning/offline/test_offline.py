@@ -22,6 +22,7 @@ from langchain_core.tools import tool
 
 import jarvis_agent.planning.offline
 from jarvis_agent.core.context import ChatTurn
+from jarvis_agent.core.messages import CHINESE
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Resource
@@ -111,6 +112,29 @@ def test_a_task_that_is_not_offered_is_named() -> None:
     for reason, tools in reasons.items():
         made = OfflinePlanner(tools).invoke("Transcribe b.wav")
         assert reason in " ".join(made.notes)
+
+
+def test_a_step_that_works_on_the_result_of_a_missing_task_is_left_out_and_says_so() -> None:
+    planner = OfflinePlanner(["image-to-text", "text-to-speech", "automatic-speech-recognition"])
+    rows: dict[str, tuple[list[str], list[str]]] = {
+        "Make a video of a cat and describe it": ([], ["text-to-video"]),
+        "Draw a dog, describe it and read the description aloud": ([], ["text-to-image", "image-to-text"]),
+        "Transcribe b.wav, translate the transcript to German and read the translation aloud": (
+            ["automatic-speech-recognition"],
+            ["translation"],
+        ),
+        "Translate notes.txt into French and read it aloud": ([], ["translation"]),
+        "Detect the objects in a.jpg and describe it": (["image-to-text"], []),
+        "画一只猫，然后描述这张图片": ([], ["text-to-image"]),
+    }
+    for request, (tasks, missing) in rows.items():
+        made = planner.invoke({"input": request})
+        assert [task.task for task in made.tasks] == tasks, request
+        assert "none is named" not in str(made.notes)
+        said = [note.partition("”: ")[2] for note in made.notes if "depends" in note]
+        assert said == [f"it depends on {name}, which is left out" for name in missing], made.notes
+        for note in made.notes:
+            assert CHINESE.translated(note) != note
 
 
 def test_a_request_is_split_where_another_thing_is_asked_for() -> None:
@@ -275,9 +299,21 @@ def test_an_attached_file_that_no_task_uses_becomes_a_note() -> None:
     assert not plan("Describe the picture", files=files[:1]).notes
 
 
+def test_what_a_chinese_request_says_of_a_file_is_made_first_and_then_spoken_or_translated() -> None:
+    described = ("image-to-text", {"image": "a.jpg"})
+    spoken = ("text-to-speech", {"text": "<resource>-0"})
+    assert graph(plan("把 a.jpg 的描述播放给我听")) == graph(plan("朗读 a.jpg 的描述")) == [described, spoken]
+    translated = ("translation", {"text": "<resource>-0", "tgt_lang": "fr"})
+    assert graph(plan("把 a.jpg 的描述翻译成法语")) == [described, translated]
+    summed_up = ("summarization", {"text": "notes.txt"})
+    assert graph(plan("把 notes.txt 的总结播放给我听")) == [summed_up, spoken]
+    read = ("image-to-text", {"image": "a.jpg", "text": "read"})
+    assert graph(plan("把 a.jpg 里的文字播放给我听")) == [read, spoken]
+
+
 def test_a_question_keeps_the_place_of_the_text_file_that_it_names() -> None:
     for request, question in (
-        ("What language is notes.txt in?", "What language is the text in?"),
+        ("What price is in notes.txt?", "What price is in the text?"),
         ("What is notes.txt about?", "What is the text about?"),
         ("Who wrote the file notes.txt?", "Who wrote the text?"),
         ("How long is notes.txt?", "How long is the text?"),
