@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 36_993,
-    "test lines": 28_798,
+    "source lines": 37_734,
+    "test lines": 29_271,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,

@@ -141,7 +141,7 @@ class FallbackChain:
             retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
         known = {"backend": call.candidate.backend, "task": self.spec.name}
-        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt)
+        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt, call.trace)
 
     async def _attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
@@ -149,6 +149,7 @@ class FallbackChain:
         error: str | None = "cancelled"
         files = AttemptFiles(call.new_path)
         call = replace(call, new_path=files.new_path, sweep=files.cleanup)
+        call.trace.clear()
         try:
             with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
@@ -165,6 +166,7 @@ class FallbackChain:
                 Attempt(
                     model=call.candidate.id,
                     backend=call.candidate.backend or "",
+                    node=call.trace.get("node"),
                     revision=call.candidate.revision,
                     started=started,
                     ended=self.clock(),
