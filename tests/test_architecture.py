@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_734,
-    "test lines": 29_271,
+    "source lines": 37_790,
+    "test lines": 29_338,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,

@@ -64,12 +64,13 @@ _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 @dataclass(frozen=True, slots=True)
 class FallbackResult:
-    """`output` and `resources` of the candidate that succeeded, or `error`; and every attempt."""
+    """`output`, `resources` and `notes` of the candidate that succeeded, or `error`; and every attempt."""
 
     attempts: list[Attempt]
     output: Any = None
     resources: list[Resource] = field(default_factory=list)
     error: JarvisError | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class FallbackChain:
                     failures += [(one, why) for one in skipped]
                     remaining = [one for one in remaining if one not in skipped]
             else:
-                return FallbackResult(self.attempts, output, resources)
+                return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
 
     def _is_as_large(self, candidate: Candidate, failed: Candidate) -> bool:

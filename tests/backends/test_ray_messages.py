@@ -142,6 +142,13 @@ def test_an_error_arrives_with_its_policy_its_message_and_its_node(
     assert asked.trace == {"node": "10.0.0.7"}
 
 
+def test_a_remark_on_a_result_arrives_with_it() -> None:
+    asked = call()
+    reply = messages.write_reply("10.0.0.7", raw="Once", notes=["the text was cut"])
+    assert messages.read_reply(reply, asked) == "Once"
+    assert asked.notes == ["the text was cut"]
+
+
 def test_all_local_models_run_on_the_cluster_and_algorithms_here() -> None:
     made = make_backends(Settings(cluster="auto"), ModelPool(0))
     on_cluster = {backend.name for backend in made if isinstance(backend, RayBackend)}

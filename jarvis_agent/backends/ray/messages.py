@@ -8,7 +8,7 @@ raw = read_reply(parts, call)                   # the driver; raises the error
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +98,18 @@ def _found_here(candidate: Candidate) -> Candidate:
     )
 
 
-def write_reply(node: str, *, raw: Any = None, error: Exception | None = None) -> list[bytes]:
+def write_reply(
+    node: str, *, raw: Any = None, notes: Sequence[str] = (), error: Exception | None = None
+) -> list[bytes]:
     """Encode what a replica on this node computed, or why it failed."""
     if error is None:
-        return pack({"node": node, "raw": raw})
+        return pack({"node": node, "raw": raw, "notes": notes})
     kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in _ERRORS), "")
     return pack({"node": node, "error": kind, "message": describe_error(error)})
 
 
 def read_reply(parts: Parts, call: Call) -> Any:
-    """The raw output of a call; its node is added to the call's trace.
+    """The raw output of a call; its node is added to the call's trace, and its notes to the call.
 
     Raises:
         JarvisError: the call failed. Its class is one of ERROR_POLICIES, or ExpertError.
@@ -117,4 +119,5 @@ def read_reply(parts: Parts, call: Call) -> Any:
         call.trace["node"] = reply["node"]
     if "error" in reply:
         raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
+    call.notes.extend(reply["notes"])
     return reply["raw"]

@@ -50,7 +50,7 @@ class ExpertReplica:
             try:
                 call = await asyncio.to_thread(self._read, request, Path(folder))
                 raw = await self._backend.run(call)
-                return await asyncio.to_thread(write_reply, self._node, raw=raw)
+                return await asyncio.to_thread(write_reply, self._node, raw=raw, notes=call.notes)
             except Exception as error:
                 return write_reply(self._node, error=error)
 
