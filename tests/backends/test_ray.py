@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,21 +14,24 @@ from typing import Any
 import pytest
 from cluster_models import CommandBackend
 from small_agents import picture, plan
+from typer.testing import CliRunner
 
 from jarvis_agent import JarvisAgent, RegisteredSource, default_backends
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import cluster as connection
 from jarvis_agent.backends.ray.backend import RayBackend
-from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError
+from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, UnsupportedError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
+from jarvis_agent.interfaces.cli.app import app
+from jarvis_agent.interfaces.cli.probes import check_cluster
 from jarvis_agent.testing import ScriptedLLM
 
 pytestmark = pytest.mark.cluster
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 
 PORT = 23_917
 FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
@@ -37,6 +41,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 6 * 10**9}
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head and a second node, with a CPU each."""
+    from ray import serve
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
@@ -46,6 +51,8 @@ def cluster() -> Iterator[Any]:
         cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.add_node(**NODE)
         patch.setenv("RAY_ADDRESS", cluster.address)
+        ray.init(cluster.address, log_to_driver=False)
+        serve.start(http_options={"port": PORT + 1})
         yield cluster
         connection.disconnect()
         cluster.shutdown()
@@ -81,9 +88,19 @@ async def with_retries(backend: RayBackend, text: str, attempts: list[Attempt]) 
     return await chain.run(one.inputs)
 
 
+def in_memory(answer: str) -> int:
+    return int(answer.split()[-3])
+
+
 async def until(happened: Callable[[], Any]) -> None:
     while not happened():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
+
+
+async def test_a_backend_that_no_node_has_is_reported(cluster: Any) -> None:
+    absent = type("Absent", (CommandBackend,), {"__module__": "nowhere", "name": "absent"})
+    with pytest.raises(UnsupportedError, match=r"nowhere\.Absent is not installed on this node"):
+        await RayBackend(absent(ModelPool(0)), "auto").run(call("echo"))
 
 
 async def test_a_chain_runs_on_two_nodes(
@@ -118,6 +135,23 @@ async def test_a_chain_runs_on_two_nodes(
 async def test_an_error_of_a_model_keeps_its_class(backend: RayBackend) -> None:
     with pytest.raises(BadInputError, match="not like this"):
         await backend.run(call("fail not like this"))
+
+
+async def test_a_model_is_loaded_before_its_call(backend: RayBackend) -> None:
+    later, events, loaded = call("echo", "org/later", size=5), [], asyncio.Event()
+    before = await backend.run(call("echo"))
+
+    def notify(event: str) -> None:
+        events.append(event)
+        if event == "loaded":
+            loaded.set()
+
+    release = backend.prepare(later.spec, later.candidate, later.settings, 1, notify)
+    assert release is not None
+    await loaded.wait()
+    release()
+    assert events == ["loading", "loaded"]
+    assert in_memory(await backend.run(call("echo"))) == in_memory(before) + 1
 
 
 async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBackend) -> None:
@@ -166,6 +200,13 @@ async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:
     await backend.run(call("echo"))
     with pytest.raises(ConfigError, match="cannot use ray://elsewhere"):
         await RayBackend(CommandBackend(ModelPool(0)), "ray://elsewhere").run(call("echo"))
+
+
+def test_doctor_and_models_show_what_the_cluster_has(cluster: Any) -> None:
+    has = "auto has 2 nodes with 2 CPUs, 0 GPUs and 12.0 GB of memory"
+    assert check_cluster("auto").found == has
+    shown = CliRunner().invoke(app, ["models", "text-to-speech", "--cluster", "auto", "--json"])
+    assert has in json.loads(shown.stdout)["notes"]
 
 
 async def test_calls_of_one_model_are_spread_and_survive_the_loss_of_a_node(

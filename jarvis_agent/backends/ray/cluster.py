@@ -2,7 +2,7 @@
 
 gateway = connect("ray://head:10001")           # or "auto": the cluster that this machine is a node of
 reply = await call(gateway.run, place, "run", request)
-resources("auto")                               # {"nodes": 2, "CPU": 8.0, "memory": 3.2e10}
+describe_cluster("auto")                        # "2 nodes with 8 CPUs, 1 GPUs and 32.0 GB of memory"
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent import __version__
+from jarvis_agent.backends.ray.messages import last_line
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,
@@ -76,8 +77,8 @@ def _join(address: str) -> None:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError) as error:  # another version of Ray or Python is a RuntimeError
         raise TransientError(
-            f"the cluster {address} cannot be reached: {_brief(error)}; check that it runs (`ray status` on "
-            "its head node), or unset JARVIS_CLUSTER to use this machine alone"
+            f"the cluster {address} cannot be reached: {last_line(str(error))}; check that it runs "
+            "(`ray status` on its head node), or unset JARVIS_CLUSTER to use this machine alone"
         ) from error
 
 
@@ -102,32 +103,31 @@ async def call(method: Any, *args: Any) -> Any:
     try:
         ref = await asyncio.to_thread(method.remote, *args)
         try:
-            # The client's thread fails on a future that is cancelled.
-            return await asyncio.shield(asyncio.wrap_future(ref.future()))
+            reply = asyncio.wrap_future(ref.future())
+            reply.add_done_callback(lambda one: one.cancelled() or one.exception())
+            return await asyncio.shield(reply)  # a cancelled future makes the client's thread fail
         except asyncio.CancelledError:
             await asyncio.to_thread(ray.cancel, ref)
             raise
     except ray.exceptions.RayTaskError as error:
-        raise ExpertError(f"the cluster failed: {_brief(error)}") from error
+        raise ExpertError(f"the cluster failed: {last_line(str(error))}") from error
     except Exception as error:  # Ray Client raises plain ones
         if "ModuleNotFoundError" in str(error):
             raise UnsupportedError(
-                f"the cluster lacks a package: {_brief(error)}; install langchain-hugginggpt with the same "
-                "extras on every node"
+                f"the cluster lacks a package: {last_line(str(error))}; install langchain-hugginggpt with "
+                "the same extras on every node"
             ) from error
         _gateways.clear()
-        raise TransientError(f"the cluster does not answer: {_brief(error)}") from error
+        raise TransientError(f"the cluster does not answer: {last_line(str(error))}") from error
 
 
-def _brief(error: Exception) -> str:
-    """The last line of an error of Ray, which follows the traceback of the other process."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
-
-
-def resources(address: str) -> dict[str, float]:
-    """The nodes of a cluster and the sum of their resources; memory in bytes. Blocks. Raises as `connect`."""
-    _join(address)
+def describe_cluster(address: str) -> str:
+    """The nodes of a cluster and the sum of their resources, as text. Blocks. Raises as `connect`."""
+    with _lock:
+        _join(address)
     import ray
 
-    alive = [node for node in ray.nodes() if node["Alive"]]
-    return {"nodes": len(alive), **ray.cluster_resources()}
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    total = ray.cluster_resources()
+    cpus, gpus, memory = (total.get(name, 0) for name in ("CPU", "GPU", "memory"))
+    return f"{nodes} nodes with {cpus:g} CPUs, {gpus:g} GPUs and {memory / 1e9:.1f} GB of memory"

@@ -14,10 +14,10 @@ from typing import Any, Literal, cast
 import ray
 from ray import serve
 from ray.exceptions import RayError, RayTaskError
-from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
+from ray.serve.exceptions import RayServeException
 
 from jarvis_agent import __version__
-from jarvis_agent.backends.ray.messages import write_reply
+from jarvis_agent.backends.ray.messages import last_line, write_reply
 from jarvis_agent.backends.ray.replica import ExpertReplica
 from jarvis_agent.backends.ray.wire import Parts
 from jarvis_agent.core.errors import (
@@ -39,13 +39,16 @@ GPU_MEMORY = 16 * GB
 CALLS = 8
 """Calls that a replica accepts at once, so that some wait together for a batch."""
 
+CHECK_S = 5.0
+"""Seconds between looks at a deployment that does not answer."""
+
 _SCALING = {
     "min_replicas": 0,
     "max_replicas": 1000,  # the resources of the nodes are the limit
     "target_ongoing_requests": 2,
     "upscale_delay_s": 0.5,
     "look_back_period_s": 2.0,
-    "downscale_delay_s": 60.0,
+    "downscale_delay_s": 30.0,
 }
 
 
@@ -103,12 +106,23 @@ class Gateway:
             handle = await self._handle(where)
             response = handle.options(method_name=method, multiplexed_model_id=where.model).remote(request)
             try:
-                return cast(Parts, await response)
-            except asyncio.CancelledError:
+                return await self._wait(response, where)
+            except BaseException:
                 response.cancel()
                 raise
         except Exception as error:
-            return write_reply("", error=await asyncio.to_thread(_explain, error, where))
+            return write_reply("", error=_explain(error))
+
+    async def _wait(self, response: Any, place: Place) -> Parts:
+        """The response of a replica. Ray Serve would wait forever for one that cannot start."""
+        running = asyncio.ensure_future(response)
+        while not running.done():
+            await asyncio.wait([running], timeout=CHECK_S)
+            if not running.done() and (fault := await asyncio.to_thread(_find_fault, place)):
+                self._handles.pop(place.deployment, None)  # the next call starts it again
+                running.cancel()
+                raise UnsupportedError(f"the cluster cannot start {place.family}: {fault}")
+        return cast(Parts, running.result())
 
     async def _handle(self, place: Place) -> Any:
         """The deployment for the place, started if it does not exist."""
@@ -126,6 +140,7 @@ def _deploy(place: Place) -> Any:
     deployment = serve.deployment(
         name=place.family,
         max_ongoing_requests=CALLS,
+        max_constructor_retry_count=2,
         autoscaling_config=_SCALING,
         ray_actor_options={"num_cpus": 1, "num_gpus": place.gpus, "memory": place.memory},
     )(ExpertReplica)
@@ -142,15 +157,21 @@ def _check_fit(place: Place) -> None:
         )
 
 
-def _explain(error: Exception, place: Place) -> JarvisError:
+def _find_fault(place: Place) -> str:
+    """Why no replica of a deployment can start, after two tries; "" as long as one may. It is removed."""
+    app = serve.status().applications.get(place.deployment)
+    deployment = app and app.deployments.get(place.family)
+    if not deployment or deployment.status_trigger != "REPLICA_STARTUP_FAILED":
+        return ""
+    serve.delete(place.deployment)
+    return last_line(deployment.message)
+
+
+def _explain(error: Exception) -> JarvisError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
     if isinstance(error, JarvisError):
         return error
-    what = describe_error(error).strip().splitlines()[-1]
-    if isinstance(error, DeploymentUnavailableError):
-        deployments = serve.status().applications[place.deployment].deployments.values()
-        why = "; ".join(one.message for one in deployments)
-        return UnsupportedError(f"the cluster cannot start replicas for {place.family}: {why}")
+    what = last_line(describe_error(error))
     if isinstance(error, RayError | RayServeException) and not isinstance(error, RayTaskError):
         return TransientError(f"the cluster lost the replica that ran it: {what}")
     return ExpertError(f"the cluster failed: {what}")

@@ -8,6 +8,7 @@ raw = read_reply(parts, call)                   # the driver; raises the error
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ _SENT = (
 """Settings of the user that hold on the nodes, besides the token of the Hub."""
 
 _SPEC = TypeAdapter(TaskSpec)
-_ERRORS = {kind.__name__: kind for kind in ERROR_POLICIES if kind is not JarvisError}
+_ERRORS = {kind.__name__: kind for kind in (*ERROR_POLICIES, UnsupportedError) if kind is not JarvisError}
 
 
 def write_call(call: Call) -> list[bytes]:
@@ -112,7 +113,7 @@ def read_reply(parts: Parts, call: Call) -> Any:
     """The raw output of a call; its node is added to the call's trace, and its notes to the call.
 
     Raises:
-        JarvisError: the call failed. Its class is one of ERROR_POLICIES, or ExpertError.
+        JarvisError: the call failed. An error whose class has no policy of its own is an ExpertError.
     """
     reply = unpack(parts, call.new_path)
     if reply["node"]:
@@ -121,3 +122,8 @@ def read_reply(parts: Parts, call: Call) -> Any:
         raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
     call.notes.extend(reply["notes"])
     return reply["raw"]
+
+
+def last_line(text: str) -> str:
+    """The last line of an error of Ray, below the traceback of another process; without terminal colours."""
+    return re.sub(r"\x1b\[\d+m", "", (text.strip().splitlines() or [""])[-1]).strip()
