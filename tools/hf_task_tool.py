@@ -101,6 +101,7 @@ class HFTaskRunner:
             selection=selection,
             attempts=done.attempts,
             resources=done.resources,
+            notes=done.notes,
             output=done.output,
             error=str(done.error) if done.error else None,
             failure=type(done.error).__name__ if done.error else None,

@@ -38,6 +38,8 @@ class Call:
         hints: further facts about the request ("ocr": True where it asks to read the text of an image).
         sweep: removes files written after the call was cancelled. A thread that outlives its call and uses
             `new_path` calls it at its end; the pool does so for local models.
+        notes: remarks on the result for the user, which the backend adds.
+        trace: what the backend reports of the call for traces: "node", the machine of a cluster that ran it.
     """
 
     spec: TaskSpec
@@ -47,6 +49,8 @@ class Call:
     settings: Settings
     hints: Mapping[str, Any] = field(default_factory=dict)
     sweep: Callable[[], None] = lambda: None
+    notes: list[str] = field(default_factory=list)
+    trace: dict[str, str] = field(default_factory=dict)
 
 
 def whole_number(call: Call, name: str, most: int) -> int | None:

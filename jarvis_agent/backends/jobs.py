@@ -65,6 +65,29 @@ def is_cancelled() -> bool:
     return bool(jobs) and all(job.cancelled for job in jobs)
 
 
+def add_note(text: str) -> None:
+    """Add a remark for the user to the results of the calls that this worker thread works for."""
+    for job in _current.get():
+        if isinstance(job, Job):
+            job.call.notes.append(text)
+
+
+@dataclass(eq=False, slots=True)
+class Generation:
+    """A text that a model is writing: `done` of at most `limit` tokens."""
+
+    model: str
+    limit: int
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.model}: {self.done} of at most {self.limit} tokens written"
+
+
+active_generations: list[Generation] = []
+"""The texts that models of this process are writing, for a progress display."""
+
+
 @contextmanager
 def running(jobs: Sequence[Job | Reservation]) -> Iterator[None]:
     """Within the block, `is_cancelled` speaks of these jobs."""

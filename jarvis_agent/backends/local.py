@@ -57,19 +57,20 @@ class LocalBackend(ABC):
     async def run(self, call: Call) -> Any:
         """Run the model, loaded once for each folder, device, dtype and trust level, in a worker thread."""
         spec, candidate, settings = call.spec, call.candidate, call.settings
-        key = self._pool_key(spec, candidate, settings)
+        key = self.pool_key(spec, candidate, settings)
         return await self.pool.run(key, lambda: self.load(spec, candidate, settings), call)
 
     def prepare(
         self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
     ) -> Callable[[], None]:
         """Load the model before its call; see `ModelPool.reserve`."""
-        key = self._pool_key(spec, candidate, settings)
+        key = self.pool_key(spec, candidate, settings)
         return self.pool.reserve(
             key, lambda: self.load(spec, candidate, settings), candidate.size, depth, notify
         )
 
-    def _pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
+    def pool_key(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> tuple[str, ...]:
+        """What tells loaded models apart."""
         metadata = {name: value for name, value in candidate.metadata.items() if name not in _CALL_OPTIONS}
         trust = f"pickle {settings.allow_pickle}, code {settings.trust_remote_code}"
         return (

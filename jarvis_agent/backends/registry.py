@@ -14,7 +14,9 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from jarvis_agent.backends.base import Backend
+from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.core.errors import ConfigError, JarvisError, describe_error
 from jarvis_agent.core.plugins import check_plugin, load_plugin
 from jarvis_agent.core.settings import Settings
@@ -22,9 +24,11 @@ from jarvis_agent.core.settings import Settings
 Factory = Callable[[Settings, ModelPool], Backend]
 """Makes a backend from the settings of an agent and the shared pool, for example its class."""
 
+_ALGORITHMS = "algorithms.backend:AlgorithmsBackend"
+
 _LOCAL = (
     "starter.backend:StarterBackend",
-    "algorithms.backend:AlgorithmsBackend",
+    _ALGORITHMS,
     "sentence_transformers:SentenceTransformersBackend",
     "transformers.backend:TransformersBackend",
     "tabular.sklearn:SklearnBackend",
@@ -78,5 +82,10 @@ def _make_backend(given: Backend | Factory, settings: Settings, pool: ModelPool)
 def _built_in(home: str, settings: Settings, pool: ModelPool) -> Backend:
     module, name = home.split(":")
     factory = getattr(import_module(f"jarvis_agent.backends.{module}"), name)
-    backend: Backend = factory(pool, settings) if home in _LOCAL else factory(settings)
+    if home not in _LOCAL:
+        hosted: Backend = factory(settings)
+        return hosted
+    backend: LocalBackend = factory(pool, settings)
+    if settings.cluster and home != _ALGORITHMS:  # algorithms have no model to place
+        return RayBackend(backend, settings.cluster)
     return backend

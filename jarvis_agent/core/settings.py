@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -131,6 +132,11 @@ class Settings(EnvironmentSettings):
     gpu_memory_budget: int | None = Field(
         None, ge=0, description="bytes of weights kept loaded on each GPU; None: four fifths of its memory"
     )
+    cluster: str | None = Field(
+        None,
+        description='Ray cluster that runs local models: "ray://host:10001", or "auto" on one of its nodes; '
+        "None: this machine",
+    )
     device: str = Field("auto", description='where local models run: "auto", "cpu", "cuda", "cuda:1", "mps"')
     dtype: str = Field(
         "auto", description='data type of local models: "auto", "float32", "bfloat16", "float16"'
@@ -154,6 +160,13 @@ class Settings(EnvironmentSettings):
     retention: float = Field(
         86_400.0, gt=0, description="how long a server keeps uploads and outputs, in seconds"
     )
+
+    @field_validator("cluster")
+    @classmethod
+    def _is_address(cls, cluster: str | None) -> str | None:
+        if cluster is None or re.fullmatch(r"auto|ray://[^/\s]+", cluster):
+            return cluster
+        raise ValueError('it is "auto" or "ray://host:10001"')
 
     @field_validator("licenses", "allowed_dirs", "policies", mode="before")
     @classmethod

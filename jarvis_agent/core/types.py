@@ -179,10 +179,14 @@ class Selection(Frozen):
 
 
 class Attempt(Frozen):
-    """One try of one candidate; `started` and `ended` are seconds since the run began."""
+    """One try of one candidate; `started` and `ended` are seconds since the run began.
+
+    `node` is the machine of a cluster that ran it; None: this machine, or a provider.
+    """
 
     model: str
     backend: str
+    node: str | None = None
     revision: str | None = None
     started: float
     ended: float

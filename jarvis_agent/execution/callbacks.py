@@ -58,9 +58,16 @@ async def run_as_tool(
 
 
 async def run_as_child(
-    config: RunnableConfig | None, name: str, inputs: Mapping[str, Any], work: Callable[[], Awaitable[T]]
+    config: RunnableConfig | None,
+    name: str,
+    inputs: Mapping[str, Any],
+    work: Callable[[], Awaitable[T]],
+    outputs: Mapping[str, Any],
 ) -> T:
-    """Await `work` as a chain run with this name; what it raises is the run's error."""
+    """Await `work` as a chain run with this name; what it raises is the run's error.
+
+    `work` may fill `outputs`, those of the run.
+    """
     manager = _manager(config)
     if manager is None:
         return await work()
@@ -70,7 +77,7 @@ async def run_as_child(
     except BaseException as error:
         await run.on_chain_error(error)
         raise
-    await run.on_chain_end({})
+    await run.on_chain_end(dict(outputs))
     return result
 
 

@@ -64,12 +64,13 @@ _backoff = wait_random_exponential(multiplier=0.5, max=8.0)
 
 @dataclass(frozen=True, slots=True)
 class FallbackResult:
-    """`output` and `resources` of the candidate that succeeded, or `error`; and every attempt."""
+    """`output`, `resources` and `notes` of the candidate that succeeded, or `error`; and every attempt."""
 
     attempts: list[Attempt]
     output: Any = None
     resources: list[Resource] = field(default_factory=list)
     error: JarvisError | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class FallbackChain:
                     failures += [(one, why) for one in skipped]
                     remaining = [one for one in remaining if one not in skipped]
             else:
-                return FallbackResult(self.attempts, output, resources)
+                return FallbackResult(self.attempts, output, resources, notes=call.notes)
         return FallbackResult(self.attempts, error=_all_failed(self.spec, failures))
 
     def _is_as_large(self, candidate: Candidate, failed: Candidate) -> bool:
@@ -141,7 +142,7 @@ class FallbackChain:
             retry=retry_if_exception(_is_retryable), stop=gives_up, wait=_pause, reraise=True
         )
         known = {"backend": call.candidate.backend, "task": self.spec.name}
-        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt)
+        return await retrying(run_as_child, self.config, call.candidate.id, known, attempt, call.trace)
 
     async def _attempt(self, call: Call, seconds: float) -> tuple[Any, list[Resource]]:
         """Run one attempt. It is recorded however it ends, also if the circuit is open."""
@@ -149,6 +150,7 @@ class FallbackChain:
         error: str | None = "cancelled"
         files = AttemptFiles(call.new_path)
         call = replace(call, new_path=files.new_path, sweep=files.cleanup)
+        call.trace.clear()
         try:
             with breaker.shared.call((call.candidate.backend or "", call.candidate.id)):
                 result = await self._call(call, seconds)
@@ -165,6 +167,7 @@ class FallbackChain:
                 Attempt(
                     model=call.candidate.id,
                     backend=call.candidate.backend or "",
+                    node=call.trace.get("node"),
                     revision=call.candidate.revision,
                     started=started,
                     ended=self.clock(),

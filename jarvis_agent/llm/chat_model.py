@@ -54,6 +54,11 @@ _NO_PROVIDER = (  # LangChain's message lists all providers
     f'name it as "provider:model", such as "openai:{OPENAI_MODEL}"; for an OpenAI-compatible server set '
     "JARVIS_BASE_URL too"
 )
+_OTHERWISE = (
+    "Or use another model: HF_TOKEN, or JARVIS_BASE_URL and JARVIS_MODEL, configure one, and with the model "
+    f'"{NO_MODEL}" requests are planned without one'
+)
+_ABOUT_KEY = re.compile(r"api.?key|credentials", re.IGNORECASE)
 _FIXED_TEMPERATURE = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
 _OPENAI_NAME = re.compile(r"(?:chat)?gpt-|o\d\b")
 
@@ -104,6 +109,7 @@ def _named(name: str, settings: Settings) -> BaseChatModel:
         return _at_zero(init_chat_model(name))
     except Exception as error:
         why = _NO_PROVIDER if "infer model provider" in str(error) else str(error)
+        why = f"{why.rstrip('.')}. {_OTHERWISE}" if _ABOUT_KEY.search(why) else why
         raise ConfigError(f'the language model "{name}" cannot be created: {why}') from error
 
 
@@ -114,7 +120,7 @@ def _openai(
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f'JARVIS_BASE_URL is "{base_url}"; it must begin with http:// or https://')
     if not (key or os.environ.get("OPENAI_API_KEY")):
-        raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY')
+        raise ConfigError(f'the language model "openai:{name}" needs a key: set OPENAI_API_KEY. {_OTHERWISE}')
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 

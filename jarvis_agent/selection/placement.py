@@ -163,6 +163,8 @@ def _download_forbidden(candidate: Candidate, settings: Settings) -> str | None:
 def _reason(backend: Backend, candidate: Candidate, spec: TaskSpec, settings: Settings) -> str:
     """Return why a model runs on a backend, for `Selection.placement`."""
     if runs_here(backend, candidate):
+        if settings.cluster:
+            return f"it runs on the cluster {settings.cluster}"
         if candidate.local:
             return "it is on this machine"
         size = f" ({candidate.size / 1e9:.1f} GB)" if candidate.size else ""

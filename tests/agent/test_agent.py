@@ -25,6 +25,14 @@ from jarvis_agent.testing import ScriptedLLM, first_candidate
 pytestmark = pytest.mark.usefixtures("home")
 
 
+@pytest.mark.starter
+def test_a_request_that_no_model_can_do_is_answered_with_what_helps() -> None:
+    with JarvisAgent(settings=Settings(offline=True, model="none")) as agent:
+        answer = agent.invoke("Make a video of a cat").answer
+    assert answer.startswith("I understood what is to be done")
+    assert "What helps: without JARVIS_OFFLINE" in answer
+
+
 def test_a_run_has_the_answer_the_plan_and_a_result_for_each_task_and_is_json() -> None:
     agent, llm, _ = small_agent(DESCRIBE_ALOUD, models=["a", "b"], select=first_candidate)
     with agent:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import Job, active_generations, running
 from jarvis_agent.backends.outputs.adapters import adapt
 from jarvis_agent.core.errors import BadInputError, MissingExtraError, UnsupportedError
 
@@ -18,6 +19,7 @@ pytest.importorskip("pandas")
 
 from model_bench import Bench, roughly, surest_at_the_end  # noqa: E402
 
+from jarvis_agent.backends.transformers import generation  # noqa: E402
 from jarvis_agent.backends.transformers import text as text_tasks  # noqa: E402
 from jarvis_agent.backends.transformers.backend import TransformersBackend  # noqa: E402
 
@@ -44,6 +46,33 @@ def test_the_whole_of_a_long_text_is_read(bench: Bench, monkeypatch: pytest.Monk
     assert len(windows) > 1
     assert best["start"] > len(LONG) * 0.8
     assert best["answer"] == LONG[best["start"] : best["end"]]
+
+
+def test_a_text_shows_its_progress_and_says_if_it_was_cut(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(generation, "is_cancelled", lambda: bool(shown.extend(map(str, active_generations))))
+    call = bench.call("text-generation", "llama", {"options": {"max_new_tokens": 3}}, text="Ada")
+    expert = bench.load(call)
+    monkeypatch.setattr(expert.loaded.model.generation_config, "eos_token_id", None)
+    with running([Job(call)]):
+        expert(call)
+    assert call.notes == ["the text was cut at the limit of 3 tokens"]
+    assert shown == [f"org/model: {n} of at most 3 tokens written" for n in range(3)]
+    assert not active_generations
+    monkeypatch.setattr(generation, "is_cancelled", lambda: True)
+    call.notes.clear()
+    with running([Job(call)]):
+        expert(call)
+    assert call.notes == []
+    monkeypatch.undo()
+    call = bench.call("text-generation", "llama", {"options": {"max_new_tokens": 1}}, text="Ada")
+    model = (expert := bench.load(call)).loaded.model
+    monkeypatch.setattr(model.generation_config, "eos_token_id", list(range(model.config.vocab_size)))
+    with running([Job(call)]):
+        expert(call)
+    assert call.notes == []  # it ends of itself
 
 
 def test_labels_are_a_list_or_a_text(bench: Bench) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, failed
+from fake_agent import CAPTION, SPEECH, FakeAgent, a_run, done, failed
 from rich.console import Console
 
 from jarvis_agent.core.errors import InputError
-from jarvis_agent.core.types import TaskResult, Usage
+from jarvis_agent.core.types import Selection, TaskResult, Usage
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.cli import ask as terminal
 from jarvis_agent.interfaces.cli.answer import AnswerPrinter
@@ -57,6 +58,34 @@ def test_the_answer_goes_to_stdout_and_the_progress_to_stderr(tmp_path: Path, ca
     assert "1 text-to-speech: running" in err
     assert "A cat" not in err
     assert agent.closed
+
+
+def test_notes_reasons_and_errors_are_in_the_language_of_the_request(
+    capsys: Captured, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_out, chosen = "no task uses “b.jpg”", "it is the first of 2 candidates"
+    error = "no model can do x here (no source lists any). What helps: a model to start with is a/b"
+    run = Run(
+        plan=Plan(tasks=[CAPTION, SPEECH], notes=[left_out]),
+        results=[
+            done(CAPTION).model_copy(update={"selection": Selection(model="org/model", reason=chosen)}),
+            failed(SPEECH, error),
+        ],
+    )
+    in_chinese = (
+        "没有任务用到“b.jpg”", "它是 2 个候选模型中的第一个",
+        "这里没有模型能做 x（没有来源列出任何模型）。可以这样解决：可以先试 a/b",
+    )  # fmt: skip
+    terminal.one_shot(FakeAgent(run), {"input": "描述 cat.jpg"}, as_json=False)
+    drawn = re.sub(r"\s+", "", screen.getvalue())
+    assert all(re.sub(r"\s+", "", words) in drawn for words in in_chinese)
+    monkeypatch.undo()
+    for request, expected in {"描述 cat.jpg": in_chinese, "x": (left_out, chosen, error)}.items():
+        terminal.one_shot(FakeAgent(run), {"input": request}, as_json=False)
+        err = capsys.readouterr().err
+        assert all(words in err for words in expected), err
+        terminal.plan_only(FakeAgent(run), {"input": request}, as_json=False)
+        assert f"note: {expected[0]}" in capsys.readouterr().out
 
 
 def test_json_is_the_run_and_nothing_else(tmp_path: Path, capsys: Captured) -> None:

@@ -159,15 +159,18 @@ def test_a_server_that_cannot_start_exits_2(monkeypatch: pytest.MonkeyPatch) -> 
     assert f"cannot listen at 127.0.0.1:{port}" in result.stderr
 
 
-def test_a_database_that_cannot_be_opened_is_not_blamed_on_the_address(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("address", ["file/server.sqlite", "postgresql://localhost:1/jarvis"])
+def test_a_database_that_cannot_be_opened_is_one_line_and_exits_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, workers: str
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("JARVIS_CHECKPOINTS", str(tmp_path / "file" / "server.sqlite"))
-    result = jarvis("serve", "--port", "0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JARVIS_CHECKPOINTS", address)
+    result = jarvis("serve", "--port", "0", "--workers", workers)
     assert result.exit_code == 2
-    assert "the server could not start; the lines above say why" in result.stderr
-    assert "cannot listen" not in result.stderr
+    assert result.stderr.startswith(f"jarvis: the database {address} (JARVIS_CHECKPOINTS) cannot be opened: ")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from fake_agent import CAPTION, SPEECH, a_run, done, events_of, failed
 from rich.console import Console, RenderableType
 
+from jarvis_agent.backends import jobs
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Attempt, Resource, Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -164,6 +165,14 @@ def test_lines_report_failures_skips_and_notes() -> None:
         "note: the Hub is off"
     )
     assert format_event(Event(kind="token", text="hello")) is None
+
+
+def test_a_text_that_is_being_written_shows_how_far_it_is() -> None:
+    jobs.active_generations.append(jobs.Generation("org/writer", 200, done=57))
+    try:
+        assert "org/writer: 57 of at most 200 tokens written" in drawn(RunProgress())
+    finally:
+        jobs.active_generations.clear()
 
 
 def test_the_run_of_the_progress_is_what_is_known_so_far(tmp_path: Path) -> None:

@@ -149,14 +149,29 @@ def test_a_plan_waits_for_approval_and_may_be_edited(served: Served) -> None:
     def decide(decision: Any) -> httpx.Response:
         return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision})
 
-    assert decide("perhaps").status_code == 202
+    assert decide([{"task": "unknown", "id": 0}]).status_code == 202
     assert ended(served.client, run)["plan"]["problem"]
-    assert decide(None).status_code == 422
     assert decide(info["plan"]["plan"][1:]).status_code == 202
     done = ended(served.client, run)
     assert (done["status"], done["plan"]) == ("done", None)
     assert [result["task"]["task"] for result in done["run"]["results"]] == ["canny-control"]
     assert decide(True).status_code == 409
+
+
+def test_a_decision_is_one_that_the_agent_understands(served: Served) -> None:
+    run = start(served.client, files=[served.uploaded_cat()], approve=True)
+    ended(served.client, run)
+
+    def decide(decision: Any) -> int:
+        return served.client.post(f"/runs/{run['id']}/approval", json={"decision": decision}).status_code
+
+    for wrong in (None, "perhaps", "", 1, 0.5, {"task": "image-to-text"}, ["image-to-text"], '["yes"]'):
+        assert decide(wrong) == 422, wrong
+    for edited in ([{"task": "unknown"}], {"plan": [{"task": "unknown"}]}, '[{"task": "unknown"}]'):
+        assert decide(edited) == 202
+        assert ended(served.client, run)["plan"]["problem"]
+    assert decide("Yes.") == 202
+    assert ended(served.client, run)["status"] == "done"
 
 
 @pytest.mark.parametrize("ending", ["rejected", "cancelled"])
@@ -175,9 +190,9 @@ def test_a_plan_that_is_not_approved_is_not_run(served: Served, ending: str) -> 
 def test_why_a_run_failed_is_told_without_what_clients_must_not_know(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = ended(served.client, start(served.client, files=["/etc/passwd"]))
+    info = ended(served.client, start(served.client, input=" "))
     assert info["status"] == "failed"
-    assert "/etc/passwd: files of this machine are not read" in info["error"]
+    assert "the request is empty" in info["error"]
 
     async def broken(self: PipelineStages) -> Any:
         raise RuntimeError("the key sk-live-12345 was refused")
@@ -191,6 +206,11 @@ def test_bad_requests_are_answered_with_422(served: Served) -> None:
     for body in ({}, {"input": ""}, {"input": "x", "thread": "a\nb"}, {"input": "x", "files": "a"}, [], "x"):
         assert served.client.post("/runs", json=body).status_code == 422
     assert served.client.post("/runs", content=b"{").status_code == 422
+    runs = served.get("/runs").json()
+    for name in ("cat.jpg", "/etc/passwd", "../../etc/passwd", "a\0b", "x" * 5_000):
+        answer = served.client.post("/runs", json=REQUEST | {"files": [name]})
+        assert (answer.status_code, name[:9] in answer.text or "\0" in name) == (422, True)
+    assert served.get("/runs").json() == runs
 
 
 def test_a_run_belongs_to_its_owner(tmp_path: Path) -> None:

@@ -414,6 +414,17 @@ def test_every_route_that_starts_a_run_is_limited(tmp_path: Path) -> None:
     assert refused == dict.fromkeys(paths, 429)
 
 
+def test_the_log_does_not_hold_the_signature_of_a_url(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = create_app(agent_of(tmp_path, {"plan": "[]"}))
+    with listening(app, log_level="info") as url:
+        httpx.get(f"{url}/outputs/run/cat.png?signature=secret")
+    logged = capfd.readouterr().out
+    assert '"GET /outputs/run/cat.png HTTP/1.1" 404' in logged
+    assert "secret" not in logged
+
+
 def test_the_uploads_of_a_key_may_fill_their_part_of_the_disk(tmp_path: Path) -> None:
     with guarding(tmp_path, max_upload_bytes=2 * CAT.stat().st_size) as guarded:
         for key in (ADA, BOB):

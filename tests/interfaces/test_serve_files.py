@@ -6,6 +6,7 @@ import asyncio
 import base64
 import errno
 import os
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -18,6 +19,7 @@ from served import CAT, Served, agent_of, serving
 from starlette.requests import Request
 
 from jarvis_agent import Run
+from jarvis_agent.interfaces.server import files
 from jarvis_agent.interfaces.server.errors import database_error_response
 from jarvis_agent.interfaces.server.files import delete_expired, repeating, stored_bytes
 
@@ -53,7 +55,7 @@ def test_an_upload_is_known_by_its_content(served: Served) -> None:
         (b"", 422, "a.jpg is empty"),
         (b"\0\1\2\3", 422, "a.jpg is not a supported file type"),
         (b"x" * 100_001, 422, "100,001 bytes, more than 100,000"),
-        (b"x" * 300_000, 413, "more than 198,869"),
+        (b"x" * 300_000, 413, "more than 165,536"),
     ],
     ids=["empty", "unknown", "too large", "much too large"],
 )
@@ -69,6 +71,36 @@ def test_an_upload_that_cannot_be_used_is_refused(
 def test_a_request_of_unknown_length_is_cut_off_at_the_limit(served: Served) -> None:
     answer = served.client.post("/agent/invoke", content=(b"x" * 1000 for _ in range(300)))
     assert answer.status_code == 413
+
+
+def test_json_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_JSON_BYTES", 1_000)
+    monkeypatch.setattr(files, "FORM_BYTES", 0)
+    script = {"plan": "[]"}
+    with serving(agent_of(tmp_path, script), script) as served:
+        answer = served.client.post("/agent/invoke", content=b" " * 1_001)
+        assert (answer.status_code, "more than 1,000" in answer.text) == (413, True)
+        assert served.upload().status_code == 201
+
+
+def test_uploads_at_the_same_time_share_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, copy = CAT.stat().st_size, shutil.copyfileobj
+    second: list[Any] = []
+
+    def overtaken(*given: Any) -> None:
+        """The second upload comes before the first is written."""
+        monkeypatch.setattr(shutil, "copyfileobj", copy)
+        with CAT.open("rb") as file, pytest.raises(OSError, match="your uploads have all of") as refused:
+            files.save_upload(tmp_path, "b.jpg", file, size, size, 2 * size - 1)
+        second.append(refused)
+        copy(*given)
+
+    monkeypatch.setattr(shutil, "copyfileobj", overtaken)
+    with CAT.open("rb") as file:
+        upload = files.save_upload(tmp_path, "a.jpg", file, size, size, 2 * size - 1)
+    assert second
+    assert [path.name for path in tmp_path.rglob("*.jpg")] == ["a.jpg"]
+    assert (tmp_path / upload.name).read_bytes() == CAT.read_bytes()
 
 
 FULL = OSError(errno.ENOSPC, "No space left on device")

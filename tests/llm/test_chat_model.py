@@ -8,6 +8,7 @@ import pytest
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 from langchain_openai import ChatOpenAI
 
+from jarvis_agent import JarvisAgent, planning_chain
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.llm.capabilities import schema_options
@@ -81,13 +82,20 @@ def test_a_model_that_cannot_be_created_is_a_config_error() -> None:
     cases = [
         ({"model": "unknown:nothing"}, "unknown:nothing"),
         ({"model": "something"}, 'name it as "provider:model"'),
-        ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY$'),
-        ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY$'),
+        ({"model": "gpt-5-mini"}, '"openai:gpt-5-mini" needs a key: set OPENAI_API_KEY'),
+        ({"model": "o3"}, '"openai:o3" needs a key: set OPENAI_API_KEY'),
         ({"base_url": "localhost:8000/v1"}, '"localhost:8000/v1"; it must begin with http://'),
     ]
     for settings, message in cases:
         with pytest.raises(ConfigError, match=message):
             resolve_model(None, Settings(**settings))
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-5-mini", "azure_openai:gpt-5-mini"])
+def test_a_missing_key_comes_with_the_alternatives(name: str) -> None:
+    for make in (JarvisAgent, planning_chain):
+        with pytest.raises(ConfigError, match=r'OPENAI_API_KEY.*HF_TOKEN.*JARVIS_BASE_URL.*"none"'):
+            make(name)
 
 
 def test_a_missing_package_is_named_without_further_advice(monkeypatch: pytest.MonkeyPatch) -> None:

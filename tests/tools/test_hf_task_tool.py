@@ -24,6 +24,7 @@ from jarvis_agent import (
     selection_chain,
 )
 from jarvis_agent import Run as JarvisRun
+from jarvis_agent.backends.base import Call
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.testing import FakeBackend, FakeSource, ScriptedLLM, fake_candidate
 from jarvis_agent.testing.http_server import Reply, ReplyServer
@@ -56,6 +57,19 @@ def traced(tool: BaseTool, args: dict[str, Any], by_agent: bool) -> Run:
         tool.invoke(args, {"callbacks": [tracer]})
     (root,) = tracer.traced_runs
     return find(root, tool.name)
+
+
+def test_a_remark_of_a_backend_is_a_note_of_the_result() -> None:
+    def write(call: Call) -> str:
+        call.notes.append("the text was cut")
+        return "Once upon a"
+
+    source, backend = FakeSource([fake_candidate("text-generation")]), FakeBackend({"text-generation": write})
+    (tool,) = hf_tools(tasks=["text-generation"], sources=[source], backends=[backend])
+    with JarvisAgent(tools=[tool], settings={"offline": True}) as agent:
+        run = agent.invoke("Write a story about a whale")
+    assert run.results[0].notes == ["the text was cut"]
+    assert "Note: the text was cut" in run.answer
 
 
 @pytest.mark.parametrize("by_agent", [False, True], ids=["alone", "create_agent"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.base import Call, Expert
+from jarvis_agent.backends.transformers.generation import counting
 from jarvis_agent.core.errors import BadInputError
 from jarvis_agent.core.settings import Settings
 
@@ -30,12 +31,14 @@ def load(weights: Path, settings: Settings) -> Expert:
         if not call.inputs["text"].strip():
             raise BadInputError("there is nothing to answer: the prompt is empty")
         message = {"role": "user", "content": call.inputs["text"]}
-        return pipeline(
-            [message],
-            return_full_text=False,
-            max_new_tokens=MAX_NEW_TOKENS,
-            do_sample=False,
-            repetition_penalty=1.1,
-        )
+        with counting(call.candidate.id, model, MAX_NEW_TOKENS) as criteria:
+            return pipeline(
+                [message],
+                return_full_text=False,
+                max_new_tokens=MAX_NEW_TOKENS,
+                do_sample=False,
+                repetition_penalty=1.1,
+                stopping_criteria=criteria,
+            )
 
     return expert

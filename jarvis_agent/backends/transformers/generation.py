@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.jobs import Generation, active_generations, add_note, is_cancelled
 from jarvis_agent.backends.transformers.loading import LoadedModel
 from jarvis_agent.core.errors import UnsupportedError
 
@@ -29,6 +30,28 @@ def stopping() -> list[Any]:
         return torch.full((ids.shape[0],), is_cancelled(), dtype=torch.bool, device=ids.device)
 
     return [cancelled]
+
+
+@contextmanager
+def counting(name: str, model: Any, limit: int) -> Iterator[list[Any]]:
+    """Stopping criteria for one generation that show its progress; a note says if it reached its limit."""
+    import torch
+
+    generation, last = Generation(name, limit), list[int]()
+
+    def count(ids: Any, scores: Any, **_: Any) -> Any:
+        generation.done += 1
+        last[:] = ids[:, -1].tolist()
+        return torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+
+    active_generations.append(generation)
+    try:
+        yield [*stopping(), count]
+    finally:
+        active_generations.remove(generation)
+    ends = model.generation_config.eos_token_id
+    if generation.done >= limit and {*last}.isdisjoint(ends if isinstance(ends, list) else [ends]):
+        add_note(f"the text was cut at the limit of {limit} tokens")
 
 
 def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: int, **options: Any) -> Any:
@@ -56,10 +79,9 @@ def generate(loaded: LoadedModel, batch: Mapping[str, Any], *, max_new_tokens: i
         raise UnsupportedError(
             f"{loaded.id} cannot read {max(read, length)} tokens at once; take a shorter text"
         )
-    with torch.inference_mode():
-        ids = loaded.model.generate(
-            **inputs, **{"max_new_tokens": limit, "do_sample": False, **wanted}, stopping_criteria=stopping()
-        )[0]
+    given = {"max_new_tokens": limit, "do_sample": False, **wanted}
+    with torch.inference_mode(), counting(loaded.id, loaded.model, limit) as criteria:
+        ids = loaded.model.generate(**inputs, **given, stopping_criteria=criteria)[0]
     if prompt is not None and len(ids) >= length and bool((ids[:length] == prompt[0]).all()):
         return ids[length:]
     return ids

@@ -64,6 +64,10 @@ Policy = Annotated[
         help="Where models run: local-first, hosted-first, local-only or hosted-only.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="C", help="Ray cluster for local models: ray://host:10001, or auto."),
+]
 Out = Annotated[
     str | None, typer.Option("--out", metavar="DIR", help="Output directory; each run gets its own in it.")
 ]
@@ -116,6 +120,7 @@ def ask(
     ] = None,
     model: Model = None,
     policy: Policy = None,
+    cluster: Cluster = None,
     out: Out = None,
     mcp: Mcp = None,
     as_json: AsJson = False,
@@ -136,7 +141,7 @@ def ask(
         fail('the request is empty; write one, such as: jarvis "What is in cat.jpg?"', USAGE_ERROR)
     if resume is not None and not resume.strip():
         fail("--resume needs a name for the run", USAGE_ERROR)
-    agent: Any = _agent(model, _settings(policy, out), context, mcp)
+    agent: Any = _agent(model, _settings(policy, out, cluster), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     if resume or approve:
@@ -149,10 +154,15 @@ def ask(
 
 @app.command()
 def chat(
-    context: typer.Context, model: Model = None, policy: Policy = None, out: Out = None, mcp: Mcp = None
+    context: typer.Context,
+    model: Model = None,
+    policy: Policy = None,
+    cluster: Cluster = None,
+    out: Out = None,
+    mcp: Mcp = None,
 ) -> None:
     """Chat with the agent, which remembers earlier requests."""
-    agent = _agent(model, _settings(policy, out), context, mcp)
+    agent = _agent(model, _settings(policy, out, cluster), context, mcp)
     from jarvis_agent.interfaces.cli import ask as terminal
 
     _exit_unless(terminal.chat(agent))
@@ -181,12 +191,18 @@ def tasks(
 def models(
     task: Annotated[str, typer.Argument(metavar="TASK", help="A task type; `jarvis tasks` lists them.")],
     policy: Policy = None,
+    cluster: Cluster = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models for a task, in the order in which they are tried."""
     from jarvis_agent.interfaces.cli import listing
 
-    found = _ask_registry(lambda registry: listing.list_models(task, registry), _settings(policy))
+    settings = _settings(policy, cluster=cluster)
+    found = _ask_registry(lambda registry: listing.list_models(task, registry), settings)
+    if settings.cluster:
+        from jarvis_agent.interfaces.cli.probes import check_cluster
+
+        found = found.model_copy(update={"notes": [*found.notes, check_cluster(settings.cluster).found]})
     _print(found, listing.model_table, as_json)
 
 
@@ -208,12 +224,13 @@ def serve(
     insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
+    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve the agent over HTTP."""
     from jarvis_agent.interfaces.server import run_server, run_workers
 
-    make_agent = partial(_agent, model, _settings(policy, out))
+    make_agent = partial(_agent, model, _settings(policy, out, cluster))
     if workers > 1:
         _listen(partial(run_workers, workers=workers, insecure=insecure), make_agent, host, port)
     else:
@@ -230,12 +247,13 @@ def ui(
     open_browser: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
     model: Model = None,
     policy: Policy = None,
+    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve a web page to chat with the agent."""
     from jarvis_agent.interfaces.ui import run_ui
 
-    agent = _agent(model, settings := _settings(policy, out))
+    agent = _agent(model, settings := _settings(policy, out, cluster))
     from jarvis_agent.llm.chat_model import NO_MODEL
 
     # Without its language model, the agent still plans plain requests.
@@ -255,12 +273,13 @@ def mcp(
     insecure: Insecure = False,
     model: Model = None,
     policy: Policy = None,
+    cluster: Cluster = None,
     out: Out = None,
 ) -> None:
     """Serve the tools and the agent to MCP clients."""
     from jarvis_agent.interfaces.mcp import run_http, run_stdio
 
-    agent = _agent(model, _settings(policy, out))
+    agent = _agent(model, _settings(policy, out, cluster))
     if not http:
         run_stdio(agent)
         return
@@ -330,12 +349,12 @@ def _exit_unless(succeeded: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _settings(policy: str | None = None, out: str | None = None) -> Settings:
+def _settings(policy: str | None = None, out: str | None = None, cluster: str | None = None) -> Settings:
     from jarvis_agent.core.settings import load_settings, misspelt_variables
 
     for name, nearest in misspelt_variables(os.environ).items():
         typer.echo(f"jarvis: {name} is not a setting and is ignored; did you mean {nearest}?", err=True)
-    return load_settings(policy=policy, output_dir=out)
+    return load_settings(policy=policy, output_dir=out, cluster=cluster)
 
 
 def _agent(

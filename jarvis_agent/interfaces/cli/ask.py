@@ -74,7 +74,7 @@ def plan_only(agent: Agent, request: dict[str, Any], *, as_json: bool) -> bool:
     if as_json:
         echo_json(plan)
     else:
-        make_console().print(plan_tree(plan))
+        make_console().print(plan_tree(plan, phrases(request["input"])))
     return bool(plan.tasks)
 
 
@@ -89,7 +89,7 @@ def _event_loop(agent: Agent) -> Iterator[asyncio.Runner]:
 
 async def _run(agent: Agent, request: dict[str, Any], config: Any, *, as_json: bool) -> Run:
     """Run one request, print its progress and its outcome, and return the Run."""
-    progress, run = RunProgress(), Run()
+    progress, run = RunProgress(words=phrases(request["input"])), Run()
     printer = AnswerPrinter(make_console(), is_markdown=agent.model_name is not None)
     events = agent.events(request, config)
     try:
@@ -119,7 +119,7 @@ def _displayed(progress: RunProgress) -> Iterator[Callable[[Event], None]]:
     if not console.is_terminal:
 
         def log(event: Event) -> None:
-            if line := format_event(event):
+            if line := format_event(event, progress.words):
                 console.print(Text(line), soft_wrap=True)
 
         yield log

@@ -20,7 +20,7 @@ from jarvis_agent.backends.starter.models import MINILM, STARTERS, find_weights,
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.text import clean
 from jarvis_agent.core.types import Frozen
-from jarvis_agent.interfaces.cli.probes import Check, check, check_hub, check_model
+from jarvis_agent.interfaces.cli.probes import Check, check, check_cluster, check_hub, check_model
 
 DISTRIBUTION = "langchain-hugginggpt"
 
@@ -64,6 +64,7 @@ def examine(settings: Settings) -> Report:
         check("offline planner", can_plan, planner, _install("starter"), needed=llm.state != "ok"),
         *_extras(),
         _gpu(),
+        *([check_cluster(settings.cluster)] if settings.cluster else []),
         hub,
         check("Hugging Face token", token, "found" if token else "none", "set HF_TOKEN for hosted models"),
         check("starter models", not absent, found, "; ".join(installs)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.errors import ConfigError, JarvisError
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.types import Frozen
 from jarvis_agent.llm.chat_model import NO_MODEL, resolve_model
@@ -54,6 +54,16 @@ def check_hub(settings: Settings) -> Check:
         advice = "check the network (HTTPS_PROXY, HF_ENDPOINT), or set JARVIS_OFFLINE=1"
         return check(name, False, f"{shown} cannot be reached ({reason})", advice)
     return check(name, True, f"{shown} answers")
+
+
+def check_cluster(address: str) -> Check:
+    """What the cluster has, or why it cannot be used."""
+    from jarvis_agent.backends.ray.cluster import describe_cluster
+
+    try:
+        return check("cluster", True, f"{address} has {describe_cluster(address)}")
+    except JarvisError as error:
+        return check("cluster", False, str(error), "change or unset JARVIS_CLUSTER", needed=True)
 
 
 def check_model(settings: Settings) -> Check:

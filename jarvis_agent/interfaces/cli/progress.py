@@ -26,6 +26,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from jarvis_agent.backends.hub.snapshot import active_downloads
+from jarvis_agent.backends.jobs import active_generations
+from jarvis_agent.core.messages import ENGLISH, Phrases
 from jarvis_agent.core.text import clean, clean_json
 from jarvis_agent.core.types import Selection, Task, TaskResult
 from jarvis_agent.execution.run import Event, Run
@@ -86,6 +88,7 @@ class RunProgress:
     """The state of a run as far as its events tell; rich renders it as a tree."""
 
     clock: Callable[[], float] = time.monotonic
+    words: Phrases = ENGLISH
     tasks: dict[int, TaskProgress] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     answer: str = ""
@@ -129,38 +132,44 @@ class RunProgress:
 
     def __rich__(self) -> RenderableType:
         rows = list(self.tasks.values())
-        tree = [_tree(rows, self.clock())] if rows else [] if self.is_planned else [Text("Planning …", "dim")]
-        lines = [clean(str(download)) for download in active_downloads()]
-        lines += [f"note: {shorten(note, 300)}" for note in self.notes]
+        tree = (
+            [_tree(rows, self.clock(), self.words)]
+            if rows
+            else []
+            if self.is_planned
+            else [Text("Planning …", "dim")]
+        )
+        lines = [clean(str(each)) for each in (*active_downloads(), *active_generations)]
+        lines += [f"note: {shorten(self.words.translated(note), 300)}" for note in self.notes]
         return Group(*tree, *(Text(line, "dim") for line in lines))
 
 
-def plan_tree(plan: Plan) -> RenderableType:
+def plan_tree(plan: Plan, words: Phrases = ENGLISH) -> RenderableType:
     """Return a plan that is not run, with its notes."""
-    notes = [Text(f"note: {clean(note)}", "dim") for note in plan.notes]
+    notes = [Text(f"note: {clean(words.translated(note))}", "dim") for note in plan.notes]
     if not plan.tasks:
         return Group(Text("The plan is empty."), *notes)
-    return Group(_tree([TaskProgress(task, "planned") for task in plan.tasks], 0.0), *notes)
+    return Group(_tree([TaskProgress(task, "planned") for task in plan.tasks], 0.0, words), *notes)
 
 
-def _tree(rows: Sequence[TaskProgress], now: float) -> Tree:
+def _tree(rows: Sequence[TaskProgress], now: float, words: Phrases) -> Tree:
     """Each task below the last of its dependencies."""
     tree = Tree(Text(f"Plan: {len(rows)} task{'' if len(rows) == 1 else 's'}", "bold"))
     nodes: dict[int, Tree] = {}
     for row in rows:
         parents = [nodes[number] for number in sorted(row.task.deps) if number in nodes]
-        nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now))
+        nodes[row.task.id] = (parents[-1] if parents else tree).add(_label(row, now, words))
     return tree
 
 
-def _label(row: TaskProgress, now: float) -> RenderableType:
+def _label(row: TaskProgress, now: float, words: Phrases) -> RenderableType:
     icon, style = _STYLES[row.state]
     label = Text.assemble((f"{icon} {_name(row.task)}", style))
     label.append(_after(row.task, "  after "), "dim")
     if row.state != "planned":
         label.append(f"  {row.state}{_duration(row, now)}", style)
     label.append(f"  {_arguments(row.task)}", "dim")
-    return Group(label, *(Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in _details(row)))
+    return Group(label, *(Padding(Text(line, "dim"), (0, 0, 0, 2)) for line in _details(row, words)))
 
 
 def _name(task: Task) -> str:
@@ -177,19 +186,19 @@ def _duration(row: TaskProgress, now: float) -> str:
     return f" {now - row.started:.1f} s" if row.state == "running" and row.started is not None else ""
 
 
-def _details(row: TaskProgress) -> Iterator[str]:
+def _details(row: TaskProgress, words: Phrases) -> Iterator[str]:
     if row.selection is not None:
-        yield _choice(row.result.model if row.result else None, row.selection)
+        yield _choice(row.result.model if row.result else None, row.selection, words)
     if row.result is not None:
         failures = (f"{one.model} failed: {one.error}" for one in row.result.attempts if not one.ok)
-        yield from (shorten(line, 200) for line in (*failures, *row.result.notes))
+        yield from (shorten(words.translated(line), 200) for line in (*failures, *row.result.notes))
         if row.result.error:
-            yield shorten(row.result.error, 300)
+            yield shorten(words.translated(row.result.error), 300)
 
 
-def _choice(used: str | None, selection: Selection) -> str:
+def _choice(used: str | None, selection: Selection, words: Phrases) -> str:
     """The chosen model with the reason, if there were others; a fallback that ran instead is named first."""
-    reason = "" if selection.chosen_by == "only" else f": {shorten(selection.reason, 160)}"
+    reason = "" if selection.chosen_by == "only" else f": {shorten(words.translated(selection.reason), 160)}"
     chosen = shorten(selection.model, 80) + reason
     return chosen if used in (None, selection.model) else f"{shorten(str(used), 80)}, in place of {chosen}"
 
@@ -203,17 +212,17 @@ def _seconds(result: TaskResult) -> str:
     return f"{max(result.ended - result.started, 0.0):.1f} s"
 
 
-def format_event(event: Event) -> str | None:
+def format_event(event: Event, words: Phrases = ENGLISH) -> str | None:
     """Return the event as one line; None for events that a log does not need."""
-    text = _event_text(event)
+    text = _event_text(event, words)
     return f"[{event.seconds:6.1f} s] {text}" if text else None
 
 
-def _event_text(event: Event) -> str | None:
+def _event_text(event: Event, words: Phrases) -> str | None:
     if event.kind == "note":
-        return f"note: {shorten(event.text, 300)}"
+        return f"note: {shorten(words.translated(event.text), 300)}"
     if event.kind == "planned" and event.plan is not None:
-        notes = "".join(f"; {shorten(note, 300)}" for note in event.plan.notes)
+        notes = "".join(f"; {shorten(words.translated(note), 300)}" for note in event.plan.notes)
         return f"plan complete, tasks: {len(event.plan.tasks)}{notes}"
     if event.task is None:
         return None
@@ -224,12 +233,13 @@ def _event_text(event: Event) -> str | None:
     if event.kind in ("loading", "started"):
         return f"{name}: {'running' if event.kind == 'started' else 'loading its model'}"
     if event.kind == "selected":
-        return f"{name}: chose {_choice(None, result.selection)}" if result and result.selection else None
-    return f"{name}: {_outcome(result)}" if result is not None else None
+        choice = _choice(None, result.selection, words) if result and result.selection else None
+        return choice and f"{name}: chose {choice}"
+    return f"{name}: {_outcome(result, words)}" if result is not None else None
 
 
-def _outcome(result: TaskResult) -> str:
-    error = shorten(result.error or "", 300)
+def _outcome(result: TaskResult, words: Phrases) -> str:
+    error = shorten(words.translated(result.error or ""), 300)
     if result.status == "skipped":
         return f"skipped, {error}"
     model = f" by {shorten(result.model, 80)}" if result.model and result.attempts else ""

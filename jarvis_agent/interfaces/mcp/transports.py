@@ -25,7 +25,7 @@ from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.concurrency import run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_body_bytes, repeating
+from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_json_bytes, repeating
 from jarvis_agent.interfaces.server.middleware import add_middleware
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
@@ -96,7 +96,7 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
     limits = RunLimits(settings)
     manager = StreamableHTTPSessionManager(
         make_server(new_session, lambda request: limits.hold(request.state.owner)),
-        max_request_body_size=max_body_bytes(agent.settings.max_file_bytes),
+        max_request_body_size=max_json_bytes(agent.settings.max_file_bytes),
     )
 
     @asynccontextmanager

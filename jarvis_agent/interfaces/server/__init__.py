@@ -18,6 +18,7 @@ LangServe's licence forbids offering it to third parties as a hosted service. Ne
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import os
@@ -31,7 +32,6 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.interfaces.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    import uvicorn
     from fastapi import FastAPI
     from starlette.types import ASGIApp
 
@@ -66,8 +66,7 @@ def create_app(
         MissingExtraError: the extra "serve" is not installed.
         ConfigError: a variable has an invalid value.
     """
-    if any(find_spec(package) is None for package in _NEEDED):
-        raise MissingExtraError("serving the agent over HTTP", "serve")
+    _check_extra()
     from jarvis_agent.interfaces.server.app import make_app
 
     return make_app(agent, settings or ServerSettings(), path)
@@ -90,9 +89,13 @@ def run_server(
         insecure: serve without API keys on an address that other machines reach.
 
     Raises:
-        ConfigError: other machines reach the address, and there are no API keys.
+        ConfigError: other machines reach the address, and there are no API keys; or the database cannot be
+            opened.
         MissingExtraError: the extra "serve" is not installed.
     """
+    settings = settings or ServerSettings()
+    _check_address(host, settings, insecure=insecure)
+    _check_database(agent, settings)
     listen(partial(create_app, agent), host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S)
 
 
@@ -111,10 +114,41 @@ def run_workers(
         make_agent: makes the agent of each process, so it can be pickled.
         workers: processes. One that dies is replaced.
     """
+    settings = settings or ServerSettings()
+    _check_address(host, settings, insecure=insecure)
+    with make_agent() as agent:
+        _check_database(agent, settings)
     make_app = partial(_make_app, make_agent)
     with TemporaryDirectory(prefix="jarvis-metrics-") as shared:
         os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", shared)  # where the processes add their numbers
         listen(make_app, host, port, settings, insecure=insecure, shutdown_s=_SHUTDOWN_S, workers=workers)
+
+
+def _check_extra() -> None:
+    if any(find_spec(package) is None for package in _NEEDED):
+        raise MissingExtraError("serving the agent over HTTP", "serve")
+
+
+def _check_address(host: str, settings: ServerSettings, *, insecure: bool) -> str | None:
+    """Why any client may use a server at this address, if that is so. Not without `insecure`."""
+    if is_loopback(host) or settings.api_keys:
+        return None
+    why = f"{host} can be reached from other machines, and there is no API key"
+    if not insecure:
+        raise ConfigError(f"{why}: set JARVIS_API_KEYS, or let any client use this server with --insecure")
+    return why
+
+
+def _check_database(agent: JarvisAgent, settings: ServerSettings) -> None:
+    """Open the database once, since uvicorn reports errors of a start with their traceback."""
+    _check_extra()
+    from jarvis_agent.interfaces.server.database import open_database
+
+    async def check() -> None:
+        async with open_database(settings.checkpoints, agent.settings.output_dir, agent.settings.retention):
+            pass
+
+    asyncio.run(check())
 
 
 def _make_app(make_agent: Callable[[], JarvisAgent], settings: ServerSettings) -> FastAPI:
@@ -139,12 +173,7 @@ def listen(
         workers: processes. Each of several makes the application for itself.
     """
     settings = settings or ServerSettings()
-    is_public = not is_loopback(host) and not settings.api_keys
-    if is_public and not insecure:
-        raise ConfigError(
-            f"{host} can be reached from other machines, and there is no API key: set JARVIS_API_KEYS, "
-            "or let any client use this server with --insecure"
-        )
+    warning = _check_address(host, settings, insecure=insecure)
     hosts = accepted_hosts(host, settings.allowed_hosts)
     make = partial(make_app, settings.model_copy(update={"allowed_hosts": hosts}))
     options: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": shutdown_s}
@@ -157,24 +186,12 @@ def listen(
     import uvicorn.supervisors
 
     config = uvicorn.Config(app, **options)
-    if is_public:
-        logging.getLogger("uvicorn.error").warning(
-            "%s can be reached from other machines, and there is no API key: any client may use this server",
-            host,
-        )
+    if warning:
+        logging.getLogger("uvicorn.error").warning("%s: any client may use this server", warning)
     if workers > 1:
         uvicorn.supervisors.Multiprocess(config, sockets=[config.bind_socket()]).run()
         return
-    _run(uvicorn.Server(config))
-
-
-def _run(server: uvicorn.Server) -> None:
-    try:
-        server.run()
-    except SystemExit as ended:
-        if server.lifespan.should_exit:
-            raise ConfigError("the server could not start; the lines above say why") from ended
-        raise  # The address is in use.
+    uvicorn.Server(config).run()
 
 
 def accepted_hosts(host: str, named: Iterable[str] = ()) -> tuple[str, ...]:

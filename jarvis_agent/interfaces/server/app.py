@@ -38,10 +38,8 @@ from jarvis_agent.interfaces.server.files import (
     Upload,
     delete_expired,
     find_output,
-    max_body_bytes,
     repeating,
     save_upload,
-    stored_bytes,
 )
 from jarvis_agent.interfaces.server.health import HealthCheck, health_routes, is_writable
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
@@ -102,7 +100,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
-    app.add_middleware(BodyLimit, max_body_size=max_body_bytes(settings.max_file_bytes))
+    app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
     redactor = PathRedactor(run_root(agent), upload_root(agent), private_directories(agent))
     add_middleware(app, server, redactor, headers=[THREAD_HEADER], open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
@@ -176,12 +174,9 @@ def _file_routes(workspaces: Mapping[str, Workspace], max_bytes: int, max_stored
         """Store a file. A request refers to it in `files` by the name that is returned."""
         uploads, name, size = workspaces[request.state.owner].uploads, file.filename or "", file.size or 0
         try:
-            if await asyncio.to_thread(stored_bytes, uploads) + size > max_stored:
-                full = f"your uploads have all of your {max_stored:,} bytes; the oldest are deleted in time"
-                raise HTTPException(507, full)
-            return await asyncio.to_thread(save_upload, uploads, name, file.file, size, max_bytes)
+            return await asyncio.to_thread(save_upload, uploads, name, file.file, size, max_bytes, max_stored)
         except OSError as error:
-            raise HTTPException(507, f"the file could not be stored: {error.strerror}") from error
+            raise HTTPException(507, f"the file could not be stored: {error.strerror or error}") from error
 
     @router.get("/outputs/{run}/{name}")
     async def output(request: Request, run: str, name: str) -> FileResponse:

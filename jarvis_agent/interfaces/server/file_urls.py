@@ -32,9 +32,12 @@ def to_paths(value: Any, runs: Path, origin: str = "") -> Any:
         return [to_paths(one, runs, origin) for one in value]
     if not isinstance(value, str):
         return value
-    before = rf"(?:{re.escape(origin)}|(?<![^\s(<\"'`]))" if origin else r"(?<![^\s(<\"'`])"
-    pattern = rf"{before}/outputs/({_FILE})(?:\?signature=\w+)?"
-    return re.sub(pattern, lambda found: f"{runs.absolute()}/{found[1]}", value)
+    # Each pattern begins with plain characters, which are found fast: the text may be a file in base64.
+    starts = [r"/outputs/(?<![^\s(<\"'`]/outputs/)", *([re.escape(f"{origin}/outputs/")] if origin else [])]
+    for start in starts:
+        pattern = rf"{start}({_FILE})(?:\?signature=\w+)?"
+        value = re.sub(pattern, lambda found: f"{runs.absolute()}/{found[1]}", value)
+    return value
 
 
 def origin_of(request: Request) -> str:

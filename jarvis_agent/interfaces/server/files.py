@@ -29,10 +29,15 @@ from jarvis_agent.media.detect import detect_from_bytes, detect_media_type
 SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
+MAX_JSON_BYTES = 32_000_000
+"""Bytes of JSON that are read in about 50 ms, in which nothing else is done. Larger files are uploaded."""
+
+FORM_BYTES = 64 * 1024
+"""Bytes of a body besides its file."""
+
 _logger = logging.getLogger(__name__)
 
 _HEADER_BYTES = 8192
-_FORM_BYTES = 64 * 1024
 _MAX_NAME = 60
 _INLINE, _DOWNLOAD = frozenset({"image", "audio", "video"}), frozenset({"table", "3d"})
 """Kinds that a browser may display, and kinds that it may only save, sent with their media type."""
@@ -53,17 +58,19 @@ class Upload(Frozen):
     size: int
 
 
-def max_body_bytes(max_file_bytes: int) -> int:
-    """The limit of a request's body: a file inside a message is base64, which is a third larger."""
-    return max_file_bytes * 4 // 3 + _FORM_BYTES
+def max_json_bytes(max_file_bytes: int) -> int:
+    """The limit of a JSON body: a file inside a message is base64, which is a third larger."""
+    return min(max_file_bytes * 4 // 3, MAX_JSON_BYTES) + FORM_BYTES
 
 
-def save_upload(directory: Path, client_name: str, file: BinaryIO, size: int, max_bytes: int) -> Upload:
+def save_upload(
+    directory: Path, client_name: str, file: BinaryIO, size: int, max_bytes: int, max_stored: int
+) -> Upload:
     """Store a file of `size` bytes in a new subdirectory with a random name.
 
     Raises:
         InputError: it is empty, larger than `max_bytes`, or of an unknown kind.
-        OSError: it cannot be written.
+        OSError: it cannot be written, or all uploads would have more than `max_stored` bytes.
     """
     name = _safe_name(client_name)
     if size > max_bytes:
@@ -77,6 +84,9 @@ def save_upload(directory: Path, client_name: str, file: BinaryIO, size: int, ma
     try:
         folder.mkdir(parents=True)
         with (folder / name).open("xb") as stored:
+            stored.truncate(size)  # Uploads at the same time count these bytes.
+            if stored_bytes(directory) > max_stored:
+                raise OSError(f"your uploads have all of your {max_stored:,} bytes; the oldest expire first")
             shutil.copyfileobj(file, stored)
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)

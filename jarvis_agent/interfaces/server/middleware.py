@@ -6,6 +6,7 @@ add_middleware(app, ServerSettings(), PathRedactor(runs, uploads, private_direct
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
 from starlette.applications import Starlette
@@ -37,6 +38,7 @@ def add_middleware(
     """
     hosts, origins = settings.allowed_hosts or ("*",), settings.allowed_origins
     keys = [key.get_secret_value() for key in settings.api_keys]
+    logging.getLogger("uvicorn.access").addFilter(_drop_query)
     app.add_middleware(Authentication, keys=keys, open_paths=open_paths)
     app.add_middleware(
         CORSMiddleware,
@@ -49,3 +51,10 @@ def add_middleware(
     named = [f"[{host}]" if ":" in host else host for host in hosts]  # IPv6, as `Host` has it
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=named, www_redirect=False)
     app.add_middleware(PathFilter, redactor=redactor)
+
+
+def _drop_query(record: logging.LogRecord) -> bool:
+    """Remove the query of a URL from a line of the log: with its signature, a reader could fetch the file."""
+    client, method, path, *rest = record.args or ()
+    record.args = (client, method, str(path).partition("?")[0], *rest)
+    return True

@@ -37,6 +37,7 @@ from jarvis_agent.interfaces.server.run_records import (
 )
 from jarvis_agent.interfaces.server.threads import STALE_S, Threads
 from jarvis_agent.interfaces.server.workspaces import Workspace
+from jarvis_agent.media.access import AccessPolicy, name_errors
 
 BEAT_S = 1.0
 """Seconds between two heartbeats, and between two looks at a run of another process."""
@@ -129,8 +130,14 @@ class StartedRuns:
         """Start a run.
 
         Raises:
+            InputError: a file cannot be read.
             HTTPException: 409, its thread is busy; 429, the owner has too many runs.
         """
+        policy = AccessPolicy(self._workspaces[owner].agent.settings)
+        for name in request.files:
+            if not name.startswith(("http:", "https:", "data:")):
+                with name_errors(name):
+                    await asyncio.to_thread(policy.open_requested, name)
         given = {"approve": self._workspaces[owner].agent.approve, **request.model_dump(exclude_none=True)}
         info = RunInfo.model_validate(given)
         async with AsyncExitStack() as held:

@@ -17,9 +17,10 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, Json, StrictBool
 from sse_starlette import EventSourceResponse
 
+from jarvis_agent.agent.approval import decision_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
 from jarvis_agent.interfaces.server.run_records import ACTIVE, RunInfo, RunRequest
 from jarvis_agent.interfaces.server.runs import StartedRuns
@@ -29,12 +30,13 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 """The routes. `app.state.runs` has the runs."""
 
 _logger = logging.getLogger(__name__)
+_Tasks = list[dict[str, Any]]
 
 
 class Approval(BaseModel):
     """A decision on a plan: true runs it, false rejects it, a list of tasks replaces it."""
 
-    decision: bool | str | list[Any] | dict[str, Any]
+    decision: Annotated[StrictBool | _Tasks | Json[_Tasks], BeforeValidator(decision_of)]
 
 
 def _runs(request: Request) -> StartedRuns:

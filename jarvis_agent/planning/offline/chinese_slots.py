@@ -50,9 +50,10 @@ class Clause:
         return named | spoken
 
     def original(self) -> str:
-        """Its words as the user wrote them, with spaces around file names."""
-        marks = {c: f" {m.value} " if m.is_file else m.value for c, m in self.masked.marks.items()}
-        return "".join(marks.get(character, character) for character in self.text).strip()
+        """Its words as the user wrote them, with spaces between file names and words."""
+        marks = {c: f"\0{m.value}\0" if m.is_file else m.value for c, m in self.masked.marks.items()}
+        text = "".join(marks.get(character, character) for character in self.text)
+        return re.sub("\0+", " ", re.sub(r"\0+(?=[^\w\0]|$)|(?:(?<=[^\w\0])|^)\0+", "", text)).strip()
 
     def plain(self) -> str:
         """Its words with nouns in place of files, and with quoted texts."""

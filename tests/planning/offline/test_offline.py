@@ -311,6 +311,11 @@ def test_what_a_chinese_request_says_of_a_file_is_made_first_and_then_spoken_or_
     assert graph(plan("把 a.jpg 里的文字播放给我听")) == [read, spoken]
 
 
+def test_notes_quote_chinese_requests_without_spaces_inside_brackets() -> None:
+    for request in ("搬运《notes.txt》", "搬运（a.jpg）", "搬运 a.jpg", "搬运 a.jpg、b.jpg 和 notes.txt"):
+        assert f"“{request}”" in OfflinePlanner(["text-to-speech"]).invoke(request).notes[0]
+
+
 def test_a_question_keeps_the_place_of_the_text_file_that_it_names() -> None:
     for request, question in (
         ("What price is in notes.txt?", "What price is in the text?"),

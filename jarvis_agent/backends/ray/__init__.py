@@ -1,0 +1,1 @@
+"""Local models on the nodes of a Ray cluster, with Ray Serve (extra "ray")."""

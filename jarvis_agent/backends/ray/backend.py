@@ -1,0 +1,100 @@
+"""RayBackend: a local backend whose models run on the nodes of a Ray cluster.
+
+backend = RayBackend(TransformersBackend(pool, settings), "ray://head:10001")
+raw = await backend.run(call)
+
+There is no other difference for its users: inputs travel as bytes, and raw outputs come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.backends.memory import Notify
+from jarvis_agent.backends.ray import cluster
+from jarvis_agent.backends.ray.messages import read_reply, write_call
+from jarvis_agent.core.errors import describe_error
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
+
+logger = logging.getLogger(__name__)
+
+
+class RayBackend:
+    """Runs the models of a LocalBackend, which is installed on every node, on a cluster."""
+
+    name: ClassVar[str]
+    local: ClassVar[bool] = True
+
+    def __init__(self, backend: LocalBackend, address: str) -> None:
+        """`address` is "auto" or "ray://host:port"."""
+        self.name = backend.name  # type: ignore[misc]
+        self._backend = backend
+        self._address = address
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        """As the local backend: the nodes have the packages of this machine."""
+        return self._backend.unsupported_reason(spec, candidate)
+
+    async def run(self, call: Call) -> Any:
+        """Run the model on a node that has it, or has room for it.
+
+        Raises:
+            TransientError: the cluster cannot be reached, or the replica or its node was lost.
+            OutOfMemoryError: no node is large enough.
+            JarvisError: the call failed on the node.
+        """
+        reply = await self._ask("run", call)
+        return await asyncio.to_thread(read_reply, reply, call)
+
+    def prepare(
+        self, spec: TaskSpec, candidate: Candidate, settings: Settings, depth: int, notify: Notify
+    ) -> Callable[[], None] | None:
+        """Load the model on a node before its call. A model of unknown size is not loaded."""
+        if candidate.size is None:
+            return None
+
+        async def load() -> None:
+            notify("loading")
+            try:
+                await self._ask("load", Call(spec, candidate, {}, _no_path, settings))
+            except Exception as error:  # the call itself reports it
+                logger.debug("%s is not loaded before its call: %s", candidate.id, describe_error(error))
+            notify("loaded")
+
+        loading = asyncio.get_running_loop().create_task(load())
+
+        def release() -> None:
+            loading.cancel()
+
+        return release
+
+    async def _ask(self, method: str, call: Call) -> Any:
+        request = await asyncio.to_thread(write_call, call)
+        gateway = await asyncio.to_thread(cluster.connect, self._address)
+        return await cluster.call(gateway.run, self._place(call), method, request)
+
+    def _place(self, call: Call) -> dict[str, Any]:
+        kind = type(self._backend)
+        key = self._backend.pool_key(call.spec, call.candidate, call.settings)
+        return {
+            "family": self.name,
+            "backend": f"{kind.__module__}.{kind.__qualname__}",
+            "model": hashlib.sha256(repr(key).encode()).hexdigest(),
+            "size": call.candidate.size,
+            "gpu": call.settings.device != "cpu" and "torch" in kind.needs,
+        }
+
+    async def close(self) -> None:
+        """Do nothing: the models stay on the cluster, for other drivers, until Ray Serve removes them."""
+
+
+def _no_path(suffix: str) -> Any:
+    raise RuntimeError("a model that is only loaded writes no files")

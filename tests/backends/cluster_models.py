@@ -1,0 +1,70 @@
+"""A local backend for the tests of a cluster, which imports no library; its texts are small commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
+
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.jobs import is_cancelled
+from jarvis_agent.backends.local import LocalBackend
+from jarvis_agent.core.errors import BadInputError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.spec import TaskSpec
+from jarvis_agent.core.types import Candidate
+
+
+class CommandExpert:
+    """Does what the text of a call says. Its answer ends with "by PROCESS on NODE with MODELS in memory"."""
+
+    loaded: ClassVar[WeakSet[CommandExpert]] = WeakSet()
+
+    def __init__(self, size: int | None) -> None:
+        self.nbytes = size or 0
+        self.loaded.add(self)
+
+    def __call__(self, call: Call) -> str:
+        command, _, value = call.inputs["text"].partition(" ")
+        said = getattr(self, command)(value)
+        sizes = [one.nbytes for one in self.loaded]
+        return f"{said} by {os.getpid()} on {os.getppid()} with {sum(map(bool, sizes))} in memory"
+
+    def echo(self, value: str) -> str:
+        return value
+
+    def wait(self, seconds: str) -> None:
+        time.sleep(float(seconds))
+
+    def hold(self, folder: str) -> None:
+        """Name its node in the folder, and wait for the file "go" in it, or to be cancelled."""
+        Path(folder, str(os.getppid())).touch()
+        while not Path(folder, "go").exists():
+            if is_cancelled():
+                Path(folder, "cancelled").touch()
+                return
+            time.sleep(0.01)
+
+    def die(self, file: str) -> None:
+        """Kill the process, unless the file says that it did."""
+        if not Path(file).exists():
+            Path(file).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(self, why: str) -> None:
+        raise BadInputError(why)
+
+
+class CommandBackend(LocalBackend):
+    """Loads CommandExperts."""
+
+    name = "command"
+
+    def unsupported_reason(self, spec: TaskSpec, candidate: Candidate) -> str | None:
+        return None if candidate.backend == self.name else "it is for another backend"
+
+    def load(self, spec: TaskSpec, candidate: Candidate, settings: Settings) -> CommandExpert:
+        return CommandExpert(candidate.size)

@@ -1,0 +1,257 @@
+"""Local models on a real Ray cluster, whose nodes are processes of this machine. The order matters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cluster_models import CommandBackend
+from postgres import INSTALLED
+from small_agents import picture, plan
+from typer.testing import CliRunner
+
+from jarvis_agent import JarvisAgent, RegisteredSource, default_backends
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.ray import cluster as connection
+from jarvis_agent.backends.ray.backend import RayBackend
+from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, UnsupportedError
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Attempt, Candidate, Selection
+from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
+from jarvis_agent.interfaces.cli.app import app
+from jarvis_agent.interfaces.cli.probes import check_cluster
+from jarvis_agent.testing import ScriptedLLM
+
+pytestmark = pytest.mark.cluster
+ray = pytest.importorskip("ray")
+
+KEY = "key-of-a-client"
+PORT = 23_917
+FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 6 * 10**9}
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A head and a second node, with a CPU each."""
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    variables = {
+        "GRPC_ENABLE_FORK_SUPPORT": "0",  # else the server of Ray Client crashes now and then
+        "JARVIS_API_KEYS": KEY,
+        "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
+        "JARVIS_MODEL": "none",
+        "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
+        "PYTHONPATH": os.pathsep.join(FOLDERS),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        head = {**NODE, "include_dashboard": False, "ray_client_server_port": PORT}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        cluster.add_node(**NODE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(FOLDERS))
+        patch.setenv("RAY_ADDRESS", cluster.address)
+        ray.init(cluster.address, log_to_driver=False)
+        serve.start(http_options={"port": PORT + 1})
+        yield cluster
+        connection.disconnect()
+        cluster.shutdown()
+
+
+@pytest.fixture
+def backend(cluster: Any) -> RayBackend:
+    return RayBackend(CommandBackend(ModelPool(0)), "auto")
+
+
+def call(text: str, model: str = "org/model", size: int | None = None) -> Call:
+    return Call(
+        spec=TASKS["text-generation"],
+        candidate=Candidate(id=model, task="text-generation", backend="command", size=size),
+        inputs={"text": text},
+        new_path=Path,
+        settings=Settings(),
+    )
+
+
+async def with_retries(backend: RayBackend, text: str, attempts: list[Attempt]) -> FallbackResult:
+    """The result of a call, as the executor runs it; its ended attempts are added to the list."""
+    one = call(text)
+    chain = FallbackChain(
+        spec=one.spec,
+        selection=Selection(model=one.candidate.id, reason="", candidates=[one.candidate]),
+        backends={"command": backend},
+        settings=one.settings,
+        new_path=Path,
+        clock=asyncio.get_running_loop().time,
+        attempts=attempts,
+    )
+    return await chain.run(one.inputs)
+
+
+def in_memory(answer: str) -> int:
+    return int(answer.split()[-3])
+
+
+async def until(happened: Callable[[], Any]) -> None:
+    while not happened():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")
+def test_any_replica_of_the_server_answers_for_a_run(cluster: Any) -> None:
+    from ray import serve
+
+    from jarvis_agent.interfaces.ray import app as server
+
+    serve.run(server, name="server", route_prefix="/")
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{PORT + 1}", headers=headers, timeout=60) as client:
+        assert client.get("/runs", headers={"Authorization": "Bearer no"}).status_code == 401
+        run = client.post("/runs", json={"input": "What animal is this?", "thread": "one"}).json()
+        answers = [client.get(f"/runs/{run['id']}").status_code for _ in range(30)]
+        assert answers == [200] * 30
+        assert "status" in client.get(f"/runs/{run['id']}/events").text
+    (deployment,) = serve.status().applications["server"].deployments.values()
+    assert deployment.replica_states == {"RUNNING": 2}
+    serve.delete("server")
+
+
+async def test_a_backend_that_no_node_has_is_reported(cluster: Any) -> None:
+    absent = type("Absent", (CommandBackend,), {"__module__": "nowhere", "name": "absent"})
+    with pytest.raises(UnsupportedError, match=r"nowhere\.Absent is not installed on this node"):
+        await RayBackend(absent(ModelPool(0)), "auto").run(call("echo"))
+
+
+async def test_a_chain_runs_on_two_nodes(
+    cluster: Any, built: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture(tmp_path / "a.jpg")
+    two_tasks = plan(
+        ("image-classification", [], {"image": "a.jpg"}),
+        ("text-generation", [0], {"text": "echo <resource>-0"}),
+    )
+    models = [
+        {"id": "tiny/vit", "task": "image-classification", "path": built("vit"), "size": 100_000},
+        {"id": "tiny/command", "task": "text-generation", "backend": "command", "size": 1, "local": True},
+    ]
+    agent = JarvisAgent(
+        ScriptedLLM({"plan": two_tasks, "respond": "done"}),
+        settings=Settings(cluster="auto", output_dir=tmp_path / "outputs"),
+        sources=[RegisteredSource(models)],
+        backends=[*default_backends(), RayBackend(CommandBackend(ModelPool(0)), "auto")],
+    )
+    async with agent:
+        run = await agent.ainvoke("What is in a.jpg?")
+    label, text = run.results
+    assert (label.error, text.error) == (None, None)
+    assert text.output["generated_text"].startswith(label.output[0]["label"])
+    nodes = [result.attempts[-1].node for result in run.results]
+    assert len(set(nodes)) == 2
+    assert "the cluster" in label.selection.placement
+
+
+async def test_an_error_of_a_model_keeps_its_class(backend: RayBackend) -> None:
+    with pytest.raises(BadInputError, match="not like this"):
+        await backend.run(call("fail not like this"))
+
+
+async def test_a_model_is_loaded_before_its_call(backend: RayBackend) -> None:
+    later, events, loaded = call("echo", "org/later", size=5), [], asyncio.Event()
+    before = await backend.run(call("echo"))
+
+    def notify(event: str) -> None:
+        events.append(event)
+        if event == "loaded":
+            loaded.set()
+
+    release = backend.prepare(later.spec, later.candidate, later.settings, 1, notify)
+    assert release is not None
+    await loaded.wait()
+    release()
+    assert events == ["loading", "loaded"]
+    assert in_memory(await backend.run(call("echo"))) == in_memory(before) + 1
+
+
+async def test_a_model_larger_than_every_node_is_out_of_memory(backend: RayBackend) -> None:
+    with pytest.raises(OutOfMemoryError, match="needs 16 GB of memory, and the largest node"):
+        await backend.run(call("echo", size=5 * 10**9))
+
+
+async def test_a_cancelled_call_ends_in_the_replica(backend: RayBackend, tmp_path: Path) -> None:
+    running = asyncio.create_task(backend.run(call(f"hold {tmp_path}")))
+    await until(lambda: list(tmp_path.iterdir()))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until((tmp_path / "cancelled").exists)
+
+
+async def test_a_killed_replica_is_replaced_and_its_call_is_repeated(
+    backend: RayBackend, tmp_path: Path
+) -> None:
+    done = await with_retries(backend, f"die {tmp_path / 'died'}", [])
+    assert done.error is None
+    assert "lost the replica" in str(done.attempts[0].error)
+
+
+async def test_models_are_evicted_when_the_memory_of_a_replica_is_full(backend: RayBackend) -> None:
+    sizes = {f"org/{number}": 600_000_000 for number in range(3)}
+    answers = [await backend.run(call("echo", model, size)) for model, size in sizes.items()]
+    assert all("with 1 in memory" in answer for answer in answers)
+
+
+async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> None:
+    code = f"""if True:
+        import asyncio, test_ray as t
+        backend = t.RayBackend(t.CommandBackend(t.ModelPool(0)), "ray://127.0.0.1:{PORT}")
+        print(asyncio.run(t.with_retries(backend, "echo other", [])).output["generated_text"])"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)}
+    command = [sys.executable, "-c", code]
+    other = asyncio.create_task(asyncio.to_thread(subprocess.run, command, env=env, capture_output=True))
+    while not other.done():
+        assert (await backend.run(call("echo mine"))).startswith("mine by")
+    done = await other
+    assert done.stdout.startswith(b"other by"), done.stderr
+
+
+async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:
+    await backend.run(call("echo"))
+    with pytest.raises(ConfigError, match="cannot use ray://elsewhere"):
+        await RayBackend(CommandBackend(ModelPool(0)), "ray://elsewhere").run(call("echo"))
+
+
+def test_doctor_and_models_show_what_the_cluster_has(cluster: Any) -> None:
+    has = "auto has 2 nodes with 2 CPUs, 0 GPUs and 12.0 GB of memory"
+    assert check_cluster("auto").found == has
+    shown = CliRunner().invoke(app, ["models", "text-to-speech", "--cluster", "auto", "--json"])
+    assert has in json.loads(shown.stdout)["notes"]
+
+
+async def test_calls_of_one_model_are_spread_and_survive_the_loss_of_a_node(
+    cluster: Any, backend: RayBackend, tmp_path: Path
+) -> None:
+    node = cluster.add_node(**NODE)
+    raylet = str(node.all_processes["raylet"][0].process.pid)
+    attempts: list[list[Attempt]] = [[] for _ in range(20)]
+    running = [asyncio.create_task(with_retries(backend, f"hold {tmp_path}", one)) for one in attempts]
+    await until((tmp_path / raylet).exists)
+    await asyncio.to_thread(cluster.remove_node, node, allow_graceful=False)
+    await until(lambda: any(attempts))
+    (tmp_path / "go").touch()
+    done = await asyncio.gather(*running)
+    assert [one.error for one in done] == [None] * 20
+    assert "lost the replica" in str([one for one in attempts if len(one) > 1])

@@ -1,0 +1,185 @@
+"""What goes to the nodes of a cluster and comes back, and a cluster that is not there. Starts none."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
+from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.pool import ModelPool
+from jarvis_agent.backends.ray import messages
+from jarvis_agent.backends.ray.backend import RayBackend
+from jarvis_agent.backends.ray.wire import pack, unpack
+from jarvis_agent.backends.registry import make_backends
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    ExpertError,
+    JarvisError,
+    MissingExtraError,
+    RateLimitedError,
+    TransientError,
+    UnsupportedError,
+)
+from jarvis_agent.core.settings import Settings
+from jarvis_agent.core.tasks.registry import TASKS
+from jarvis_agent.core.types import Candidate, Resource
+from jarvis_agent.selection.placement import place
+
+
+def sent(value: Any, folder: Path) -> Any:
+    """A value after its way through bytes; files are written to the folder."""
+    number = count()
+    return unpack(pack(value), lambda suffix: folder / f"{next(number)}{suffix}")
+
+
+def call(path: Path | None = None, **inputs: Any) -> Call:
+    return Call(
+        spec=TASKS["image-classification"],
+        candidate=Candidate(id="org/model", task="image-classification", path=path, size=10),
+        inputs=inputs,
+        new_path=Path,
+        settings=Settings(seed=7, hf_token="hf_secret", api_key="of-the-llm"),
+        hints={"ocr": True},
+    )
+
+
+def test_plain_values_stay_the_same(tmp_path: Path) -> None:
+    value = {"text": "ä\x00", "rows": [{"score": 0.25, "none": None}], "$array": 3, "n": True}
+    assert sent(value, tmp_path) == value
+
+
+def test_scalars_of_numpy_become_numbers_and_tuples_lists(tmp_path: Path) -> None:
+    assert sent({"score": np.float32(0.5), "box": (1, np.int64(2))}, tmp_path) == {
+        "score": 0.5,
+        "box": [1, 2],
+    }
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float32"])
+def test_arrays_keep_their_values_and_dtype(dtype: str, tmp_path: Path) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    found = sent([array], tmp_path)[0]
+    assert found.dtype == array.dtype
+    assert (found == array).all()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "RGB", "RGBA", "I;16"])
+def test_images_keep_their_pixels_and_mode(mode: str, tmp_path: Path) -> None:
+    image = Image.effect_noise((5, 4), 50).convert(mode) if mode != "I;16" else Image.new(mode, (5, 4), 999)
+    found = sent(image, tmp_path)
+    assert (found.mode, found.tobytes()) == (mode, image.tobytes())
+
+
+def test_files_are_written_where_the_receiver_says(tmp_path: Path) -> None:
+    (given := tmp_path / "given.png").write_bytes(b"pixels")
+    (here := tmp_path / "here").mkdir()
+    image = Resource(kind="image", path=given, mime="image/png", name="a cat")
+    found = sent({"image": image, "path": given}, here)
+    assert found["image"] == image.model_copy(update={"path": here / "0.png"})
+    assert found["path"].read_bytes() == b"pixels"
+
+
+def test_an_object_that_could_run_code_is_not_sent() -> None:
+    for value in (object(), np.array([object()])):
+        with pytest.raises(UnsupportedError, match="cannot be sent"):
+            pack(value)
+
+
+def test_a_call_arrives_with_its_settings_and_without_the_key_of_the_language_model(tmp_path: Path) -> None:
+    parts = messages.write_call(call(text="hello"))
+    assert b"of-the-llm" not in b"".join(parts)
+    found = messages.read_call(parts, Path, memory=5)
+    assert (found.spec, found.inputs, found.hints) == (call().spec, {"text": "hello"}, {"ocr": True})
+    assert (found.settings.seed, found.settings.token, found.settings.memory_limit) == (7, "hf_secret", 5)
+
+
+def test_another_version_on_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = messages.write_call(call())
+    monkeypatch.setattr(messages, "__version__", "99.0")
+    with pytest.raises(UnsupportedError, match=r"the cluster has version 99\.0 of langchain-hugginggpt"):
+        messages.read_call(parts, Path, memory=5)
+
+
+def test_a_model_of_the_callers_cache_is_looked_up_on_the_node(tmp_path: Path) -> None:
+    cached = tmp_path / "models--org--model" / "snapshots" / "1"
+    found = messages.read_call(messages.write_call(call(cached)), Path, memory=5).candidate
+    assert (found.path, found.local) == (None, False)
+    cached.mkdir(parents=True)
+    found = messages.read_call(messages.write_call(call(cached)), Path, memory=5).candidate
+    assert (found.path, found.local) == (cached, True)
+
+
+def test_a_model_in_a_folder_of_the_caller_alone_is_refused(tmp_path: Path) -> None:
+    parts = messages.write_call(call(tmp_path / "mine"))
+    with pytest.raises(UnsupportedError, match="on its caller's machine only"):
+        messages.read_call(parts, Path, memory=5)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BadInputError("no"), BadInputError),
+        (RateLimitedError("no"), RateLimitedError),
+        (MissingExtraError("no", "local"), ExpertError),
+        (UnsupportedError("no"), UnsupportedError),
+        (KeyError("no"), ExpertError),
+    ],
+)
+def test_an_error_arrives_with_its_policy_its_message_and_its_node(
+    error: Exception, kind: type[JarvisError]
+) -> None:
+    asked = call()
+    with pytest.raises(kind, match="no") as caught:
+        messages.read_reply(messages.write_reply("10.0.0.7", error=error), asked)
+    assert type(caught.value) is kind
+    assert asked.trace == {"node": "10.0.0.7"}
+
+
+def test_a_remark_on_a_result_arrives_with_it() -> None:
+    asked = call()
+    reply = messages.write_reply("10.0.0.7", raw="Once", notes=["the text was cut"])
+    assert messages.read_reply(reply, asked) == "Once"
+    assert asked.notes == ["the text was cut"]
+
+
+def test_all_local_models_run_on_the_cluster_and_algorithms_here() -> None:
+    made = make_backends(Settings(cluster="auto"), ModelPool(0))
+    on_cluster = {backend.name for backend in made if isinstance(backend, RayBackend)}
+    families = {"starter", "transformers", "sentence-transformers", "diffusers", "sklearn", "chronos"}
+    assert on_cluster == families
+    assert any(isinstance(backend, AlgorithmsBackend) for backend in made)
+
+
+def test_a_model_too_large_for_this_machine_may_run_on_a_cluster() -> None:
+    large = Candidate(id="org/large", task="image-classification", local=True, size=10**15)
+    settings = Settings(cluster="auto")
+    placed = place(large, TASKS[large.task], make_backends(settings, ModelPool(0)), settings)
+    assert placed.reason == "it runs on the cluster auto"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("address", ["http://head:8265", "10.0.0.1:6379", "ray://", ""])
+def test_an_address_of_another_form_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match='cluster: it is "auto" or "ray://host:10001"'):
+        Settings(cluster=address)
+
+
+async def test_a_cluster_that_cannot_be_reached_is_transient_and_named() -> None:
+    pytest.importorskip("ray")
+    backend = make_backends(Settings(), ModelPool(0))[0]
+    with pytest.raises(TransientError, match=r"ray://127\.0\.0\.1:9 cannot be reached.*JARVIS_CLUSTER"):
+        await RayBackend(backend, "ray://127.0.0.1:9").run(call())  # type: ignore[arg-type]
+
+
+async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    backend = make_backends(Settings(), ModelPool(0))[0]
+    with pytest.raises(MissingExtraError, match=r"langchain-hugginggpt\[ray\]"):
+        await RayBackend(backend, "auto").run(call())  # type: ignore[arg-type]
