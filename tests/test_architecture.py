@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_896,
-    "test lines": 29_420,
+    "test lines": 29_432,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
