@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_898,
-    "test lines": 29_427,
+    "test lines": 29_439,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
