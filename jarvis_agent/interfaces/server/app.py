@@ -22,7 +22,6 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.server.access import owners_of
-from jarvis_agent.interfaces.server.body_limit import BodyLimit
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, open_database
 from jarvis_agent.interfaces.server.errors import (
     STATUSES,
@@ -44,7 +43,7 @@ from jarvis_agent.interfaces.server.files import (
 from jarvis_agent.interfaces.server.health import HealthCheck, health_routes, is_writable
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.server.middleware import add_middleware
+from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
