@@ -40,7 +40,7 @@ from jarvis_agent.interfaces.server.files import (
     repeating,
     save_upload,
 )
-from jarvis_agent.interfaces.server.health import HealthCheck, health_routes, is_writable
+from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
 from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
@@ -78,7 +78,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
     limits, settings = RunLimits(server), agent.settings
-    parts: dict[str, HealthCheck] = {"files": partial(is_writable, settings.output_dir)}
+    parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
