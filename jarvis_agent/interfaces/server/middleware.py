@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jarvis_agent.interfaces.server.access import Authentication
+from jarvis_agent.interfaces.server.access import KeyAuthentication, unauthorized
 from jarvis_agent.interfaces.server.files import FORM_BYTES, max_json_bytes
 from jarvis_agent.interfaces.server.path_filter import PathFilter, PathRedactor
 from jarvis_agent.interfaces.server.settings import ServerSettings
@@ -42,9 +43,9 @@ def add_middleware(
         headers: request headers, besides `Authorization`, that pages of other sites may send.
         open_paths: paths that need no key.
     """
-    keys = [key.get_secret_value() for key in settings.api_keys]
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
-    app.add_middleware(Authentication, keys=keys, open_paths=open_paths)
+    backend = KeyAuthentication([key.get_secret_value() for key in settings.api_keys], open_paths)
+    app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)
     app.add_middleware(
         CORSMiddleware,
         allow_origins=settings.allowed_origins,
