@@ -18,7 +18,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Request, Response
@@ -157,16 +157,6 @@ def _progress(event: Event) -> str:
     return f"{name}: {states[event.kind]}\n" if event.kind in states else ""
 
 
-@asynccontextmanager
-async def _cancelling(task: asyncio.Task[Any]) -> AsyncIterator[None]:
-    """End a task at the end of the `with` statement."""
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
     """Wait for the first event, which comes after the files are read, for a while.
 
@@ -194,9 +184,13 @@ async def _stream(
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     try:
-        async with aclosing(events), _cancelling(first):
-            yield chunk(role="assistant", content="")
-            event = await first
+        async with aclosing(events):
+            try:
+                yield chunk(role="assistant", content="")
+                event = await first
+            finally:  # The client may have gone before it ends.
+                first.cancel()
+                await asyncio.wait([first])
             while event.run is None:
                 if event.kind == "token":
                     answered = True
