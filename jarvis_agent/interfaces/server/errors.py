@@ -43,7 +43,6 @@ class ErrorReportingRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler, wrapped."""
         handle = super().get_route_handler()
 
         async def reporting(request: Request) -> Response:

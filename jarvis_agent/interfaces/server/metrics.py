@@ -73,7 +73,6 @@ class RequestMetrics:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count it when its response has been sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
