@@ -9,12 +9,10 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, File, HTTPException, Request, UploadFile
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langserve import add_routes
-from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
@@ -22,16 +20,8 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.server.access import owners_of
-from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, open_database
-from jarvis_agent.interfaces.server.errors import (
-    STATUSES,
-    ErrorReportingRoute,
-    RunSerializer,
-    database_error_response,
-    error_response,
-    http_error_response,
-    invalid_request_response,
-)
+from jarvis_agent.interfaces.server.database import open_database
+from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.files import (
     SWEEP_S,
     Upload,
@@ -63,13 +53,6 @@ from jarvis_agent.interfaces.server.workspaces import (
 _OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
 """What needs no key."""
 
-_ERROR_RESPONSES: dict[int | type[Exception], Any] = {
-    **dict.fromkeys(STATUSES, error_response),
-    **dict.fromkeys(DATABASE_ERRORS, database_error_response),
-    RequestValidationError: invalid_request_response,
-    StarletteHTTPException: http_error_response,
-}
-
 
 def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     """As `create_app`."""
@@ -93,7 +76,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
         title="jarvis",
         version=__version__,
         lifespan=lifespan,
-        exception_handlers=_ERROR_RESPONSES,
+        exception_handlers=EXCEPTION_HANDLERS,
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
