@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from cluster_models import CommandBackend
+from postgres import INSTALLED
 from small_agents import picture, plan
 from typer.testing import CliRunner
 
@@ -21,35 +23,65 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import cluster as connection
 from jarvis_agent.backends.ray.backend import RayBackend
-from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, UnsupportedError
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    NoCandidateError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.probes import check_cluster
-from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.selection.sources.shared_hub import SharedHubApi
+from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.cluster
 ray = pytest.importorskip("ray")
 
+KEY = "key-of-a-client"
 PORT = 23_917
 FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 6 * 10**9}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def hub() -> Iterator[HubDouble]:
+    """The Hub of the nodes."""
+    with HubDouble() as hub:
+        hub.add_model("org/vit", pipeline_tag="image-classification")
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, hub: HubDouble, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """A head and a second node, with a CPU each."""
     from ray import serve
     from ray.cluster_utils import Cluster
 
+    variables = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_OFFLINE": "0",
+        "GRPC_ENABLE_FORK_SUPPORT": "0",  # else the server of Ray Client crashes now and then
+        "JARVIS_API_KEYS": KEY,
+        "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
+        "JARVIS_MODEL": "none",
+        "JARVIS_OUTPUT_DIR": str(tmp_path_factory.mktemp("outputs")),
+        "PYTHONPATH": os.pathsep.join(FOLDERS),
+    }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(FOLDERS))
-        patch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")  # else the server of Ray Client crashes now and then
+        for name, value in variables.items():
+            patch.setenv(name, value)
         head = {**NODE, "include_dashboard": False, "ray_client_server_port": PORT}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.add_node(**NODE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(FOLDERS))
         patch.setenv("RAY_ADDRESS", cluster.address)
         ray.init(cluster.address, log_to_driver=False)
         serve.start(http_options={"port": PORT + 1})
@@ -95,6 +127,25 @@ def in_memory(answer: str) -> int:
 async def until(happened: Callable[[], Any]) -> None:
     while not happened():  # noqa: ASYNC110
         await asyncio.sleep(0.05)
+
+
+@pytest.mark.skipif(INSTALLED is None, reason="PostgreSQL is not installed")
+def test_any_replica_of_the_server_answers_for_a_run(cluster: Any) -> None:
+    from ray import serve
+
+    from jarvis_agent.interfaces.ray import app as server
+
+    serve.run(server, name="server", route_prefix="/")
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{PORT + 1}", headers=headers, timeout=60) as client:
+        assert client.get("/runs", headers={"Authorization": "Bearer no"}).status_code == 401
+        run = client.post("/runs", json={"input": "What animal is this?", "thread": "one"}).json()
+        answers = [client.get(f"/runs/{run['id']}").status_code for _ in range(30)]
+        assert answers == [200] * 30
+        assert "status" in client.get(f"/runs/{run['id']}/events").text
+    (deployment,) = serve.status().applications["server"].deployments.values()
+    assert deployment.replica_states == {"RUNNING": 2}
+    serve.delete("server")
 
 
 async def test_a_backend_that_no_node_has_is_reported(cluster: Any) -> None:
@@ -194,6 +245,16 @@ async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> No
         assert (await backend.run(call("echo mine"))).startswith("mine by")
     done = await other
     assert done.stdout.startswith(b"other by"), done.stderr
+
+
+async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDouble) -> None:
+    query = {"pipeline_tag": "image-classification", "limit": 5}
+    drivers = [SharedHubApi(Settings(cluster="auto")) for _ in range(5)]
+    answers = await asyncio.gather(*(driver.get("/api/models", query) for driver in drivers))
+    assert [[row["id"] for row in rows] for rows in answers] == [["org/vit"]] * 5
+    assert [request.path for request in hub.requests] == ["/api/models"]
+    with pytest.raises(NoCandidateError, match="has no org/absent"):
+        await drivers[0].get("/api/models/org/absent")
 
 
 async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:

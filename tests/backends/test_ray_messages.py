@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
@@ -128,7 +129,7 @@ def test_a_model_in_a_folder_of_the_caller_alone_is_refused(tmp_path: Path) -> N
     [
         (BadInputError("no"), BadInputError),
         (RateLimitedError("no"), RateLimitedError),
-        (MissingExtraError("no", "local"), ExpertError),
+        (MissingExtraError("no", "local"), ConfigError),
         (UnsupportedError("no"), UnsupportedError),
         (KeyError("no"), ExpertError),
     ],
@@ -183,3 +184,14 @@ async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     backend = make_backends(Settings(), ModelPool(0))[0]
     with pytest.raises(MissingExtraError, match=r"langchain-hugginggpt\[ray\]"):
         await RayBackend(backend, "auto").run(call())  # type: ignore[arg-type]
+
+
+def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "scaling.md").read_text("utf-8")
+    manifest = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["spec"]
+    (served,) = yaml.safe_load(manifest["serveConfigV2"])["applications"]
+    module, name = served["import_path"].split(":")
+    assert f"\n{name} = " in (root / f"{module.replace('.', '/')}.py").read_text("utf-8")
+    version = manifest["rayClusterConfig"]["rayVersion"]
+    assert f"\nray=={version}\n" in (root / "constraints.txt").read_text("utf-8")

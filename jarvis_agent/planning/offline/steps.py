@@ -233,11 +233,13 @@ class StepPlanner:
             return None, None
         if not is_own and (is_errand(step.text) or self._is_beyond_tasks(step)):
             return f"no task type does this: {self._quoted(step)}", None
-        lead = 0.0 if wanted == OUT_OF_SCOPE else WEIGHTS.margin
+        needed = TASKS.get(wanted)
+        may_replace = needed and likely and {*needed.outputs} & {*likely[0][0].outputs}
+        lead = WEIGHTS.margin if may_replace else 0.0
         if nearness >= WEIGHTS.understood and (not likely or likely[0][1] < nearness - lead):
             if wanted == OUT_OF_SCOPE:
                 return f"no task type does this: {self._quoted(step)}", None
-            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", TASKS.get(wanted)
+            return f"{self._quoted(step)} needs {self._linker.missing(wanted)}", needed
         return (None if likely else f"{self._quoted(step)} is not understood"), None
 
     def _is_beyond_tasks(self, step: Step) -> bool:

@@ -114,6 +114,13 @@ def test_a_task_that_is_not_offered_is_named() -> None:
         assert reason in " ".join(made.notes)
 
 
+@pytest.mark.parametrize("request_", ["Draw a picture of a cat", "Make a clip of a fox"])
+def test_a_task_does_not_replace_one_that_makes_another_kind(request_: str) -> None:
+    made = OfflinePlanner(["text-generation", "image-classification", "canny-control"]).invoke(request_)
+    assert made.tasks == []
+    assert "but no model for it is available" in made.notes[0]
+
+
 def test_a_step_that_works_on_the_result_of_a_missing_task_is_left_out_and_says_so() -> None:
     planner = OfflinePlanner(["image-to-text", "text-to-speech", "automatic-speech-recognition"])
     rows: dict[str, tuple[list[str], list[str]]] = {

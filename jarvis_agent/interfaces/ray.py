@@ -1,0 +1,49 @@
+"""The agent over HTTP as an application of Ray Serve, with several replicas on the nodes of a cluster.
+
+    serve run jarvis_agent.interfaces.ray:app
+
+It is the server of `jarvis serve`, configured by the same variables, which every node needs:
+JARVIS_CHECKPOINTS is a PostgreSQL database and JARVIS_OUTPUT_DIR a directory that all nodes share, so that
+any replica answers for a thread; JARVIS_API_KEYS are the keys of its clients. Local models run on the
+cluster too. Needs the extras "ray", "serve" and "postgres".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ray import serve
+
+from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.errors import ConfigError
+from jarvis_agent.core.settings import load_settings
+from jarvis_agent.interfaces.server import create_app
+from jarvis_agent.interfaces.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_SCALING = {"min_replicas": 2, "max_replicas": 100, "target_ongoing_requests": 8}
+
+
+def make_app() -> FastAPI:
+    """The application of one replica.
+
+    Raises:
+        ConfigError: a variable is missing on this node, or invalid.
+    """
+    server, settings = ServerSettings(), load_settings()
+    if not (server.checkpoints or "").startswith("postgres"):
+        raise ConfigError("replicas share their threads in PostgreSQL: set JARVIS_CHECKPOINTS to its URL")
+    if not server.api_keys:
+        raise ConfigError("other machines reach the replicas: set JARVIS_API_KEYS")
+    return create_app(JarvisAgent(settings=settings.model_copy(update={"cluster": "auto"})), server)
+
+
+app = serve.deployment(
+    name="server",
+    max_ongoing_requests=64,
+    autoscaling_config=_SCALING,
+    ray_actor_options={"num_cpus": 0.25},
+)(serve.ingress(make_app)()).bind()
+"""The application for `serve run`."""
