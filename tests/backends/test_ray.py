@@ -23,14 +23,21 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import cluster as connection
 from jarvis_agent.backends.ray.backend import RayBackend
-from jarvis_agent.core.errors import BadInputError, ConfigError, OutOfMemoryError, UnsupportedError
+from jarvis_agent.core.errors import (
+    BadInputError,
+    ConfigError,
+    NoCandidateError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.registry import TASKS
 from jarvis_agent.core.types import Attempt, Candidate, Selection
 from jarvis_agent.execution.fallback import FallbackChain, FallbackResult
 from jarvis_agent.interfaces.cli.app import app
 from jarvis_agent.interfaces.cli.probes import check_cluster
-from jarvis_agent.testing import ScriptedLLM
+from jarvis_agent.selection.sources.shared_hub import SharedHubApi
+from jarvis_agent.testing import HubDouble, ScriptedLLM
 
 pytestmark = pytest.mark.cluster
 ray = pytest.importorskip("ray")
@@ -42,12 +49,24 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "memory": 6 * 10**9}
 
 
 @pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def hub() -> Iterator[HubDouble]:
+    """The Hub of the nodes."""
+    with HubDouble() as hub:
+        hub.add_model("org/vit", pipeline_tag="image-classification")
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, hub: HubDouble, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """A head and a second node, with a CPU each."""
     from ray import serve
     from ray.cluster_utils import Cluster
 
     variables = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_OFFLINE": "0",
         "GRPC_ENABLE_FORK_SUPPORT": "0",  # else the server of Ray Client crashes now and then
         "JARVIS_API_KEYS": KEY,
         "JARVIS_CHECKPOINTS": request.getfixturevalue("postgres_server").new_database() if INSTALLED else "",
@@ -226,6 +245,16 @@ async def test_a_driver_outside_the_cluster_shares_it(backend: RayBackend) -> No
         assert (await backend.run(call("echo mine"))).startswith("mine by")
     done = await other
     assert done.stdout.startswith(b"other by"), done.stderr
+
+
+async def test_the_hub_is_asked_once_for_all_drivers(cluster: Any, hub: HubDouble) -> None:
+    query = {"pipeline_tag": "image-classification", "limit": 5}
+    drivers = [SharedHubApi(Settings(cluster="auto")) for _ in range(5)]
+    answers = await asyncio.gather(*(driver.get("/api/models", query) for driver in drivers))
+    assert [[row["id"] for row in rows] for rows in answers] == [["org/vit"]] * 5
+    assert [request.path for request in hub.requests] == ["/api/models"]
+    with pytest.raises(NoCandidateError, match="has no org/absent"):
+        await drivers[0].get("/api/models/org/absent")
 
 
 async def test_a_process_uses_one_cluster(backend: RayBackend) -> None:

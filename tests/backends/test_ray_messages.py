@@ -129,7 +129,7 @@ def test_a_model_in_a_folder_of_the_caller_alone_is_refused(tmp_path: Path) -> N
     [
         (BadInputError("no"), BadInputError),
         (RateLimitedError("no"), RateLimitedError),
-        (MissingExtraError("no", "local"), ExpertError),
+        (MissingExtraError("no", "local"), ConfigError),
         (UnsupportedError("no"), UnsupportedError),
         (KeyError("no"), ExpertError),
     ],

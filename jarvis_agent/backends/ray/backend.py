@@ -78,7 +78,7 @@ class RayBackend:
 
     async def _ask(self, method: str, call: Call) -> Any:
         request = await asyncio.to_thread(write_call, call)
-        gateway = await asyncio.to_thread(cluster.connect, self._address)
+        gateway = await asyncio.to_thread(cluster.actor, self._address, cluster.GATEWAY)
         return await cluster.call(gateway.run, self._place(call), method, request)
 
     def _place(self, call: Call) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The connection of this process to a Ray cluster; Ray allows one.
 
-gateway = connect("ray://head:10001")           # or "auto": the cluster that this machine is a node of
+gateway = actor("ray://head:10001", GATEWAY)    # or "auto": the cluster that this machine is a node of
 reply = await call(gateway.run, place, "run", request)
 describe_cluster("auto")                        # "2 nodes with 8 CPUs, 1 GPUs and 32.0 GB of memory"
 """
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 import threading
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ from jarvis_agent.core.errors import (
     UnsupportedError,
 )
 
+GATEWAY = "jarvis_agent.backends.ray.gateway:Gateway"
+
 PORT = 10001
 """The port of Ray Client, unless an address has one."""
 
@@ -31,24 +34,22 @@ CONNECT_TIMEOUT_S = 5.0
 """Seconds to wait for the port of a cluster; Ray itself waits half a minute."""
 
 _lock = threading.Lock()
-_gateways: dict[str, Any] = {}
-"""The gateway of the cluster that this process has joined, by address."""
+_actors: dict[tuple[str, str], Any] = {}
+"""The actors of the cluster that this process has joined, by address and class."""
 
 
-def connect(address: str) -> Any:
-    """The gateway of a cluster, started if needed. Blocks.
+def actor(address: str, home: str) -> Any:
+    """The actor of a class ("module:Class"), one for the cluster, started if needed. Blocks.
 
     Raises:
         ConfigError: Ray is not installed (MissingExtraError), or the process has joined another cluster.
         TransientError: the cluster cannot be reached.
     """
     with _lock:
-        if address not in _gateways:
+        if (address, home) not in _actors:
             _join(address)
-            from jarvis_agent.backends.ray.gateway import Gateway
-
-            _gateways[address] = _remote(Gateway, f"gateway-{__version__}")
-        return _gateways[address]
+            _actors[address, home] = _remote(home)
+        return _actors[address, home]
 
 
 def disconnect() -> None:
@@ -56,7 +57,7 @@ def disconnect() -> None:
     import ray
 
     with _lock:
-        _gateways.clear()
+        _actors.clear()
         ray.shutdown()
 
 
@@ -66,10 +67,10 @@ def _join(address: str) -> None:
     except ImportError as error:
         raise MissingExtraError(f"the cluster {address}", "ray") from error
     if ray.is_initialized():
-        if other := next((one for one in _gateways if one != address), None):
+        if other := next((one for one, _ in _actors if one != address), None):
             raise ConfigError(f"this process uses the cluster {other}, so it cannot use {address} as well")
         return
-    _gateways.clear()
+    _actors.clear()
     try:
         if address != "auto":
             place = urlsplit(address)
@@ -82,13 +83,15 @@ def _join(address: str) -> None:
         ) from error
 
 
-def _remote(kind: type, name: str) -> Any:
-    """The actor of that name, which outlives its driver and is restarted elsewhere if its node is lost."""
+def _remote(home: str) -> Any:
+    """The actor, which outlives its driver and is restarted elsewhere if its node is lost."""
     import ray
 
+    module, kind = home.split(":")
+    name = f"{kind}-{__version__}"
     options = {"name": name, "namespace": "jarvis", "get_if_exists": True, "lifetime": "detached"}
     limits = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 10_000}
-    return ray.remote(kind).options(**options, **limits).remote()
+    return ray.remote(getattr(import_module(module), kind)).options(**options, **limits).remote()
 
 
 async def call(method: Any, *args: Any) -> Any:
@@ -117,12 +120,12 @@ async def call(method: Any, *args: Any) -> Any:
                 f"the cluster lacks a package: {last_line(str(error))}; install langchain-hugginggpt with "
                 "the same extras on every node"
             ) from error
-        _gateways.clear()
+        _actors.clear()
         raise TransientError(f"the cluster does not answer: {last_line(str(error))}") from error
 
 
 def describe_cluster(address: str) -> str:
-    """The nodes of a cluster and the sum of their resources, as text. Blocks. Raises as `connect`."""
+    """The nodes of a cluster and the sum of their resources, as text. Blocks. Raises as `actor`."""
     with _lock:
         _join(address)
     import ray

@@ -9,7 +9,7 @@ raw = read_reply(parts, call)                   # the driver; raises the error
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.ray.wire import Parts, pack, unpack
 from jarvis_agent.core.errors import (
     ERROR_POLICIES,
+    ConfigError,
     ExpertError,
     JarvisError,
     UnsupportedError,
@@ -46,7 +47,11 @@ _SENT = (
 """Settings of the user that hold on the nodes, besides the token of the Hub."""
 
 _SPEC = TypeAdapter(TaskSpec)
-_ERRORS = {kind.__name__: kind for kind in (*ERROR_POLICIES, UnsupportedError) if kind is not JarvisError}
+_ERRORS = {
+    kind.__name__: kind
+    for kind in (*ERROR_POLICIES, ConfigError, UnsupportedError)
+    if kind is not JarvisError
+}
 
 
 def write_call(call: Call) -> list[bytes]:
@@ -118,10 +123,15 @@ def read_reply(parts: Parts, call: Call) -> Any:
     reply = unpack(parts, call.new_path)
     if reply["node"]:
         call.trace["node"] = reply["node"]
-    if "error" in reply:
-        raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
+    raise_error(reply)
     call.notes.extend(reply["notes"])
     return reply["raw"]
+
+
+def raise_error(reply: Mapping[str, Any]) -> None:
+    """Raise the error of a decoded reply, if it has one."""
+    if "error" in reply:
+        raise _ERRORS.get(reply["error"], ExpertError)(reply["message"])
 
 
 def last_line(text: str) -> str:
