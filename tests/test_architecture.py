@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_972,
-    "test lines": 29_468,
+    "test lines": 29_564,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
