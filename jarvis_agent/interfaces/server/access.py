@@ -1,6 +1,7 @@
 """Who sends a request: API keys, and signed URLs for clients that cannot send one.
 
-    app.add_middleware(Authentication, keys=["…"], open_paths=("/healthz",))
+    backend = KeyAuthentication(keys=["…"], open_paths=("/healthz",))
+    app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)    # Starlette's
 
     request.state.owner                          # "3f9a…", which stands for the key; "local" without keys
     sign("/outputs/8f0c…/0-canny.png", request)  # "/outputs/8f0c…/0-canny.png?signature=5c1e…"
@@ -15,10 +16,9 @@ import hashlib
 import hmac
 from collections.abc import Collection, Iterable
 
-from starlette.datastructures import Headers, QueryParams
-from starlette.requests import Request
+from starlette.authentication import AuthenticationBackend, AuthenticationError
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOCAL = "local"
 """The owner of everything on a server without keys."""
@@ -65,54 +65,41 @@ def thread_of(owner: str, thread: str) -> str:
     return f"{owner}/{thread}"
 
 
-class Authentication:
-    """ASGI middleware that sets `state["owner"]` and `state["api_key"]`, or answers 401.
+class KeyAuthentication(AuthenticationBackend):
+    """Sets `state.owner` and `state.api_key`. Without keys, every request is that of the owner "local"."""
 
-    Without keys, every request is that of the owner "local".
-    """
-
-    def __init__(self, app: ASGIApp, keys: Iterable[str], open_paths: Collection[str] = ()) -> None:
+    def __init__(self, keys: Iterable[str], open_paths: Collection[str] = ()) -> None:
         """`open_paths` need no key."""
-        self._app = app
         self._keys = [ApiKey(key) for key in keys]
         self._open = open_paths
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its owner, or refuse it."""
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        key = self._find_key(scope, path)
-        if key or not self._keys or path in self._open:
-            state = {"owner": key.owner if key else LOCAL, "api_key": key}
-            scope["state"] = {**scope.get("state", {}), **state}
-            await self._app(scope, receive, send)
-        else:
-            await _refusal(scope)(scope, receive, send)
+    async def authenticate(self, conn: HTTPConnection) -> None:
+        """Find the key of a request. Every key is compared, so that the time does not tell which one it is.
 
-    def _find_key(self, scope: Scope, path: str) -> ApiKey | None:
-        """The key of a request. Every key is compared, so that the time does not tell which one it is."""
-        scheme, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+        Raises:
+            AuthenticationError: it has none, and needs one.
+        """
+        path = conn.scope["path"].removeprefix(conn.scope.get("root_path", ""))
+        scheme, _, token = conn.headers.get("authorization", "").partition(" ")
+        signature = conn.query_params.get("signature") if conn.scope.get("method") == "GET" else None
         found: list[ApiKey] = []
+        why = "an API key is needed: send the header 'Authorization: Bearer <key>'"
         if scheme.lower() == "bearer":
             found = [key for key in self._keys if key.matches(token.strip().encode("latin-1"))]
-        elif signature := _signature(scope):
+        elif signature:
             found = [key for key in self._keys if key.signed(path, signature)]
-        return found[0] if found else None
+            why = "the signature is not valid for this URL; its API key may have been revoked"
+        if "authorization" in conn.headers:
+            why = "the API key is not valid on this server"
+        if self._keys and not found and path not in self._open:
+            raise AuthenticationError(why)
+        conn.state.api_key = found[0] if found else None
+        conn.state.owner = found[0].owner if found else LOCAL
 
 
-def _signature(scope: Scope) -> str:
-    if scope.get("method") != "GET":
-        return ""
-    return QueryParams(scope["query_string"]).get("signature", "")
-
-
-def _refusal(scope: Scope) -> JSONResponse:
-    challenge, detail = "Bearer", "an API key is needed: send the header 'Authorization: Bearer <key>'"
-    if "authorization" in Headers(scope=scope):
-        challenge, detail = 'Bearer error="invalid_token"', "the API key is not valid on this server"
-    elif _signature(scope):
-        detail = "the signature is not valid for this URL; its API key may have been revoked"
-    error = {"message": detail, "type": "invalid_request_error", "code": "invalid_api_key"}  # as OpenAI's
-    return JSONResponse({"detail": detail, "error": error}, 401, headers={"WWW-Authenticate": challenge})
+def unauthorized(conn: HTTPConnection, error: Exception) -> JSONResponse:
+    """The response to a request without a valid key."""
+    challenge = 'Bearer error="invalid_token"' if "authorization" in conn.headers else "Bearer"
+    body = {"message": str(error), "type": "invalid_request_error", "code": "invalid_api_key"}  # as OpenAI's
+    content = {"detail": str(error), "error": body}
+    return JSONResponse(content, 401, headers={"WWW-Authenticate": challenge})

@@ -9,12 +9,10 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, File, HTTPException, Request, UploadFile
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.security import HTTPBearer
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langserve import add_routes
-from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
@@ -22,17 +20,8 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
 from jarvis_agent.interfaces.server.access import owners_of
-from jarvis_agent.interfaces.server.body_limit import BodyLimit
-from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, open_database
-from jarvis_agent.interfaces.server.errors import (
-    STATUSES,
-    ErrorReportingRoute,
-    RunSerializer,
-    database_error_response,
-    error_response,
-    http_error_response,
-    invalid_request_response,
-)
+from jarvis_agent.interfaces.server.database import open_database
+from jarvis_agent.interfaces.server.errors import EXCEPTION_HANDLERS, ErrorReportingRoute, RunSerializer
 from jarvis_agent.interfaces.server.files import (
     SWEEP_S,
     Upload,
@@ -41,10 +30,10 @@ from jarvis_agent.interfaces.server.files import (
     repeating,
     save_upload,
 )
-from jarvis_agent.interfaces.server.health import HealthCheck, health_routes, is_writable
+from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
 from jarvis_agent.interfaces.server.jarvis_api import jarvis_routes
 from jarvis_agent.interfaces.server.metrics import RequestMetrics, metrics_routes, observe_run
-from jarvis_agent.interfaces.server.middleware import add_middleware
+from jarvis_agent.interfaces.server.middleware import BodyLimit, add_middleware
 from jarvis_agent.interfaces.server.openai_api import openai_routes
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
@@ -56,22 +45,13 @@ from jarvis_agent.interfaces.server.tool_routes import tool_routes
 from jarvis_agent.interfaces.server.workspaces import (
     THREAD_HEADER,
     Workspace,
+    directories_of,
     for_owner,
     make_workspaces,
-    owned,
-    run_root,
-    upload_root,
 )
 
 _OPEN_PATHS = ("/", "/docs", "/healthz", "/openapi.json")
 """What needs no key."""
-
-_ERROR_RESPONSES: dict[int | type[Exception], Any] = {
-    **dict.fromkeys(STATUSES, error_response),
-    **dict.fromkeys(DATABASE_ERRORS, database_error_response),
-    RequestValidationError: invalid_request_response,
-    StarletteHTTPException: http_error_response,
-}
 
 
 def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
@@ -79,7 +59,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
     keys = [key.get_secret_value() for key in server.api_keys]
     workspaces = make_workspaces(agent.with_observer(observe_run), owners_of(keys))
     limits, settings = RunLimits(server), agent.settings
-    parts: dict[str, HealthCheck] = {"files": partial(is_writable, settings.output_dir)}
+    parts: dict[str, HealthCheck] = {"files": partial(asyncio.to_thread, check_writable, settings.output_dir)}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -96,12 +76,12 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
         title="jarvis",
         version=__version__,
         lifespan=lifespan,
-        exception_handlers=_ERROR_RESPONSES,
+        exception_handlers=EXCEPTION_HANDLERS,
         # The page with the documentation then has a button to enter the key.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if keys else [],
     )
     app.add_middleware(BodyLimit, max_file_bytes=settings.max_file_bytes)
-    redactor = PathRedactor(run_root(agent), upload_root(agent), private_directories(agent))
+    redactor = PathRedactor(*directories_of(agent), private_directories(agent))
     add_middleware(app, server, redactor, headers=[THREAD_HEADER], open_paths=_OPEN_PATHS)
     app.add_middleware(RequestMetrics)
     app.include_router(_agent_routes(app, workspaces, limits, path))
@@ -131,30 +111,30 @@ def _kept(settings: Settings) -> float:
 
 def _delete_expired(agent: JarvisAgent) -> None:
     """Delete expired files, also those of revoked keys."""
-    settings = agent.settings
-    for uploads in upload_root(agent).glob("*/"):
-        delete_expired(uploads, settings.retention)
-    for runs in run_root(agent).glob("*/"):
-        delete_expired(runs, _kept(settings))
+    runs, uploads = directories_of(agent)
+    for directory, seconds in ((runs, _kept(agent.settings)), (uploads, agent.settings.retention)):
+        for own in directory.glob("*/"):
+            delete_expired(own, seconds)
 
 
 def _agent_routes(
     app: FastAPI, workspaces: Mapping[str, Workspace], limits: RunLimits, path: str
 ) -> APIRouter:
-    def choose(workspace: Workspace, config: RunnableConfig) -> JarvisAgent:
-        """An agent that stores its threads, for a request that names one."""
+    def of_owner(_: Any, config: RunnableConfig) -> Any:
+        """The agent of a request's owner; it stores its threads, if the request names one."""
         configurable = config["configurable"]
+        agent = workspaces[configurable["owner"]].agent
         if "thread_id" not in configurable:
-            return workspace.agent
+            return agent
         runs: StartedRuns = app.state.runs
-        return runs.agent(configurable["owner"], approve=workspace.agent.approve)
+        return runs.agent(configurable["owner"], approve=agent.approve)
 
     router = APIRouter(
         route_class=ErrorReportingRoute, dependencies=[Depends(limits.check), Depends(claim_thread)]
     )
     add_routes(
         router,
-        owned(workspaces, choose).with_types(
+        RunnableLambda(of_owner, name="jarvis").with_types(
             input_type=str | AgentRequest,  # type: ignore[arg-type]
             output_type=Run,
         ),

@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 
 from jarvis_agent.core.errors import DeadlineError, InputError, JarvisError
 from jarvis_agent.core.types import Candidate
+from jarvis_agent.interfaces.server.database import DATABASE_ERRORS
 from jarvis_agent.interfaces.server.disconnect import unless_disconnected
 
 _logger = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ class ErrorReportingRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler, wrapped."""
         handle = super().get_route_handler()
 
         async def reporting(request: Request) -> Response:
@@ -99,6 +99,14 @@ async def http_error_response(request: Request, error: Exception) -> Response:
     if _is_disk_full(error):
         return await error_response(request, error)
     return await http_exception_handler(request, error)
+
+
+EXCEPTION_HANDLERS: dict[int | type[Exception], Any] = {
+    **dict.fromkeys(STATUSES, error_response),
+    **dict.fromkeys(DATABASE_ERRORS, database_error_response),
+    RequestValidationError: invalid_request_response,
+    HTTPException: http_error_response,
+}
 
 
 def describe_error(error: Exception) -> tuple[int, str]:

@@ -1,9 +1,7 @@
 """The URLs of files of runs, and their paths.
 
-    urls = FileUrls(workspace.runs, request)
-    urls.to_paths("Crop http://localhost:8000/outputs/8f0c…/0-canny.png")    # "Crop /srv/…/0-canny.png"
-    urls.to_urls(run.answer)
-    to_paths({"image": "/outputs/8f0c…/0-canny.png"}, workspace.runs)
+    to_paths({"image": "/outputs/8f0c…/0-canny.png"}, workspace.runs)     # {"image": "/srv/…/0-canny.png"}
+    FileUrls(workspace.runs, request).to_urls(run.answer)
 
 A path is no permission: the agent checks it like any other path in a request.
 """
@@ -51,7 +49,6 @@ class FileUrls:
 
     def __init__(self, runs: Path, request: Request) -> None:
         self._request = request
-        self._runs = runs
         self._origin = origin_of(request)
         roots = "|".join(re.escape(f"{root}/") for root in (runs.absolute(), runs.resolve()))
         self._paths = re.compile(rf"(?:{roots})({_FILE})")
@@ -59,11 +56,6 @@ class FileUrls:
     def to_urls(self, text: str) -> str:
         """Replace paths by URLs, which are signed if the server has keys."""
         return self._paths.sub(lambda path: self._origin + sign(f"/outputs/{path[1]}", self._request), text)
-
-    def to_paths(self, text: str) -> str:
-        """Replace URLs by paths."""
-        found: str = to_paths(text, self._runs, self._origin)
-        return found
 
     def markdown(self, run: Run) -> str:
         """Links to the files of a run that its answer does not show; images are displayed."""

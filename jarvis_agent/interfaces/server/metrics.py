@@ -11,12 +11,12 @@ numbers through the files in the directory PROMETHEUS_MULTIPROC_DIR, which must 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
 from time import perf_counter
 
 from fastapi import APIRouter, Response
+from langchain_core.messages import ToolMessage
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     REGISTRY,
@@ -73,7 +73,6 @@ class RequestMetrics:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count it when its response has been sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -119,24 +118,18 @@ async def observe_run(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Eve
         _MODELS.set(len(loaded_models()))
 
 
-@dataclass
-class ObservedCall:
-    """A call of a task outside a run; its status is set when it has ended."""
-
-    status: str = "cancelled"
-
-
-@contextmanager
-def observe_call(task: str) -> Iterator[ObservedCall]:
-    """Count a call of a task outside a run, inside the `with` statement."""
-    observed, began = ObservedCall(), perf_counter()
+async def observe_call(task: str, call: Awaitable[ToolMessage]) -> ToolMessage:
+    """Await a call of a task outside a run, and count it."""
+    status, began = "cancelled", perf_counter()
     try:
-        yield observed
+        message = await call
+        status = "ok" if message.status == "success" else "failed"
+        return message
     except Exception:
-        observed.status = "failed"
+        status = "failed"
         raise
     finally:
-        _count_task(task, observed.status, perf_counter() - began)
+        _count_task(task, status, perf_counter() - began)
         _MODELS.set(len(loaded_models()))
 
 

@@ -1,20 +1,27 @@
-"""What each request to a server passes first: API keys, pages of other sites, host names, private paths.
+"""What each request to a server passes first: limits of bodies, API keys, origins, hosts, private paths.
 
 app = Starlette(...)
+app.add_middleware(BodyLimit, max_file_bytes=500_000_000)
 add_middleware(app, ServerSettings(), PathRedactor(runs, uploads, private_directories(agent)))
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jarvis_agent.interfaces.server.access import Authentication
-from jarvis_agent.interfaces.server.origin import OriginCheck
+from jarvis_agent.interfaces.server.access import KeyAuthentication, unauthorized
+from jarvis_agent.interfaces.server.files import FORM_BYTES, max_json_bytes
 from jarvis_agent.interfaces.server.path_filter import PathFilter, PathRedactor
 from jarvis_agent.interfaces.server.settings import ServerSettings
 
@@ -36,21 +43,89 @@ def add_middleware(
         headers: request headers, besides `Authorization`, that pages of other sites may send.
         open_paths: paths that need no key.
     """
-    hosts, origins = settings.allowed_hosts or ("*",), settings.allowed_origins
-    keys = [key.get_secret_value() for key in settings.api_keys]
     logging.getLogger("uvicorn.access").addFilter(_drop_query)
-    app.add_middleware(Authentication, keys=keys, open_paths=open_paths)
+    backend = KeyAuthentication([key.get_secret_value() for key in settings.api_keys], open_paths)
+    app.add_middleware(AuthenticationMiddleware, backend=backend, on_error=unauthorized)
     app.add_middleware(
         CORSMiddleware,
-        allow_origins=origins,
+        allow_origins=settings.allowed_origins,
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["Authorization", *headers],
         expose_headers=["Retry-After", "Mcp-Session-Id"],
     )
-    app.add_middleware(OriginCheck, allowed_hosts=hosts, allowed_origins=origins)
+    add_host_checks(app, settings)
+    app.add_middleware(PathFilter, redactor=redactor)
+
+
+def add_host_checks(app: Starlette, settings: ServerSettings) -> None:
+    """Refuse requests for other hosts, and those of other hosts' pages."""
+    hosts = settings.allowed_hosts or ("*",)
+    app.add_middleware(OriginCheck, allowed_hosts=hosts, allowed_origins=settings.allowed_origins)
     named = [f"[{host}]" if ":" in host else host for host in hosts]  # IPv6, as `Host` has it
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=named, www_redirect=False)
-    app.add_middleware(PathFilter, redactor=redactor)
+
+
+class BodyLimit:
+    """ASGI middleware that answers 413 in JSON, both in FastAPI's form and in that of OpenAI's errors.
+
+    A body without a Content-Length is cut off at the limit, which the routes report like their other errors.
+    """
+
+    def __init__(self, app: ASGIApp, max_file_bytes: int) -> None:
+        """`max_file_bytes` is the largest file that is uploaded, or that a message holds."""
+        self._app = app
+        self._json = max_json_bytes(max_file_bytes)
+        self._upload = max_file_bytes + FORM_BYTES
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        limit = self._upload if path == "/files" else self._json
+        length = Headers(scope=scope).get("content-length", "")
+        if not length.isdecimal() or int(length) <= limit:
+            await RequestBodyLimitMiddleware(self._app, limit)(scope, receive, send)
+            return
+        message = f"the body has {int(length):,} bytes, more than {limit:,}"
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        await JSONResponse({"detail": message, "error": error}, 413)(scope, receive, send)
+
+
+class OriginCheck:
+    """ASGI middleware that answers 403 to pages of other hosts.
+
+    Any web page can make its visitor's browser send requests to this machine. The browser then names the
+    page's origin in the header `Origin`; programs send none. A page may use the server if it comes from the
+    host of the request or from `allowed_hosts`, or if `allowed_origins` has its origin or "*".
+    """
+
+    def __init__(
+        self, app: ASGIApp, allowed_hosts: Sequence[str], allowed_origins: Sequence[str] = ()
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(allowed_hosts)
+        self._origins = frozenset(allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._is_allowed(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse("pages of this origin may not use this server", 403)(scope, receive, send)
+
+    def _is_allowed(self, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        if origin is None or not self._origins.isdisjoint({"*", origin}):
+            return True
+        host = _hostname(origin)
+        return host is not None and (host in self._hosts or host == _hostname(f"//{headers.get('host')}"))
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _drop_query(record: logging.LogRecord) -> bool:

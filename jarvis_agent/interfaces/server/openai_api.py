@@ -18,7 +18,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Request, Response
@@ -33,7 +33,7 @@ from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.server.disconnect import unless_disconnected
 from jarvis_agent.interfaces.server.errors import STATUSES, describe_error
-from jarvis_agent.interfaces.server.file_urls import FileUrls
+from jarvis_agent.interfaces.server.file_urls import FileUrls, origin_of, to_paths
 from jarvis_agent.interfaces.server.workspaces import Workspace
 
 MODEL = "jarvis"
@@ -70,15 +70,11 @@ class _Part(BaseModel):
             raise ValueError(f"{self.type} is missing")
         return self
 
-    def to_block(self, urls: FileUrls) -> dict[str, Any]:
-        """The part as LangChain's content block."""
-        if self.type == "image_url" and self.image_url:
-            return {"type": "image", "url": urls.to_paths(self.image_url.url)}
+    def to_block(self) -> dict[str, Any]:
+        """The part as LangChain reads it. Of files it does not read all that are data URIs."""
         if self.type == "file" and self.file:
             return {"type": "file", "url": self.file.file_data}
-        if self.type == "input_audio" and (audio := self.input_audio):
-            return {"type": "audio", "base64": audio.data, "mime_type": f"audio/{audio.format}"}
-        return {"type": "text", "text": urls.to_paths(self.text or "")}
+        return self.model_dump(include={"type", self.type})
 
 
 class _ChatMessage(BaseModel):
@@ -161,16 +157,6 @@ def _progress(event: Event) -> str:
     return f"{name}: {states[event.kind]}\n" if event.kind in states else ""
 
 
-@asynccontextmanager
-async def _cancelling(task: asyncio.Task[Any]) -> AsyncIterator[None]:
-    """End a task at the end of the `with` statement."""
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def _first_event(request: Request, events: AsyncGenerator[Event, None]) -> asyncio.Task[Event]:
     """Wait for the first event, which comes after the files are read, for a while.
 
@@ -198,9 +184,13 @@ async def _stream(
         return json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
     try:
-        async with aclosing(events), _cancelling(first):
-            yield chunk(role="assistant", content="")
-            event = await first
+        async with aclosing(events):
+            try:
+                yield chunk(role="assistant", content="")
+                event = await first
+            finally:  # The client may have gone before it ends.
+                first.cancel()
+                await asyncio.wait([first])
             while event.run is None:
                 if event.kind == "token":
                     answered = True
@@ -235,11 +225,11 @@ def openai_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
         own = workspaces[request.state.owner]
         agent, urls = own.stateless, FileUrls(own.runs, request)
         told = [
-            {"role": message.role, "content": [part.to_block(urls) for part in message.content]}
+            {"role": message.role, "content": [part.to_block() for part in message.content]}
             for message in body.messages
             if message.role != "tool"
         ]
-        asked = AgentRequest.of({"messages": told})
+        asked = AgentRequest.of({"messages": to_paths(told, own.runs, origin_of(request))})
         if body.stream:
             events = agent.events(asked)
             first = await _first_event(request, events)

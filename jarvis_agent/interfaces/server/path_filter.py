@@ -73,7 +73,6 @@ class PathFilter:
         self._redactor = redactor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and filter the response."""
         is_json = False
 
         async def filtered(message: Message) -> None:

@@ -28,10 +28,6 @@ _RESULTS: Namespace = ("results",)
 _CANCELLATIONS: Namespace = ("cancellations",)
 
 
-def _random_id() -> str:
-    return uuid4().hex
-
-
 class RunRequest(Frozen):
     """A run to start.
 
@@ -59,8 +55,8 @@ class RunInfo(Frozen):
         run: the Run as JSON, when it is done.
     """
 
-    id: str = Field(default_factory=_random_id)
-    thread: str = Field(default_factory=_random_id)
+    id: str = Field(default_factory=lambda: uuid4().hex)
+    thread: str = Field(default_factory=lambda: uuid4().hex)
     status: RunStatus = "queued"
     created: datetime = Field(default_factory=lambda: datetime.now(UTC))
     input: str
@@ -90,16 +86,16 @@ class RunRecords:
         """Store a run, without its Run."""
         is_over = info.status in OVER
         row = {"thread": info.thread, "over": is_over, "json": info.model_dump_json(exclude={"run"})}
-        await self._database.put(_runs_of(owner), info.id, row)
+        await self._database.put(("runs", owner), info.id, row)
 
     async def find(self, owner: str, run: str) -> RunInfo | None:
         """A run, without its Run."""
-        row = await self._database.get(_runs_of(owner), run)
+        row = await self._database.get(("runs", owner), run)
         return RunInfo.model_validate_json(row.value["json"]) if row else None
 
     async def search(self, owner: str, **fields: Any) -> list[RunInfo]:
         """The runs of an owner with these fields ("thread", "over"), the newest first."""
-        rows = await self._database.search(_runs_of(owner), **fields)
+        rows = await self._database.search(("runs", owner), **fields)
         found = [RunInfo.model_validate_json(row.value["json"]) for row in rows]
         return sorted(found, key=lambda info: info.created, reverse=True)
 
@@ -115,12 +111,12 @@ class RunRecords:
     async def append(self, run: str, place: int, events: Sequence[Event]) -> int:
         """Store the events from a place on, and return the next place."""
         rows = [[event.kind, _to_json(event)] for event in events]
-        await self._database.put(_events_of(run), str(place), {"events": rows})
+        await self._database.put(("events", run), str(place), {"events": rows})
         return place + len(rows)
 
     async def events(self, run: str, place: int) -> list[tuple[str, str]]:
         """The kinds of the events that were stored together from a place on, and their JSON."""
-        row = await self._database.get(_events_of(run), str(place))
+        row = await self._database.get(("events", run), str(place))
         return [(kind, text) for kind, text in row.value["events"]] if row else []
 
     async def count_events(self, run: str) -> int:
@@ -141,14 +137,6 @@ class RunRecords:
     async def forget_cancellation(self, run: str) -> None:
         """Let a run go on, or it has ended."""
         await self._database.put(_CANCELLATIONS, run, None)
-
-
-def _runs_of(owner: str) -> Namespace:
-    return ("runs", owner)
-
-
-def _events_of(run: str) -> Namespace:
-    return ("events", run)
 
 
 def _to_json(value: Event | Run) -> str:

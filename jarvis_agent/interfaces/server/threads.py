@@ -24,6 +24,7 @@ STALE_S = 15.0
 
 _PROCESSES: Namespace = ("processes",)
 _THREADS: Namespace = ("threads",)
+_BUSY = "another request works on this thread; wait for its end, or use another thread"
 
 
 class Threads:
@@ -54,7 +55,7 @@ class Threads:
             HTTPException: 409, another run works on it.
         """
         if thread in self._claimed:
-            raise _busy()
+            raise HTTPException(409, _BUSY)
         self._claimed[thread] = run
         namespace, key = _claims(thread), uuid4().hex
         try:
@@ -62,7 +63,7 @@ class Threads:
             await self._database.put(namespace, key, {"process": self._process, "run": run})
             # Of two processes that write at the same time, each sees the other's claim, and both give up.
             if len(await self._living_claims(thread)) > 1:
-                raise _busy()
+                raise HTTPException(409, _BUSY)
             yield
         finally:
             del self._claimed[thread]
@@ -105,7 +106,3 @@ def _claims(thread: str) -> Namespace:
 def _digest(thread: str) -> str:
     """A name without the characters that a namespace cannot have."""
     return hashlib.sha256(thread.encode()).hexdigest()
-
-
-def _busy() -> HTTPException:
-    return HTTPException(409, "another request works on this thread; wait for its end, or use another thread")

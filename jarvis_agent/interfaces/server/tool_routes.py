@@ -28,17 +28,15 @@ from jarvis_agent.interfaces.server.metrics import observe_call
 from jarvis_agent.interfaces.server.workspaces import Workspace, for_owner
 from jarvis_agent.tools.hf_task_tool import HFTaskTool
 
-_POSTS = {
-    "invoke": APIHandler.invoke,
-    "batch": APIHandler.batch,
-    "stream": APIHandler.stream,
-    "stream_log": APIHandler.stream_log,
-    "stream_events": APIHandler.astream_events,
-}
-_GETS = {
-    "input_schema": APIHandler.input_schema,
-    "output_schema": APIHandler.output_schema,
-    "config_schema": APIHandler.config_schema,
+_ENDPOINTS = {
+    "invoke": ("POST", APIHandler.invoke),
+    "batch": ("POST", APIHandler.batch),
+    "stream": ("POST", APIHandler.stream),
+    "stream_log": ("POST", APIHandler.stream_log),
+    "stream_events": ("POST", APIHandler.astream_events),
+    "input_schema": ("GET", APIHandler.input_schema),
+    "output_schema": ("GET", APIHandler.output_schema),
+    "config_schema": ("GET", APIHandler.config_schema),
 }
 
 
@@ -77,10 +75,7 @@ class _Tools:
             owner = config["configurable"]["owner"]
             args = to_paths(args, self._workspaces[owner].runs)
             request = {"type": "tool_call", "name": tool.name, "args": args, "id": tool.name}
-            with observe_call(tool.name) as observed:
-                message: ToolMessage = await (await self.of(owner))[tool.name].ainvoke(request, config)
-                observed.status = "ok" if message.status == "success" else "failed"
-            return message
+            return await observe_call(tool.name, (await self.of(owner))[tool.name].ainvoke(request, config))
 
         # The arguments that a client gives; only the schema of our own tools has no others.
         schema = tool.args_schema if isinstance(tool, HFTaskTool) else tool.tool_call_schema
@@ -101,10 +96,9 @@ def tool_routes(workspaces: Mapping[str, Workspace]) -> APIRouter:
 
         return respond
 
-    for methods, verb in ((_POSTS, "POST"), (_GETS, "GET")):
-        for name, method in methods.items():
-            path = f"/{{task}}/{name}"
-            router.add_api_route(path, endpoint(method), methods=[verb], name=name, response_model=None)
+    for name, (verb, method) in _ENDPOINTS.items():
+        path = f"/{{task}}/{name}"
+        router.add_api_route(path, endpoint(method), methods=[verb], name=name, response_model=None)
 
     @router.get("/{task}/playground/{file_path:path}", include_in_schema=False)
     async def playground(task: str, file_path: str, request: Request) -> Any:

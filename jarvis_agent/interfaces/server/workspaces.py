@@ -2,19 +2,17 @@
 
 workspaces = make_workspaces(agent, ["3f9a…"])
 workspaces["3f9a…"].agent                       # reads outputs/uploads/3f9a…, writes outputs/served/3f9a…
-agent = owned(workspaces, lambda workspace, config: workspace.agent)
-add_routes(router, agent, per_req_config_modifier=for_owner)
+add_routes(router, runnable, per_req_config_modifier=for_owner)     # the runnable's config names the owner
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.interfaces.server.access import thread_of
@@ -40,37 +38,22 @@ class Workspace:
     stateless: JarvisAgent
 
 
-def upload_root(agent: JarvisAgent) -> Path:
-    """The directory of the owners' uploads."""
-    return agent.settings.output_dir.absolute() / "uploads"
-
-
-def run_root(agent: JarvisAgent) -> Path:
-    """The directory of the owners' runs."""
-    return agent.settings.output_dir.absolute() / "served"
+def directories_of(agent: JarvisAgent) -> tuple[Path, Path]:
+    """The directories of all owners' runs, and of their uploads."""
+    outputs = agent.settings.output_dir.absolute()
+    return outputs / "served", outputs / "uploads"
 
 
 def make_workspaces(agent: JarvisAgent, owners: Iterable[str]) -> dict[str, Workspace]:
     """Return the workspace of each owner. Their agents share the models of `agent`."""
 
     def workspace(owner: str) -> Workspace:
-        uploads, runs = upload_root(agent) / owner, run_root(agent) / owner
+        runs, uploads = (directory / owner for directory in directories_of(agent))
         own = agent.restricted(uploads, output_dir=runs).with_checkpointer(None, approve=agent.approve)
         stateless = agent.restricted(uploads, runs, output_dir=runs).with_checkpointer(None)
         return Workspace(uploads, runs, own, stateless)
 
     return {owner: workspace(owner) for owner in owners}
-
-
-def owned(
-    workspaces: Mapping[str, Workspace], choose: Callable[[Workspace, RunnableConfig], Runnable[Any, Any]]
-) -> Runnable[Any, Any]:
-    """A Runnable that passes each call to the Runnable of its owner, whom `for_owner` has set."""
-
-    def of_owner(request: Any, config: RunnableConfig) -> Runnable[Any, Any]:
-        return choose(workspaces[config["configurable"]["owner"]], config)
-
-    return RunnableLambda(of_owner, name="jarvis")
 
 
 def for_owner(config: dict[str, Any], request: Request) -> dict[str, Any]:

@@ -11,14 +11,13 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
 from jarvis_agent.core.errors import ConfigError
 from jarvis_agent.interfaces.server import accepted_hosts, is_loopback
 from jarvis_agent.interfaces.server.access import ApiKey
-from jarvis_agent.interfaces.server.origin import OriginCheck
+from jarvis_agent.interfaces.server.middleware import add_host_checks
 from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.ui.page import Page, page_options
 
@@ -43,10 +42,7 @@ def make_app(agents: Sequence[JarvisAgent], server: ServerSettings) -> FastAPI:
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
 
     app.add_middleware(_PageHeaders)
-    hosts = server.allowed_hosts or ("*",)
-    app.add_middleware(OriginCheck, allowed_hosts=hosts, allowed_origins=server.allowed_origins)
-    named = [f"[{host}]" if ":" in host else host for host in hosts]  # IPv6, as `Host` has it
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=named, www_redirect=False)
+    add_host_checks(app, server)
     known = [ApiKey(key.get_secret_value()) for key in server.api_keys]
 
     def login(name: str, key: str) -> bool:
