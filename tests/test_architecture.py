@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_972,
-    "test lines": 29_564,
+    "source lines": 37_863,
+    "test lines": 29_489,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
