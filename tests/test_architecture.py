@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_863,
-    "test lines": 29_489,
+    "source lines": 37_902,
+    "test lines": 29_585,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
