@@ -228,8 +228,10 @@ def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -
         ("canny-control", "astronaut.jpg")
     ]
 
-    stage.script["plan"] = plan_for("1-canny-control.png")
+    outline = ("canny-control", [], {"image": "astronaut.jpg"})
+    stage.script["plan"] = plan(outline, ("image-to-text", [0], {"image": "<resource>-0"}))
     tab.ask("What is in the outline?")
+    expect(proposal.get_by_label("image ← 0 canny-control")).to_have_value("<resource>-0")
     proposal.get_by_role("button", name="Do not run").click()
     expect(tab.chat).to_contain_text("The plan was rejected, so nothing was run.")
     expect(proposal).to_be_hidden()
