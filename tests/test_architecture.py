@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_902,
-    "test lines": 29_587,
+    "test lines": 29_603,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
