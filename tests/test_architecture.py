@@ -32,7 +32,7 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_972,
+    "source lines": 37_853,
     "test lines": 29_468,
     "longest file": 380,
     "longest function": 50,
