@@ -26,7 +26,7 @@ SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
 MAX_JSON_BYTES = 32_000_000
-"""Bytes of JSON that are read in about 50 ms, in which nothing else is done. Larger files are uploaded."""
+"""Bytes of JSON that are read in about 0.1 s, in which nothing else is done. Larger files are uploaded."""
 
 FORM_BYTES = 64 * 1024
 """Bytes of a body besides its file."""
