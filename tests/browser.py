@@ -96,6 +96,11 @@ class Tab:
         return self.plan.locator(".scroll:not(.earlier .scroll) button.task").nth(number)
 
     @property
+    def details(self) -> Locator:
+        """The details that are shown, of one task at most."""
+        return self.plan.locator(".about:visible")
+
+    @property
     def requests(self) -> Locator:
         return self.chat.locator(".user-row")
 
@@ -138,6 +143,13 @@ class Tab:
         self.page.get_by_role("button", name="Settings").click()
         self.page.get_by_label("Ask me before running a plan").check()
 
+    def reload(self) -> None:
+        """Load the page again, and wait until it is drawn. The connections that this ends are no errors."""
+        earlier = len(self.errors)
+        self.page.reload()
+        del self.errors[earlier:]
+        expect(self.page.locator("#head h1")).to_be_visible()
+
     def wait_until_idle(self) -> None:
         expect(self.page.locator("#box .stop-button")).to_have_count(0)
         expect(self.page.locator("#box .submit-button")).to_be_visible()
@@ -164,6 +176,6 @@ def browser_tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
         lambda sent: None if sent.url.startswith((url, "data:", "blob:")) else tab.foreign.append(sent.url),
     )
     tab.page.goto(url)
-    expect(tab.plan.locator(".empty")).to_be_visible()
+    expect(tab.page.locator("#head h1")).to_be_visible()
     yield tab
     context.close()

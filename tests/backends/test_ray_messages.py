@@ -14,6 +14,7 @@ from PIL import Image
 
 from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
+from jarvis_agent.backends.circuit_breaker import MAX_FAILURES
 from jarvis_agent.backends.pool import ModelPool
 from jarvis_agent.backends.ray import messages
 from jarvis_agent.backends.ray.backend import RayBackend
@@ -184,6 +185,26 @@ async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     backend = make_backends(Settings(), ModelPool(0))[0]
     with pytest.raises(MissingExtraError, match=r"langchain-hugginggpt\[ray\]"):
         await RayBackend(backend, "auto").run(call())  # type: ignore[arg-type]
+
+
+async def test_a_model_that_loses_its_replicas_is_not_called_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exceptions = pytest.importorskip("ray.exceptions")
+    from jarvis_agent.backends.ray.gateway import Gateway
+
+    async def lose(place: Any) -> Any:
+        raise exceptions.ActorDiedError
+
+    gateway = Gateway()
+    monkeypatch.setattr(gateway, "_handle", lose)
+    place = {"family": "transformers", "backend": "", "model": "one", "size": None, "gpu": False}
+    asked = call()
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(TransientError, match="lost the replica"):
+            messages.read_reply(await gateway.run(place, "run", []), asked)
+    with pytest.raises(ExpertError, match=f"it failed {MAX_FAILURES} times in a row"):
+        messages.read_reply(await gateway.run(place, "run", []), asked)
 
 
 def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:

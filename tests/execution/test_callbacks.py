@@ -13,6 +13,9 @@ from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
 from small_agents import CAPTION, DESCRIBE_ALOUD, plan, small_agent
 
+from jarvis_agent.backends.base import Call
+from jarvis_agent.core.errors import TransientError
+
 REQUEST = "Describe a.jpg aloud"
 
 
@@ -59,6 +62,21 @@ async def test_inputs_and_outputs_are_plain_json() -> None:
     looked = next(event["data"] for event in events if event["event"] == "on_tool_start")
     assert looked["input"]["image"]["name"] == "a.jpg"
     json.dumps([spoken, looked])
+
+
+async def test_the_node_that_ran_an_attempt_is_in_its_trace_and_in_the_run() -> None:
+    def fail_once(call: Call) -> str:
+        call.trace["node"] = f"node {len(backend.calls)}"
+        if len(backend.calls) == 1:
+            raise TransientError("its node was lost")
+        return CAPTION
+
+    agent, _, backend = small_agent(experts={"image-to-text": fail_once})
+    with collect_runs() as traced:
+        run = await agent.ainvoke("Describe a.jpg")
+    assert [attempt.node for attempt in run.results[0].attempts] == ["node 1", "node 2"]
+    (task,) = [child for child in traced.traced_runs[0].child_runs if child.name == "image-to-text"]
+    assert [attempt.outputs for attempt in task.child_runs][-1] == {"node": "node 2"}
 
 
 class Handler(AsyncCallbackHandler):

@@ -89,6 +89,7 @@ def tab(stage: Stage) -> Iterator[Tab]:
 
 def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage, tab: Tab) -> None:
     stage.go.clear()
+    expect(tab.plan).to_be_hidden()
     tab.ask("What animal is this?", CAT)
     expect(tab.task(0)).to_contain_text("image-to-text")
     expect(tab.task(0)).to_contain_text("running")
@@ -100,7 +101,7 @@ def test_a_photo_is_asked_about_and_the_plan_and_the_picture_appear(stage: Stage
     assert tab.pictures.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [256, 256]
 
     tab.task(0).click()
-    details = tab.plan.locator("details[open]")
+    details = tab.details
     expect(details).to_have_count(1)
     expect(details).to_contain_text("cat.jpg")
     expect(details).to_contain_text("fake/image-to-text")
@@ -134,7 +135,7 @@ def test_a_second_request_refers_to_the_files_of_the_first(stage: Stage, tab: Ta
     tab.wait_until_idle()
     expect(tab.task(0)).to_contain_text("done")
     tab.task(0).click()
-    expect(tab.plan.locator("details[open]")).to_contain_text("1-canny-control.png")
+    expect(tab.details).to_contain_text("1-canny-control.png")
 
 
 def test_an_error_is_explained_and_the_request_stays_in_its_box(
@@ -176,12 +177,43 @@ def test_the_run_of_a_visitor_who_leaves_is_cancelled(stage: Stage) -> None:
     assert stage.stopped.wait(60)
 
 
+def test_a_chat_goes_on_after_the_page_is_loaded_again(stage: Stage, tab: Tab) -> None:
+    tab.ask("What animal is this?", CAT)
+    tab.wait_until_idle()
+    tab.reload()
+    expect(tab.chat).to_contain_text(ANSWER)
+    expect(tab.pictures).to_have_count(1)
+    expect(tab.task(1)).to_contain_text("done")
+
+    stage.go.clear()
+    tab.ask("And what is it doing?", CAT)
+    expect(tab.task(0)).to_contain_text("running")
+    tab.reload()
+    expect(tab.task(0)).to_contain_text("stopped")
+    assert stage.stopped.wait(30)
+
+    stage.go.set()
+    tab.ask_first()
+    stage.script["plan"] = plan_for("1-canny-control.png")
+    tab.ask("And what is in the outline?")
+    expect(tab.page.locator("#run-plan")).to_be_visible()
+    tab.reload()
+    tab.page.locator("#run-plan").click()
+    expect(tab.task(0)).to_contain_text("done")
+    tab.wait_until_idle()
+    tab.page.get_by_role("button", name="New chat").click()
+    expect(tab.requests).to_have_count(0)
+    tab.reload()
+    expect(tab.page.get_by_text("What shall I do?")).to_be_visible()
+
+
 def test_a_plan_is_changed_and_approved_before_it_runs(stage: Stage, tab: Tab) -> None:
     tab.ask_first()
     tab.ask("What animal is this?", CAT, ASTRONAUT)
     proposal = tab.page.locator("#proposal")
     expect(proposal).to_contain_text("Run this plan?")
-    expect(tab.task(1)).to_contain_text("planned")
+    expect(proposal.get_by_role("checkbox")).to_have_count(2)
+    expect(tab.plan).not_to_contain_text("canny-control")
     assert stage.calls == []
     tab.shoot("approval")
     proposal.get_by_label("image", exact=True).nth(1).fill("astronaut.jpg")
@@ -213,9 +245,10 @@ def test_the_keyboard_alone_is_enough(stage: Stage, tab: Tab) -> None:
     tab.wait_until_idle()
     tab.tab_to(tab.task(1))
     tab.page.keyboard.press("Enter")
-    expect(tab.plan.locator("details[open]")).to_contain_text("fake/canny-control")
+    expect(tab.details).to_contain_text("fake/canny-control")
+    expect(tab.task(1)).to_have_attribute("aria-expanded", "true")
     tab.page.keyboard.press("Enter")
-    expect(tab.plan.locator("details[open]")).to_have_count(0)
+    expect(tab.details).to_have_count(0)
 
 
 def test_a_narrow_window_shows_everything_without_scrolling_sideways(stage: Stage) -> None:
@@ -244,6 +277,9 @@ def test_visitors_do_not_see_the_files_of_others(stage: Stage, tab: Tab) -> None
         assert stage.calls == []
         for path in (made, stage.outputs / "ui", "/etc/hostname"):
             assert other.page.request.get(f"{stage.url}gradio_api/file={path}").status == 403
+        other.page.evaluate("sessionStorage.setItem('jarvis-chat', 'guessed')")
+        other.reload()
+        expect(other.page.get_by_text("What shall I do?")).to_be_visible()
         assert str(stage.outputs) not in other.page.content() + tab.page.content()
 
 
@@ -256,6 +292,7 @@ def test_the_examples_run_with_the_starter_models(stage: Stage, tmp_path: Path) 
             tab.chat.get_by_role("button", name="What animal is in this picture").click()
             expect(tab.pictures).to_have_count(1, timeout=240_000)
             tab.wait_until_idle()
+            expect(tab.chat).not_to_contain_text("How it was done")
             tab.task(0).click()
             tab.shoot("answer")
         with browser_tab(stage.browser, url, color_scheme="dark") as tab:
@@ -272,5 +309,7 @@ def test_the_page_is_in_the_language_and_the_colours_of_the_browser(stage: Stage
         tab.ask("这是什么动物？", CAT)
         tab.wait_until_idle()
         expect(tab.task(0)).to_contain_text("完成")
+        tab.task(0).click()
+        expect(tab.details).to_contain_text("只有这个模型能做这件事; 它在这台机器上")
         brightness = "() => Math.max(...getComputedStyle(document.body).backgroundColor.match(/\\d+/g))"
         assert tab.page.evaluate(brightness) < 60

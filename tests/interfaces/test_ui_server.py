@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import gradio as gr
 import pytest
 from served import agent_of
 from starlette.testclient import TestClient
@@ -16,6 +17,7 @@ from jarvis_agent.core.errors import ConfigError, MissingExtraError
 from jarvis_agent.interfaces.cli.app import app as cli
 from jarvis_agent.interfaces.server.settings import ServerSettings
 from jarvis_agent.interfaces.ui import create_ui, run_ui
+from jarvis_agent.interfaces.ui.page import Page
 from jarvis_agent.interfaces.ui.server import make_app
 
 pytestmark = pytest.mark.slow
@@ -55,6 +57,27 @@ def test_other_hosts_and_pages_of_other_sites_are_refused(agent: JarvisAgent) ->
         assert client.get("/").status_code == 200
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 400
         assert client.get("/", headers={"Origin": "http://evil.example"}).status_code == 403
+
+
+def test_a_chat_is_opened_again_with_its_key_and_login_alone(agent: JarvisAgent) -> None:
+    page = Page([agent])
+    ada, eve = (gr.Request(username=name, headers={}) for name in ("ada", "eve"))
+    visitor, key, *_ = page._start(None, ada)
+    assert page._open(key, ada)[0] is visitor
+    for other_key, login in ((key, eve), (None, ada), ("", ada), (visitor.directory.name, ada)):
+        assert page._open(other_key, login)[0] is not visitor
+
+
+def test_the_files_of_a_chat_are_deleted_after_its_last_session(agent: JarvisAgent) -> None:
+    page, login = Page([agent]), gr.Request(username=None, headers={})
+    visitor, key, *_ = page._start(None, login)
+    visitor.directory.mkdir(parents=True)
+    page._open(key, login)
+    page._leave(visitor)
+    assert visitor.directory.exists()
+    page._leave(visitor)
+    assert not visitor.directory.exists()
+    assert page._open(key, login)[0] is not visitor
 
 
 def test_other_machines_need_a_key(agent: JarvisAgent) -> None:

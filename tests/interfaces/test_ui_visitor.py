@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from small_agents import DESCRIBE, picture, small_agent
 
 from jarvis_agent import JarvisAgent, Settings
+from jarvis_agent.backends.base import Call
 from jarvis_agent.core.settings import Policy
 from jarvis_agent.interfaces.ui.texts import TEXTS, texts_for
 from jarvis_agent.interfaces.ui.visitor import Choices, PageTurn, Visitor
@@ -74,6 +76,26 @@ async def test_a_changed_plan_that_cannot_run_is_shown_again_with_the_problem(ho
     await decide(visitor, False)
     assert turn.run is not None
     assert turn.proposal is None
+
+
+async def test_a_run_stops_when_its_chat_goes_on_in_another_session(home: Path) -> None:
+    stopped = asyncio.Event()
+
+    async def describe(call: Call) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    agent, _, _ = small_agent(experts={"image-to-text": describe}, settings={"output_dir": home / "outputs"})
+    visitor = Visitor([agent], home / "outputs")
+    turn = visitor.ask("What is this?", [home / "a.jpg"], Choices())
+    async with asyncio.timeout(30):
+        async for _ in visitor.run():
+            visitor.resume()
+        await stopped.wait()
+    assert turn.is_stopped
+    assert turn.run is None
 
 
 async def test_files_with_one_name_are_kept_apart_and_the_same_file_is_kept_once(home: Path) -> None:

@@ -104,7 +104,7 @@ async def call(method: Any, *args: Any) -> Any:
     import ray
 
     try:
-        ref = await asyncio.to_thread(method.remote, *args)
+        ref = method.remote(*args)  # in a thread, a call that is cancelled meanwhile would go on
         try:
             reply = asyncio.wrap_future(ref.future())
             reply.add_done_callback(lambda one: one.cancelled() or one.exception())

@@ -17,12 +17,12 @@ from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 
 from jarvis_agent import __version__
+from jarvis_agent.backends import circuit_breaker as breaker
 from jarvis_agent.backends.ray.messages import last_line, write_reply
 from jarvis_agent.backends.ray.replica import ExpertReplica
 from jarvis_agent.backends.ray.wire import Parts
 from jarvis_agent.core.errors import (
     ExpertError,
-    JarvisError,
     OutOfMemoryError,
     TransientError,
     UnsupportedError,
@@ -100,18 +100,28 @@ class Gateway:
         self._starting = asyncio.Lock()
 
     async def run(self, place: Mapping[str, Any], method: Literal["run", "load"], request: Parts) -> Parts:
-        """Call a method of a replica at a `Place`. A cancelled call is cancelled in the replica too."""
+        """Call a method of a replica at a `Place`. A cancelled call is cancelled in the replica too.
+
+        A model that repeatedly loses its replica is not called for a while, by any driver.
+        """
         where = Place(**place)
         try:
-            handle = await self._handle(where)
-            response = handle.options(method_name=method, multiplexed_model_id=where.model).remote(request)
+            with breaker.shared.call((where.family, where.model)):
+                return await self._call(where, method, request)
+        except Exception as error:
+            return write_reply("", error=error)
+
+    async def _call(self, place: Place, method: str, request: Parts) -> Parts:
+        try:
+            handle = await self._handle(place)
+            response = handle.options(method_name=method, multiplexed_model_id=place.model).remote(request)
             try:
-                return await self._wait(response, where)
+                return await self._wait(response, place)
             except BaseException:
                 response.cancel()
                 raise
-        except Exception as error:
-            return write_reply("", error=_explain(error))
+        except (RayError, RayServeException) as error:
+            raise _explain(error) from error
 
     async def _wait(self, response: Any, place: Place) -> Parts:
         """The response of a replica. Ray Serve would wait forever for one that cannot start."""
@@ -158,20 +168,20 @@ def _check_fit(place: Place) -> None:
 
 
 def _find_fault(place: Place) -> str:
-    """Why no replica of a deployment can start, after two tries; "" as long as one may. It is removed."""
+    """Why no replica of a deployment can start, after two tries, and is removed; "" as long as one may."""
     app = serve.status().applications.get(place.deployment)
     deployment = app and app.deployments.get(place.family)
-    if not deployment or deployment.status_trigger != "REPLICA_STARTUP_FAILED":
+    if not deployment:
+        return "it was removed"
+    if deployment.status_trigger != "REPLICA_STARTUP_FAILED":
         return ""
     serve.delete(place.deployment)
     return last_line(deployment.message)
 
 
-def _explain(error: Exception) -> JarvisError:
+def _explain(error: Exception) -> ExpertError:
     """An error of Ray as one of ours. What a lost replica or node causes is transient."""
-    if isinstance(error, JarvisError):
-        return error
     what = last_line(describe_error(error))
-    if isinstance(error, RayError | RayServeException) and not isinstance(error, RayTaskError):
-        return TransientError(f"the cluster lost the replica that ran it: {what}")
-    return ExpertError(f"the cluster failed: {what}")
+    if isinstance(error, RayTaskError):
+        return ExpertError(f"the cluster failed: {what}")
+    return TransientError(f"the cluster lost the replica that ran it: {what}")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from jarvis_agent.core.display import to_html
 from jarvis_agent.core.errors import JarvisError
+from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import TaskResult
 from jarvis_agent.interfaces.cli.progress import shorten
 from jarvis_agent.interfaces.ui.plan_view import ICONS, PlanView
@@ -50,7 +51,7 @@ class ChatView:
         if turn.progress.tasks or self._visitor.running is turn:
             found.append(self._progress(turn))
         answer = turn.run.answer if turn.run is not None else turn.progress.answer
-        content: list[Any] = [self._clean(answer)] if answer else []
+        content: list[Any] = [self._clean(_without_models(answer, turn.request))] if answer else []
         if turn.run is not None:
             content += self._files(turn.run.results)
         if turn.proposal is not None:
@@ -107,3 +108,9 @@ class ChatView:
         if isinstance(error, JarvisError):
             return "⚠️ " + self._text("went_wrong", reason=self._clean(str(error)))
         return "⚠️ " + self._text("internal", kind=type(error).__name__)
+
+
+def _without_models(answer: str, request: str) -> str:
+    """The answer without a report's list of models and times, which the plan beside it has."""
+    models = f"{phrases(request).how}\n- "
+    return "\n\n".join(part for part in answer.split("\n\n") if not part.startswith(models))

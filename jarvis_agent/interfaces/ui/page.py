@@ -72,6 +72,7 @@ class Page:
     def __init__(self, agents: Sequence[JarvisAgent], max_runs: int = 16) -> None:
         """`max_runs` may run at once, of all visitors together; others wait."""
         self._agents, self._max_runs = agents, max_runs
+        self._visitors: dict[str, Visitor] = {}
         settings = agents[0].settings
         self._directory, kept = settings.output_dir / "ui", int(settings.retention)
         delete_expired(self._directory, kept)
@@ -84,7 +85,8 @@ class Page:
             title="Jarvis", analytics_enabled=False, fill_width=True, delete_cache=(min(kept, 3600), kept)
         )
         with self.blocks:
-            self._visitor = gr.State(None, time_to_live=kept, delete_callback=_forget)
+            self._visitor = gr.State(None, time_to_live=kept, delete_callback=self._leave)
+            self._key = gr.Textbox(visible="hidden")
             self._proposal, self._decision = gr.State(None), gr.State(None)
             with gr.Row(elem_id="top"):
                 self._head = gr.HTML(elem_id="head", apply_default_css=False)
@@ -171,25 +173,51 @@ class Page:
         for event in runs:
             event.then(self._end, [self._visitor], [self._box, *drawn], **_QUIET)
         self._box.stop(None, cancels=runs, api_visibility="private")
-        start: Any = {"outputs": [self._visitor, self._head, self._box, *drawn], **_QUIET}
-        for event in (self._new.click, self._chat.clear):
-            event(self._start, [self._visitor], cancels=runs, **start)
-        self.blocks.load(self._start, [self._visitor], **start)
+        start: Any = {"outputs": [self._visitor, self._key, self._head, self._box, *drawn], **_QUIET}
+        self._new.click(self._start, [self._visitor], cancels=runs, **start)
+        self.blocks.load(self._open, [self._key], js="() => sessionStorage.getItem('jarvis-chat')", **start)
+        self._key.change(None, [self._key], js="key => sessionStorage.setItem('jarvis-chat', key)", **_QUIET)
         self._camera.input(self._add_picture, [self._camera, self._box], [self._camera, self._box], **_QUIET)
 
+    def _open(self, key: str, request: gr.Request) -> tuple[Any, ...]:
+        """The chat of a tab that is loaded again, else a new one. A key is good for one login."""
+        visitor = self._visitors.get(key)
+        if visitor is None or visitor.login != request.username:
+            return self._start(None, request)
+        visitor.resume()
+        return self._show(visitor, request)
+
     def _start(self, visitor: Visitor | None, request: gr.Request) -> tuple[Any, ...]:
-        """A new chat, also when the page is loaded. The files of the chat before it are deleted."""
-        _forget(visitor)
+        """A new chat. The files of the chat before it are deleted."""
+        if visitor is not None:
+            self._forget(visitor)
+        visitor = Visitor(self._agents, self._directory, request.username)
+        self._visitors[visitor.key] = visitor
+        return self._show(visitor, request)
+
+    def _show(self, visitor: Visitor, request: gr.Request) -> tuple[Any, ...]:
+        """The whole page."""
         text = _texts(request)
-        visitor = Visitor(self._agents, self._directory)
-        head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
         examples: Any = [
             {"text": text(name), "files": [self._publish(file)] if file else []}
             for name, file in self._examples.items()
         ]
         welcome = f"# {text('welcome')}\n{text('welcome_more')}"
-        chat = gr.Chatbot([], placeholder=welcome, examples=examples)
-        return visitor, head, _box(busy=False), chat, *self._draw(visitor, request)[1:]
+        messages, *others = self._draw(visitor, request)
+        chat = gr.Chatbot(messages, placeholder=welcome, examples=examples)
+        head = f"<h1>Jarvis</h1><p>{text('tagline')}</p>"
+        return visitor, visitor.key, head, _box(busy=False), chat, *others
+
+    def _leave(self, visitor: Visitor | None) -> None:
+        """End a session. The files are deleted with the last one of a chat."""
+        if visitor is not None:
+            visitor.sessions -= 1
+            if visitor.sessions == 0:
+                self._forget(visitor)
+
+    def _forget(self, visitor: Visitor) -> None:
+        self._visitors.pop(visitor.key, None)
+        shutil.rmtree(visitor.directory, ignore_errors=True)
 
     def _ask(
         self,
@@ -274,9 +302,3 @@ def _policies(policy: Policy) -> tuple[Policy, ...]:
 
 def _texts(request: gr.Request) -> Texts:
     return texts_for(request.headers.get("accept-language", ""))
-
-
-def _forget(visitor: Visitor | None) -> None:
-    """Delete the files of a visitor who has left."""
-    if visitor is not None:
-        shutil.rmtree(visitor.directory, ignore_errors=True)

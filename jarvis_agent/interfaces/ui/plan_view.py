@@ -1,6 +1,6 @@
-"""The plans of a chat as HTML: a graph whose boxes open the details of their tasks, the newest first.
+"""The plans of a chat as HTML: a graph whose boxes show the details of their tasks, the newest first.
 
-html = PlanView(visitor.clean, texts_for("en")).html(visitor.turns)
+html = PlanView(visitor.clean, texts_for("en")).html(visitor.turns)     # "" without a turn
 
 All names, reasons and results are from models and files. They are escaped, and cleaned of the server's paths.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jarvis_agent.backends.hub.snapshot import active_downloads
+from jarvis_agent.core.messages import phrases
 from jarvis_agent.core.types import Task, TaskResult
 from jarvis_agent.interfaces.cli.progress import RunProgress, TaskProgress, shorten
 from jarvis_agent.interfaces.ui.texts import Texts
@@ -43,13 +44,14 @@ class PlanView:
         """`clean` removes from a text what the visitor must not see."""
         self._clean = clean
         self._text = text
+        self._translated = phrases(text("plan")).translated
 
     def html(self, turns: Sequence[PageTurn]) -> str:
-        """The turns with a plan; all but the last one are closed."""
+        """The turns; all but the last one are closed. A plan that waits for the visitor is in its form."""
         if not turns:
-            return f'<p class="empty">{self._escape(self._text("no_plan"))}</p>'
+            return ""
         *earlier, last = enumerate(turns)
-        parts = [self._turn(*last)]
+        parts = [self._turn(*last)] if turns[-1].proposal is None else []
         for number, turn in reversed(earlier):
             title = self._text("earlier", request=shorten(turn.request, 60))
             summary = f"<summary>{self._escape(title)}</summary>"
@@ -71,15 +73,15 @@ class PlanView:
         return ""
 
     def _turn(self, number: int, turn: PageTurn) -> str:
-        progress = turn.progress
-        rows = progress.tasks or {task.id: TaskProgress(task, "planned") for task in _proposed(turn)}
+        progress, rows = turn.progress, turn.progress.tasks
         if not rows:
             name = "stopped" if turn.is_stopped else "empty_plan" if turn.is_over else "planning"
             return f'<p class="empty {name}">{self._escape(self._text(name))}</p>'
         notes = [*progress.notes, *(map(str, active_downloads()) if not turn.is_over else ())]
-        listed = "".join(f"<li>{self._escape(note)}</li>" for note in dict.fromkeys(notes))
+        listed = "".join(f"<li>{self._translate(note)}</li>" for note in dict.fromkeys(notes))
         details = "".join(self._details(number, turn, row) for row in rows.values())
-        return f'{self._graph(number, turn, list(rows.values()))}<ul class="notes">{listed}</ul>{details}'
+        below = f'<ul class="notes">{listed}</ul><p class="hint">{self._text("hint")}</p>{details}'
+        return self._graph(number, turn, list(rows.values())) + below
 
     def _graph(self, number: int, turn: PageTurn, rows: Sequence[TaskProgress]) -> str:
         levels = levels_of([row.task for row in rows])
@@ -97,17 +99,13 @@ class PlanView:
             x, depth = place[row.task.id]
             width = 100 / len(levels[depth])
             style = f"left:{x:.2f}%;top:{depth * _ROW}px;width:min({width:.2f}% - 8px, 280px)"
-            boxes += f'<button {self._attributes(number, turn, row)} style="{style}">'
-            boxes += f"{self._box(turn, row)}</button>"
+            boxes += f'<button type="button" class="task {self.state(turn, row)}" style="{style}" '
+            boxes += f'data-task="{number}-{row.task.id}">{self._box(turn, row)}</button>'
         return (
             f'<div class="scroll"><div class="graph" style="height:{height}px;min-width:{widest * _WIDTH}px">'
             f'<svg viewBox="0 0 100 {height}" preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
             f"{boxes}</div></div>"
         )
-
-    def _attributes(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
-        state = self.state(turn, row)
-        return f'type="button" class="task {state}" data-task="{number}-{row.task.id}"'
 
     def _box(self, turn: PageTurn, row: TaskProgress) -> str:
         state, model = self.state(turn, row), _model(row).rsplit("/", 1)[-1]
@@ -118,13 +116,10 @@ class PlanView:
         )
 
     def _details(self, number: int, turn: PageTurn, row: TaskProgress) -> str:
-        state = self.state(turn, row)
-        times = " · ".join(filter(None, [self._text(state), self.seconds(turn.progress, row)]))
-        name = f"{row.task.id} {self._escape(row.task.task)}"
-        head = f"<summary><i>{ICONS[state]}</i> <b>{name}</b> <small>{self._escape(times)}</small></summary>"
         return (
-            f'<details class="about {state}" data-task="{number}-{row.task.id}">{head}'
-            f"<dl>{''.join(self._facts(row))}</dl></details>"
+            f'<section class="about {self.state(turn, row)}" data-task="{number}-{row.task.id}" hidden>'
+            f"<b>{row.task.id} {self._escape(row.task.task)}</b><dl>{''.join(self._facts(row))}</dl>"
+            "</section>"
         )
 
     def _facts(self, row: TaskProgress) -> Iterable[str]:
@@ -132,7 +127,7 @@ class PlanView:
         if row.selection is not None:
             chosen = row.selection
             why = "; ".join(filter(None, [chosen.reason, chosen.placement]))
-            yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {self._escape(why)}")
+            yield self._fact("why", f"<code>{self._escape(chosen.model)}</code> {self._translate(why)}")
         result = row.result
         if result is None:
             return
@@ -141,9 +136,9 @@ class PlanView:
         if result.attempts:
             yield self._fact("attempts", f"<ol>{''.join(map(self._attempt, result.attempts))}</ol>")
         if result.error:
-            yield self._fact("error", self._escape(result.error))
+            yield self._fact("error", self._translate(result.error))
         for note in result.all_notes:
-            yield self._fact("note", self._escape(note))
+            yield self._fact("note", self._translate(note))
 
     def _values(self, task: Task) -> str:
         return "".join(
@@ -160,12 +155,11 @@ class PlanView:
     def _fact(self, name: str, content: str) -> str:
         return f"<dt>{self._escape(self._text(name))}</dt><dd>{content}</dd>"
 
+    def _translate(self, text: str) -> str:
+        return self._escape(self._translated(text))
+
     def _escape(self, text: str) -> str:
         return html.escape(self._clean(text[:_MAX_CHARS]))
-
-
-def _proposed(turn: PageTurn) -> list[Task]:
-    return [Task.model_validate(task) for task in (turn.proposal or {}).get("plan", [])]
 
 
 def _model(row: TaskProgress) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from jarvis_agent.core.references import refs_in
 from jarvis_agent.interfaces.ui.visitor import Visitor
 
 
@@ -29,14 +30,20 @@ def show_proposal(
     if problem := shown.get("problem"):
         gr.Markdown(f"⚠️ {visitor.clean(problem)}")
     fields: list[Any] = []
+    titles = {task["id"]: f"{task['id']} {task['task']}" for task in shown["plan"]}
     for task in shown["plan"]:
         with gr.Group():
-            fields.append(gr.Checkbox(True, label=f"{task['id']} {task['task']}", interactive=True))
+            fields.append(gr.Checkbox(True, label=titles[task["id"]], interactive=True))
             fields += [
-                gr.Textbox(visitor.clean(_as_text(value)), label=name, interactive=True, max_lines=6)
+                gr.Textbox(
+                    visitor.clean(_as_text(value)),
+                    label=" ← ".join([name, *(titles[one] for one in refs_in(value) if one in titles)]),
+                    interactive=True,
+                    max_lines=6,
+                )
                 for name, value in task["args"].items()
             ]
-    with gr.Row():
+    with gr.Row(elem_id="decision"):
         run = gr.Button(translated("run"), variant="primary", elem_id="run-plan")
         reject = gr.Button(translated("reject"), elem_id="reject-plan")
 

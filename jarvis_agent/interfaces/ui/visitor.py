@@ -89,8 +89,9 @@ class PageTurn:
 class Visitor:
     """See the module. Files are below `directory`, in a folder with a random name."""
 
-    def __init__(self, agents: Sequence[JarvisAgent], directory: Path) -> None:
-        """`agents` are those that a visitor can choose from."""
+    def __init__(self, agents: Sequence[JarvisAgent], directory: Path, login: str | None = None) -> None:
+        """`agents` are those that a visitor can choose from; `login` is the name at the login."""
+        self.login, self.key, self.sessions = login, secrets.token_urlsafe(32), 1
         self.directory = directory.absolute() / secrets.token_hex(16)
         self.turns: list[PageTurn] = []
         self._agents = agents
@@ -136,6 +137,12 @@ class Visitor:
             return None
         return {"text": last.request, "files": last.files}
 
+    def resume(self) -> None:
+        """Go on in another session. A run of the earlier one is stopped."""
+        self.sessions += 1
+        if (turn := self.running) is not None:
+            turn.is_stopped = True
+
     async def run(self) -> AsyncGenerator[None, None]:
         """Run the turn that was asked, and yield whenever it changes. Closing the generator cancels it."""
         turn = self.running
@@ -170,6 +177,8 @@ class Visitor:
                         turn.progress.update(event)
                         turn.run = event.run or turn.run
                     yield
+                    if turn.is_stopped:
+                        return
             if turn.agent.approve:
                 await self._after_approval(turn)
         except (asyncio.CancelledError, GeneratorExit):

@@ -1,14 +1,18 @@
-// A box of the graph opens the details of its task. What is open stays open when the plan is drawn again.
+// A box of the graph shows or hides the details of its task. What is open stays open when the plan is drawn again.
+let shown = null;
 const open = new Set();
-const details = () => [...element.querySelectorAll("details[data-task]")];
+const draw = () => {
+  element.querySelectorAll(".about").forEach((one) => (one.hidden = one.dataset.task !== shown));
+  element.querySelectorAll("button.task").forEach((one) => (one.ariaExpanded = one.dataset.task === shown));
+  element.querySelectorAll(".earlier").forEach((one) => (one.open = open.has(one.dataset.task)));
+};
 
 element.addEventListener("click", (event) => {
-  const box = event.target.closest("button[data-task]");
+  const box = event.target.closest("button.task");
   if (!box) return;
-  const found = details().find((one) => one.dataset.task === box.dataset.task);
-  found.open = true;
-  found.querySelector("summary").focus({ preventScroll: true });
-  found.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  shown = box.dataset.task === shown ? null : box.dataset.task;
+  draw();
+  element.querySelector(".about:not([hidden])")?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
 element.addEventListener(
   "toggle",
@@ -18,4 +22,4 @@ element.addEventListener(
   },
   true,
 );
-watch("value", () => details().forEach((one) => (one.open = open.has(one.dataset.task))));
+watch("value", draw);
