@@ -32,8 +32,8 @@ LAYERS = (
 """Lowest first: a module imports its own layer and those before it."""
 
 CEILINGS = {
-    "source lines": 37_902,
-    "test lines": 29_605,
+    "source lines": 37_894,
+    "test lines": 29_603,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,

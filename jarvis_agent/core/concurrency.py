@@ -3,6 +3,7 @@
     plan = await run_with_timeout(300.0, planner.plan(context), "the planner")   # or StageTimeoutError
     files = await gather_limited(store.grant, names, limit=16)
     result = await run_in_daemon_thread(work, 1, 2)     # a call that may never return
+    async with repeating(work, 60, "the work"): ...     # now, and every minute
     plan = await run_cpu_bound(work, 1, 2)              # two at a time; the work calls check_cancelled()
 
 A cancelled coroutine gets `limits.CANCEL_GRACE_S` seconds to finish. After that it is abandoned and logged.
@@ -14,8 +15,9 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -155,6 +157,29 @@ async def gather_limited(work: Callable[[A], Awaitable[T]], items: Sequence[A], 
         return await asyncio.gather(*running)
     finally:
         await cancel_and_wait(running)
+
+
+@asynccontextmanager
+async def repeating(work: Callable[[], Awaitable[object]], seconds: float, name: str) -> AsyncIterator[None]:
+    """Do work now and every so many seconds, inside the `async with` statement.
+
+    An error is logged, and does not end the work: a disk or a database may fail for a moment. `name` is used
+    in messages.
+    """
+
+    async def repeat() -> None:
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                logger.warning("%s failed, and will be tried again: %s", name, error)
+            await asyncio.sleep(seconds)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        await cancel_and_wait([task])
 
 
 def start_daemon_thread(work: Callable[..., T], *args: Any) -> Future[T]:

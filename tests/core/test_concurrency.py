@@ -15,6 +15,7 @@ from jarvis_agent.core.concurrency import (
     check_cancelled,
     gather_limited,
     limits,
+    repeating,
     run_cpu_bound,
     run_in_daemon_thread,
     run_with_timeout,
@@ -199,3 +200,17 @@ async def test_a_task_of_a_stage_that_is_cancelled_before_it_starts_leaves_no_co
     await run_with_timeout(30, stage(), "a stage")
     gc.collect()
     assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+
+
+async def test_repeated_work_goes_on_after_an_error() -> None:
+    outcomes = iter([PermissionError("denied"), FileNotFoundError("gone"), None])
+    done = asyncio.Event()
+
+    async def work() -> None:
+        if error := next(outcomes, None):
+            raise error
+        done.set()
+
+    async with repeating(work, 0, "the work"), asyncio.timeout(30):
+        await done.wait()
+    assert next(outcomes, "used up") == "used up"

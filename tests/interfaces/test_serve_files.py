@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import errno
 import os
@@ -21,7 +20,7 @@ from starlette.requests import Request
 from jarvis_agent import Run
 from jarvis_agent.interfaces.server import files
 from jarvis_agent.interfaces.server.errors import database_error_response
-from jarvis_agent.interfaces.server.files import delete_expired, repeating, stored_bytes
+from jarvis_agent.interfaces.server.files import delete_expired, stored_bytes
 
 NOW = 1_000_000.0
 
@@ -275,20 +274,6 @@ def test_folders_expire_by_their_last_change(tmp_path: Path) -> None:
     delete_expired(tmp_path, seconds=100, now=NOW)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99", "changed", "file", "link"]
     delete_expired(tmp_path / "none", seconds=1)
-
-
-async def test_deletion_goes_on_after_an_error() -> None:
-    outcomes = iter([PermissionError("denied"), FileNotFoundError("gone"), None])
-    done, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def delete() -> None:
-        if error := next(outcomes, None):
-            raise error
-        loop.call_soon_threadsafe(done.set)
-
-    async with repeating(delete, 0), asyncio.timeout(30):
-        await done.wait()
-    assert next(outcomes, "used up") == "used up"
 
 
 def test_an_upload_that_expires_while_uploads_are_counted_is_left_out(

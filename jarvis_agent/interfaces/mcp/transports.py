@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
@@ -22,10 +23,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jarvis_agent.agent.agent import JarvisAgent
-from jarvis_agent.core.concurrency import run_in_daemon_thread
+from jarvis_agent.core.concurrency import repeating, run_in_daemon_thread
 from jarvis_agent.interfaces.mcp.server import make_server
 from jarvis_agent.interfaces.mcp.session import Session
-from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_json_bytes, repeating
+from jarvis_agent.interfaces.server.files import SWEEP_S, delete_expired, max_json_bytes
 from jarvis_agent.interfaces.server.middleware import add_middleware
 from jarvis_agent.interfaces.server.path_filter import PathRedactor, private_directories
 from jarvis_agent.interfaces.server.run_limits import RunLimits
@@ -102,7 +103,8 @@ def make_http_app(agent: JarvisAgent, settings: ServerSettings) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         kept = max(agent.settings.retention, agent.settings.run_timeout)
-        async with agent, manager.run(), repeating(partial(delete_expired, base, kept), SWEEP_S):
+        delete = partial(asyncio.to_thread, delete_expired, base, kept)
+        async with agent, manager.run(), repeating(delete, SWEEP_S, "the deletion of files"):
             yield
 
     app = Starlette(routes=[Route("/mcp", _AsOwner(manager.asgi_app))], lifespan=lifespan)

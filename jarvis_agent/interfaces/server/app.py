@@ -16,6 +16,7 @@ from langserve import add_routes
 
 from jarvis_agent import __version__
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.core.request import Request as AgentRequest
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.execution.run import Run
@@ -27,7 +28,6 @@ from jarvis_agent.interfaces.server.files import (
     Upload,
     delete_expired,
     find_output,
-    repeating,
     save_upload,
 )
 from jarvis_agent.interfaces.server.health import HealthCheck, check_writable, health_routes
@@ -67,7 +67,7 @@ def make_app(agent: JarvisAgent, server: ServerSettings, path: str) -> FastAPI:
             agent,
             open_database(server.checkpoints, settings.output_dir, _kept(settings)) as database,
             StartedRuns(database, workspaces, limits.hold) as runs,
-            repeating(partial(_delete_expired, agent), SWEEP_S),
+            repeating(partial(asyncio.to_thread, _delete_expired, agent), SWEEP_S, "the deletion of files"),
         ):
             app.state.runs, parts["database"] = runs, database.check
             yield

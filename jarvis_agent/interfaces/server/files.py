@@ -4,19 +4,15 @@ upload = save_upload(Path("outputs/uploads"), "cat.jpg", file, size=12_345, max_
 upload.name                                                            # "9f0c…/cat.jpg"
 find_output(Path("outputs/served"), "20250101-120000-9f0c…", "0-canny.png")    # an Output, or None
 delete_expired(Path("outputs/uploads"), seconds=86_400)
-async with repeating(partial(delete_expired, Path("outputs/uploads"), 86_400), seconds=60): ...
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -30,12 +26,10 @@ SWEEP_S = 60.0
 """Seconds between two deletions of expired files."""
 
 MAX_JSON_BYTES = 32_000_000
-"""Bytes of JSON that are read in about 50 ms, in which nothing else is done. Larger files are uploaded."""
+"""Bytes of JSON that are read in about 0.1 s, in which nothing else is done. Larger files are uploaded."""
 
 FORM_BYTES = 64 * 1024
 """Bytes of a body besides its file."""
-
-_logger = logging.getLogger(__name__)
 
 _HEADER_BYTES = 8192
 _MAX_NAME = 60
@@ -122,28 +116,6 @@ def delete_expired(directory: Path, seconds: float, now: float | None = None) ->
             continue  # It changed meanwhile, so it is in use.
 
 
-@asynccontextmanager
-async def repeating(work: Callable[[], None], seconds: float) -> AsyncIterator[None]:
-    """Do blocking work now and every so many seconds, in a thread, inside the `with` statement.
-
-    An error is logged, and does not end the work: a disk may fail for a moment.
-    """
-
-    async def repeat() -> None:
-        while True:
-            try:
-                await asyncio.to_thread(work)
-            except OSError as error:
-                _logger.error("expired files are not deleted yet: %s", error)
-            await asyncio.sleep(seconds)
-
-    task = asyncio.create_task(repeat())
-    try:
-        yield
-    finally:
-        task.cancel()
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """A file of a run. `inline`: whether a browser may display it; otherwise it may only save it."""
@@ -163,10 +135,8 @@ def find_output(directory: Path, run: str, name: str) -> Output | None:
             return None
     except OSError:  # The name is too long for the file system.
         return None
-    try:
+    kind, mime = "file", ""
+    with suppress(InputError):
         kind, mime = detect_media_type(path)
-    except InputError:
-        return Output(path, "application/octet-stream", inline=False)
-    if kind not in _INLINE | _DOWNLOAD:
-        mime = "application/octet-stream"
-    return Output(path, mime, inline=kind in _INLINE)
+    known = kind in _INLINE | _DOWNLOAD
+    return Output(path, mime if known else "application/octet-stream", inline=kind in _INLINE)

@@ -23,6 +23,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from jarvis_agent.agent.agent import JarvisAgent
+from jarvis_agent.core.concurrency import repeating
 from jarvis_agent.execution.run import Event, Run
 from jarvis_agent.interfaces.server.access import thread_of
 from jarvis_agent.interfaces.server.database import DATABASE_ERRORS, Database
@@ -71,20 +72,25 @@ class StartedRuns:
             for owner, workspace in workspaces.items()
             for approve in (True, False)
         }
+        self._background = AsyncExitStack()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stored: dict[str, asyncio.Event] = {}
         self._cancelled: set[str] = set()
 
     async def __aenter__(self) -> Self:
         await self._threads.beat()
-        self._background = [asyncio.create_task(self._watch()), asyncio.create_task(self._delete_expired())]
+        self._beaten = monotonic()
+        await self._background.enter_async_context(repeating(self._watch, BEAT_S, "the heartbeat"))
+        deletion = repeating(self._delete_expired, DELETE_S, "the deletion of threads")
+        await self._background.enter_async_context(deletion)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        ending = [*self._background, *self._tasks.values()]
+        ending = list(self._tasks.values())
         for task in ending:
             task.cancel()
-        await asyncio.wait(ending)
+        await asyncio.gather(*ending, return_exceptions=True)
+        await self._background.aclose()
         with suppress(*DATABASE_ERRORS):
             await self._threads.leave()
 
@@ -301,28 +307,17 @@ class StartedRuns:
 
     async def _watch(self) -> None:
         """Beat, and cancel runs that are to be cancelled, or that another process has resumed meanwhile."""
-        beaten = monotonic()
-        while True:
-            try:
-                await self._threads.beat()
-                self._cancel(await self._records.cancellations())
-                if monotonic() - beaten > STALE_S:
-                    for run in await self._threads.lost():
-                        self._tasks[run].cancel()
-                beaten = monotonic()
-            except Exception as error:
-                _logger.warning("the database cannot be reached: %s", error)
-            await asyncio.sleep(BEAT_S)
+        await self._threads.beat()
+        self._cancel(await self._records.cancellations())
+        if monotonic() - self._beaten > STALE_S:
+            for run in await self._threads.lost():
+                self._tasks[run].cancel()
+        self._beaten = monotonic()
 
     async def _delete_expired(self) -> None:
-        """Delete regularly what was unused for the database's time of retention."""
-        while True:
-            try:
-                await self._threads.delete_expired()
-                await self._database.delete_expired()
-            except Exception as error:
-                _logger.warning("expired threads are not deleted yet: %s", error)
-            await asyncio.sleep(DELETE_S)
+        """Delete what was unused for the database's time of retention."""
+        await self._threads.delete_expired()
+        await self._database.delete_expired()
 
     def _cancel(self, runs: set[str]) -> None:
         for run in runs & self._tasks.keys():
