@@ -112,8 +112,7 @@ class StepPlanner:
             if place and self._adds_nothing(step, scores, text_after):
                 continue
             if self._ranker.is_small_talk(step, scores):
-                asks = START.match(step.text) or place == len(steps) - 1 == 0
-                (notes if asks else talk).append(f"no task type does this: {self._quoted(step)}")
+                (notes if START.match(step.text) else talk).append(f"{self._quoted(step)} asks for no task")
                 continue
             known = len(self._linker.tasks)
             ranked = self._ranker.ranked(step, scores, text_after)

@@ -23,7 +23,7 @@ class _Weights(NamedTuple):
     """The largest difference of log-odds that counts."""
     takes_file: float = 0.04
     """The task takes a file of the step."""
-    needs_bridge: float = -0.06
+    needs_bridge: float = -0.16
     """The task takes a text into which the step's file can be converted."""
     lacks_file: float = -0.08
     """The task takes a file, and the request has none."""
