@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_894,
-    "test lines": 29_605,
+    "test lines": 29_606,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
