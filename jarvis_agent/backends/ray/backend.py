@@ -18,7 +18,7 @@ from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.memory import Notify
 from jarvis_agent.backends.ray import cluster
-from jarvis_agent.backends.ray.messages import read_reply, write_call
+from jarvis_agent.backends.ray.protocol import read_reply, write_call
 from jarvis_agent.core.errors import describe_error
 from jarvis_agent.core.settings import Settings
 from jarvis_agent.core.tasks.spec import TaskSpec

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis_agent import __version__
-from jarvis_agent.backends.ray.messages import last_line
+from jarvis_agent.backends.ray.protocol import last_line
 from jarvis_agent.core.errors import (
     ConfigError,
     ExpertError,

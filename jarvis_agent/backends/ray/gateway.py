@@ -18,7 +18,7 @@ from ray.serve.exceptions import RayServeException
 
 from jarvis_agent import __version__
 from jarvis_agent.backends import circuit_breaker as breaker
-from jarvis_agent.backends.ray.messages import last_line, write_reply
+from jarvis_agent.backends.ray.protocol import last_line, write_reply
 from jarvis_agent.backends.ray.replica import ExpertReplica
 from jarvis_agent.backends.ray.wire import Parts
 from jarvis_agent.core.errors import (

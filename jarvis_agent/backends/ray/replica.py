@@ -18,7 +18,7 @@ from ray import serve
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.local import LocalBackend
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.ray.messages import read_call, write_reply
+from jarvis_agent.backends.ray.protocol import read_call, write_reply
 from jarvis_agent.backends.ray.wire import Parts
 from jarvis_agent.core.settings import Settings
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jarvis_agent.backends.ray import cluster
-from jarvis_agent.backends.ray.messages import raise_error, write_reply
+from jarvis_agent.backends.ray.protocol import raise_error, write_reply
 from jarvis_agent.backends.ray.wire import Parts, unpack
 from jarvis_agent.core.errors import JarvisError
 from jarvis_agent.core.settings import Settings

@@ -16,7 +16,7 @@ from jarvis_agent.backends.algorithms.backend import AlgorithmsBackend
 from jarvis_agent.backends.base import Call
 from jarvis_agent.backends.circuit_breaker import MAX_FAILURES
 from jarvis_agent.backends.pool import ModelPool
-from jarvis_agent.backends.ray import messages
+from jarvis_agent.backends.ray import protocol
 from jarvis_agent.backends.ray.backend import RayBackend
 from jarvis_agent.backends.ray.wire import pack, unpack
 from jarvis_agent.backends.registry import make_backends
@@ -96,33 +96,33 @@ def test_an_object_that_could_run_code_is_not_sent() -> None:
 
 
 def test_a_call_arrives_with_its_settings_and_without_the_key_of_the_language_model(tmp_path: Path) -> None:
-    parts = messages.write_call(call(text="hello"))
+    parts = protocol.write_call(call(text="hello"))
     assert b"of-the-llm" not in b"".join(parts)
-    found = messages.read_call(parts, Path, memory=5)
+    found = protocol.read_call(parts, Path, memory=5)
     assert (found.spec, found.inputs, found.hints) == (call().spec, {"text": "hello"}, {"ocr": True})
     assert (found.settings.seed, found.settings.token, found.settings.memory_limit) == (7, "hf_secret", 5)
 
 
 def test_another_version_on_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = messages.write_call(call())
-    monkeypatch.setattr(messages, "__version__", "99.0")
+    parts = protocol.write_call(call())
+    monkeypatch.setattr(protocol, "__version__", "99.0")
     with pytest.raises(UnsupportedError, match=r"the cluster has version 99\.0 of langchain-hugginggpt"):
-        messages.read_call(parts, Path, memory=5)
+        protocol.read_call(parts, Path, memory=5)
 
 
 def test_a_model_of_the_callers_cache_is_looked_up_on_the_node(tmp_path: Path) -> None:
     cached = tmp_path / "models--org--model" / "snapshots" / "1"
-    found = messages.read_call(messages.write_call(call(cached)), Path, memory=5).candidate
+    found = protocol.read_call(protocol.write_call(call(cached)), Path, memory=5).candidate
     assert (found.path, found.local) == (None, False)
     cached.mkdir(parents=True)
-    found = messages.read_call(messages.write_call(call(cached)), Path, memory=5).candidate
+    found = protocol.read_call(protocol.write_call(call(cached)), Path, memory=5).candidate
     assert (found.path, found.local) == (cached, True)
 
 
 def test_a_model_in_a_folder_of_the_caller_alone_is_refused(tmp_path: Path) -> None:
-    parts = messages.write_call(call(tmp_path / "mine"))
+    parts = protocol.write_call(call(tmp_path / "mine"))
     with pytest.raises(UnsupportedError, match="on its caller's machine only"):
-        messages.read_call(parts, Path, memory=5)
+        protocol.read_call(parts, Path, memory=5)
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ def test_an_error_arrives_with_its_policy_its_message_and_its_node(
 ) -> None:
     asked = call()
     with pytest.raises(kind, match="no") as caught:
-        messages.read_reply(messages.write_reply("10.0.0.7", error=error), asked)
+        protocol.read_reply(protocol.write_reply("10.0.0.7", error=error), asked)
     assert type(caught.value) is kind
     assert asked.trace == {"node": "10.0.0.7"}
 
 
 def test_a_remark_on_a_result_arrives_with_it() -> None:
     asked = call()
-    reply = messages.write_reply("10.0.0.7", raw="Once", notes=["the text was cut"])
-    assert messages.read_reply(reply, asked) == "Once"
+    reply = protocol.write_reply("10.0.0.7", raw="Once", notes=["the text was cut"])
+    assert protocol.read_reply(reply, asked) == "Once"
     assert asked.notes == ["the text was cut"]
 
 
@@ -173,8 +173,8 @@ def test_an_address_of_another_form_is_refused(address: str) -> None:
         Settings(cluster=address)
 
 
+@pytest.mark.cluster
 async def test_a_cluster_that_cannot_be_reached_is_transient_and_named() -> None:
-    pytest.importorskip("ray")
     backend = make_backends(Settings(), ModelPool(0))[0]
     with pytest.raises(TransientError, match=r"ray://127\.0\.0\.1:9 cannot be reached.*JARVIS_CLUSTER"):
         await RayBackend(backend, "ray://127.0.0.1:9").run(call())  # type: ignore[arg-type]
@@ -187,10 +187,12 @@ async def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
         await RayBackend(backend, "auto").run(call())  # type: ignore[arg-type]
 
 
+@pytest.mark.cluster
 async def test_a_model_that_loses_its_replicas_is_not_called_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exceptions = pytest.importorskip("ray.exceptions")
+    from ray import exceptions
+
     from jarvis_agent.backends.ray.gateway import Gateway
 
     async def lose(place: Any) -> Any:
@@ -202,9 +204,9 @@ async def test_a_model_that_loses_its_replicas_is_not_called_for_a_while(
     asked = call()
     for _ in range(MAX_FAILURES):
         with pytest.raises(TransientError, match="lost the replica"):
-            messages.read_reply(await gateway.run(place, "run", []), asked)
+            protocol.read_reply(await gateway.run(place, "run", []), asked)
     with pytest.raises(ExpertError, match=f"it failed {MAX_FAILURES} times in a row"):
-        messages.read_reply(await gateway.run(place, "run", []), asked)
+        protocol.read_reply(await gateway.run(place, "run", []), asked)
 
 
 def test_the_manifest_for_kubernetes_starts_the_server_with_the_pinned_ray() -> None:
