@@ -33,7 +33,7 @@ LAYERS = (
 
 CEILINGS = {
     "source lines": 37_894,
-    "test lines": 29_606,
+    "test lines": 29_608,
     "longest file": 380,
     "longest function": 50,
     "settings": 40,
